@@ -1,0 +1,107 @@
+/*
+ * backend.h: for those who write a backend. Embedders need only perdure.h.
+ *
+ * A backend keeps stores. A store is a log and a bag, and this is the whole contract. The numbered clauses are what
+ * tests/contract/backend_contract.c checks; code and tests cite them by number.
+ *
+ *  B1  log_append(seq, records[n]) gives the records the numbers seq … seq+n-1, all or none. Numbers begin at 1.
+ *  B2  If seq is taken, log_append answers PD_CONFLICT and changes nothing. If seq is past tail+1, PD_INVALID.
+ *  B3  Once log_append returned PD_OK the records survive a crash of the process, and if `flags` has PD_BACKEND_LASTS,
+ *      a loss of power.
+ *  B4  log_read(from, to) visits every record numbered from … to in order, without gaps, and ends at `to` or at the tail it
+ *      met. A record that is missing or damaged in between is PD_CORRUPT, never left out.
+ *  B5  log_tail is the number of the last record, 0 for an empty log. log_tail_hint is the same but may lag behind what
+ *      other processes appended only if no shared memory is to be had; it must cost nanoseconds.
+ *  B6  bag_put is idempotent: an id that is there already is left as it is. bag_get gives the very bytes or
+ *      PD_NOT_FOUND. Ids are chosen by the engine: SHA-256 of the bytes.
+ *  B7  What bag_put accepted survives (as in B3) once a later log_append on the same handle returned PD_OK.
+ *      A bag_put that fails leaves no torn blob.
+ *  B8  A store that fails an operation is still usable: the next call may succeed.
+ *  B9  Handles may be used by several threads at once; several handles and processes may have one store open.
+ *  B10 Two stores never see each other's records or blobs.
+ *  B11 Opening a store that does not exist without PD_BACKEND_CREATE answers PD_NOT_FOUND and creates nothing.
+ *      What is not a store, or is of a newer format, answers PD_FORMAT and is not touched.
+ *  B12 log_claim, where present, keeps other processes from appending until log_release: between the two, log_append
+ *      at tail+1 never answers PD_CONFLICT. After log_claim, log_tail is exact until log_release.
+ *
+ * Every function pointer may be called with a NULL `err`. Optional ones may be NULL.
+ */
+#ifndef PERDURE_BACKEND_H
+#define PERDURE_BACKEND_H
+
+#include <perdure/perdure.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define PD_BACKEND_ABI 1
+
+/* Flags of an open backend. */
+#define PD_BACKEND_LASTS 1u     /* log_append survives power loss */
+#define PD_BACKEND_READ_ONLY 2u /* opened read-only, or the medium is */
+
+/* Flags to open with. */
+#define PD_BACKEND_CREATE 1u
+#define PD_BACKEND_OPEN_READ_ONLY 2u
+
+typedef struct pd_backend pd_backend; /* one open store */
+
+/* Called once per record; `record` is borrowed until return. Anything but PD_OK stops the reading and is passed on. */
+typedef pd_code (*pd_log_visit)(void *ctx, uint64_t seq, pd_bytes record, pd_error *err);
+
+/* Called once per finding of `check`; `what` is one line. */
+typedef void (*pd_check_visit)(void *ctx, const char *what);
+
+typedef struct pd_backend_usage {
+  uint64_t log_bytes;  /* payload of the log */
+  uint64_t bag_bytes;  /* payload of the bag */
+  uint64_t bag_count;  /* blobs in the bag */
+  uint64_t disk_bytes; /* what the files take, 0 where there are none */
+} pd_backend_usage;
+
+typedef struct pd_backend_ops {
+  unsigned abi;       /* PD_BACKEND_ABI */
+  const char *scheme; /* "sqlite" for sqlite:… */
+
+  /* `rest` is the URI without "scheme:". `store` is a valid agent name. */
+  pd_code (*open)(const char *rest, const char *store, unsigned flags, pd_backend **out, pd_error *err);
+  void (*close)(pd_backend *b); /* takes NULL */
+  unsigned (*flags)(const pd_backend *b);
+
+  pd_code (*log_append)(pd_backend *b, uint64_t seq, const pd_bytes *records, size_t count, pd_error *err);
+  pd_code (*log_read)(pd_backend *b, uint64_t from, uint64_t to, pd_log_visit visit, void *ctx, pd_error *err);
+  pd_code (*log_tail)(pd_backend *b, uint64_t *out_seq, pd_error *err);
+  uint64_t (*log_tail_hint)(pd_backend *b);
+
+  pd_code (*bag_put)(pd_backend *b, const pd_id *ids, const pd_bytes *blobs, size_t count, pd_error *err);
+  pd_code (*bag_get)(pd_backend *b, const pd_id *id, pd_buf *out, pd_error *err); /* appends to `out` */
+
+  /* Optional. */
+  pd_code (*log_claim)(pd_backend *b, pd_error *err);
+  void (*log_release)(pd_backend *b);
+  pd_code (*check)(pd_backend *b, pd_check_visit visit, void *ctx, pd_error *err); /* the backend's own integrity */
+  pd_code (*usage)(pd_backend *b, pd_backend_usage *out, pd_error *err);
+  /* The stores of a home, in any order. */
+  pd_code (*stores)(const char *rest, void (*visit)(void *ctx, const char *store), void *ctx, pd_error *err);
+} pd_backend_ops;
+
+/* Each backend's struct begins with its ops. */
+struct pd_backend {
+  const pd_backend_ops *ops;
+};
+
+/* Make a backend known under its scheme. Not thread-safe: call before the first open. PD_EXISTS if the scheme is taken,
+ * PD_INVALID for another ABI, PD_LIMIT after 16. `ops` must live as long as the process. */
+PD_API PD_MUST_USE pd_code pd_backend_register(const pd_backend_ops *ops, pd_error *err);
+
+/* The backend of a URI and the part after the colon (`out_rest` points into `uri`). PD_INVALID names what is wrong. */
+PD_API PD_MUST_USE pd_code pd_backend_find(const char *uri, const pd_backend_ops **out_ops, const char **out_rest, pd_error *err);
+
+/* Write an error as the engine does: code and message. Returns `code`. For backend writers. */
+PD_API pd_code pd_error_set(pd_error *err, pd_code code, const char *fmt, ...) PD_PRINTF(3, 4);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,31 @@
+/* buf.h: owned, growing, bounded bytes (pd_buf of perdure.h), and borrowed ones. */
+#ifndef PD_BASE_BUF_H
+#define PD_BASE_BUF_H
+
+#include <perdure/perdure.h>
+
+/* Room for `more` bytes after size. PD_LIMIT past size_max, PD_NO_MEMORY. */
+PD_MUST_USE pd_code pd_buf_reserve(pd_buf *buf, size_t more, pd_error *err);
+PD_MUST_USE pd_code pd_buf_append(pd_buf *buf, const void *data, size_t size, pd_error *err);
+PD_MUST_USE pd_code pd_buf_byte(pd_buf *buf, uint8_t byte, pd_error *err);
+PD_MUST_USE pd_code pd_buf_printf(pd_buf *buf, pd_error *err, const char *fmt, ...) PD_PRINTF(3, 4);
+/* Forget the content, keep the memory. */
+static inline void pd_buf_clear(pd_buf *buf)
+{
+  buf->size = 0;
+}
+
+static inline pd_bytes pd_buf_bytes(const pd_buf *buf)
+{
+  pd_bytes b = {buf->data, buf->size};
+  return b;
+}
+
+/* memcmp order, the shorter first if one is the other's prefix. */
+int pd_bytes_compare(pd_bytes a, pd_bytes b);
+bool pd_bytes_equal(pd_bytes a, pd_bytes b);
+bool pd_bytes_starts(pd_bytes whole, pd_bytes prefix);
+/* Strict UTF-8: no overlong forms, no surrogates, nothing past U+10FFFF. */
+bool pd_utf8_check(pd_bytes text);
+
+#endif

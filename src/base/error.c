@@ -1,0 +1,99 @@
+/* error.c: names, classes and recovery hints of every error code, and the functions that write an error. */
+#include "base/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#define HINTS_MAX 3
+
+typedef struct code_info {
+  const char *name;
+  pd_class class_;
+  pd_recovery recovery[HINTS_MAX + 1];
+} code_info;
+
+static const code_info infos[PD_CODE_COUNT] = {
+  [PD_OK] = {"Ok", PD_CLASS_OK, {{0}}},
+  [PD_NOT_FOUND] = {"NotFound", PD_CLASS_STATE, {{"list", "List what is there: keys with `perdure ls`, refs with `perdure refs`."}}},
+  [PD_CONFLICT] = {"VersionConflict", PD_CLASS_RETRY, {{"retry", "Read the current version, apply the change to it, and write again."}}},
+  [PD_EXISTS] = {"AlreadyExists", PD_CLASS_STATE, {{"rename", "Choose another name, or remove the one that is there."}}},
+  [PD_INVALID] = {"InvalidArgument", PD_CLASS_CALLER, {{"correct", "Correct the argument that the message names."}}},
+  [PD_AMBIGUOUS] = {"Ambiguous", PD_CLASS_CALLER, {{"lengthen", "Give more digits of the commit id."}}},
+  [PD_LIMIT] = {"LimitExceeded", PD_CLASS_CALLER, {{"split", "Split the input, or raise the limit that the message names."}}},
+  [PD_QUOTA] = {"QuotaExceeded", PD_CLASS_STATE, {{"delete_unused", "Remove what is no longer needed."}}},
+  [PD_CORRUPT] = {"Corrupt",
+                  PD_CLASS_HOST,
+                  {{"verify", "Run `perdure verify` to see what is damaged."}, {"restore", "Restore from a backup, then check the disk."}}},
+  [PD_STORAGE] = {"StorageError", PD_CLASS_HOST, {{"retry", "Try again; if it persists, check disk and permissions."}}},
+  [PD_FULL] = {"DiskFull", PD_CLASS_HOST, {{"free", "Free space where the store lives, then try again; nothing was changed."}}},
+  [PD_READ_ONLY] = {"ReadOnly", PD_CLASS_HOST, {{"reopen", "Open the store for writing, on a medium that can be written."}}},
+  [PD_FORMAT] = {"UnknownFormat", PD_CLASS_HOST, {{"upgrade", "Check the path, or use a newer perdure."}}},
+  [PD_NO_MEMORY] = {"OutOfMemory", PD_CLASS_HOST, {{"retry", "Free memory and try again; nothing was changed."}}},
+  [PD_UNSUPPORTED] = {"Unsupported", PD_CLASS_CALLER, {{"choose", "Use a backend that has this operation."}}},
+  [PD_ERASED] = {"ValueErased", PD_CLASS_STATE, {{"none", "The bytes were removed on purpose; only the id is kept."}}},
+};
+
+static const code_info *info_of(pd_code code)
+{
+  static const code_info unknown = {"Unknown", PD_CLASS_BUG, {{0}}};
+  return (unsigned)code < PD_CODE_COUNT ? &infos[code] : &unknown;
+}
+
+const char *pd_code_name(pd_code code)
+{
+  return info_of(code)->name;
+}
+
+pd_class pd_code_class(pd_code code)
+{
+  return info_of(code)->class_;
+}
+
+const pd_recovery *pd_code_recovery(pd_code code)
+{
+  return info_of(code)->recovery;
+}
+
+const char *pd_class_name(pd_class class_)
+{
+  static const char *const names[] = {"ok", "retry", "caller", "state", "host", "bug"};
+  return (unsigned)class_ < sizeof names / sizeof names[0] ? names[class_] : "bug";
+}
+
+static pd_code set_v(pd_error *err, pd_code code, const char *fmt, va_list args)
+{
+  if (!err) return code;
+  err->code = code;
+  err->expected = err->actual = 0;
+  vsnprintf(err->message, sizeof err->message, fmt, args);
+  for (char *c = err->message; *c; c++)
+    if ((unsigned char)*c < 0x20) *c = ' '; /* one line, whatever a key or path contained */
+  return code;
+}
+
+pd_code pd_error_set(pd_error *err, pd_code code, const char *fmt, ...)
+{
+  va_list args;
+  va_start(args, fmt);
+  set_v(err, code, fmt, args);
+  va_end(args);
+  return code;
+}
+
+pd_code pd_error_conflict(pd_error *err, uint64_t expected, uint64_t actual, const char *fmt, ...)
+{
+  va_list args;
+  va_start(args, fmt);
+  set_v(err, PD_CONFLICT, fmt, args);
+  va_end(args);
+  if (err) {
+    err->expected = expected;
+    err->actual = actual;
+  }
+  return PD_CONFLICT;
+}
+
+pd_code pd_error_memory(pd_error *err, const char *what)
+{
+  return pd_error_set(err, PD_NO_MEMORY, "out of memory for %s", what);
+}
