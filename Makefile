@@ -1,0 +1,78 @@
+# The front door. Meson does the work underneath (folder $(BUILD)); each line here is one thing to do with the house.
+#
+#   make            build                             make asan|ubsan|tsan  the whole test suite under a sanitizer
+#   make run        build, then the guided tour       make fuzz             every parser's fuzzer, FUZZ_SECONDS each
+#   make test       every test, `N passed, N failed`  make torture          kill -9, power cuts, bit flips, faults: in full
+#   make check      format, tidy, layers              make bench            the table of budgets against the peers
+#   make format     rewrite to the house format       make bench-growth     cost against keys and commits, as SVG
+#   make install    DESTDIR= PREFIX=/usr/local        make clean            remove every build folder
+#
+# run, test, bench, check, fuzz and the sanitizers install the Debian packages that are missing (tools/deps); make alone never does.
+
+BUILD ?= build
+PREFIX ?= /usr/local
+DESTDIR ?=
+FUZZ_SECONDS ?= 60
+JOBS ?= 2
+
+NINJA = meson compile -C
+SETUP = tools/configure
+
+.DEFAULT_GOAL := build
+.PHONY: build run test check format bench bench-growth asan ubsan tsan fuzz torture install clean
+
+build:
+	@tools/deps --check build
+	@$(SETUP) $(BUILD)
+	@$(NINJA) $(BUILD)
+
+run:
+	@tools/deps build
+	@$(SETUP) $(BUILD)
+	@$(NINJA) $(BUILD)
+	@tools/tour $(BUILD)/cmd/perdure/perdure
+
+test:
+	@tools/deps build
+	@$(SETUP) $(BUILD)
+	@$(NINJA) $(BUILD)
+	@tools/run-tests $(BUILD) --num-processes $(JOBS)
+
+check:
+	@tools/deps check
+	@tools/format --check
+	@tools/tidy
+	@tools/layers
+
+format:
+	@tools/deps check
+	@tools/format
+
+asan ubsan tsan:
+	@tools/deps build
+	@tools/sanitize $@ build-$@ --num-processes $(JOBS)
+
+fuzz:
+	@tools/deps build fuzz
+	@FUZZ_SECONDS=$(FUZZ_SECONDS) tools/fuzz build-fuzz
+
+torture:
+	@tools/deps build
+	@$(SETUP) $(BUILD)
+	@$(NINJA) $(BUILD)
+	@PERDURE_TORTURE=full tools/run-tests $(BUILD) --suite crash --timeout-multiplier 40 --num-processes $(JOBS)
+
+bench bench-growth:
+	@tools/deps build bench
+	@$(SETUP) build-bench -Dbuildtype=release
+	@$(NINJA) build-bench
+	@tools/bench $@ build-bench
+
+install:
+	@tools/deps --check build
+	@$(SETUP) $(BUILD) -Dprefix=$(PREFIX)
+	@$(NINJA) $(BUILD)
+	@DESTDIR=$(DESTDIR) meson install -C $(BUILD) --no-rebuild
+
+clean:
+	rm -rf build build-asan build-ubsan build-tsan build-fuzz build-bench

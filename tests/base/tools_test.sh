@@ -1,0 +1,55 @@
+#!/bin/sh
+# tools_test.sh TOOLS-FOLDER: the checks of the house find what they are for, and nothing in a tidy tree. TAP.
+set -u
+tools=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+count=0
+status=0
+
+fresh() { # a small tidy tree
+  rm -rf "$work/t"
+  mkdir -p "$work/t/src/base" "$work/t/src/dag" "$work/t/cmd/perdure" "$work/t/include"
+  printf 'base:\ndag: base\ncmd: base\n' >"$work/t/src/LAYERS"
+  printf '/* a.h: a. */\nint a(void);\n' >"$work/t/src/base/a.h"
+  printf '/* a.c: a. */\n#include "base/a.h"\n\n#include <stdio.h>\n\nint a(void)\n{\n  return 1;\n}\n' >"$work/t/src/base/a.c"
+  printf '/* d.c: d. */\n#include "dag/d.h"\n#include "base/a.h"\n' >"$work/t/src/dag/d.c"
+  printf '/* d.h: d. */\n' >"$work/t/src/dag/d.h"
+  printf '/* m.c: m. */\n#include "base/a.h"\n#include "own.h"\n#include <perdure/perdure.h>\n' >"$work/t/cmd/perdure/m.c"
+}
+
+expect() { # NAME TOOL WANTED(0|1)
+  count=$((count + 1))
+  if "$tools/$2" "$work/t" >"$work/out" 2>&1; then got=0; else got=1; fi
+  if [ $got = "$3" ]; then
+    echo "ok $count - $1"
+  else
+    status=1
+    echo "not ok $count - $1"
+    sed 's/^/# /' "$work/out"
+  fi
+}
+
+fresh; expect layers__a_lawful_tree_passes layers 0
+fresh; expect tidy__a_tidy_tree_passes tidy 0
+fresh; echo '#include "dag/d.h"' >>"$work/t/src/base/a.c"; expect layers__an_include_upwards_is_found layers 1
+fresh; echo '#include "dag/d.h"' >>"$work/t/cmd/perdure/m.c"; expect layers__an_include_past_the_door_is_found layers 1
+fresh; echo '#  include   "../dag/d.h"' >>"$work/t/src/base/a.h"; expect layers__a_relative_include_is_found layers 1
+fresh; echo '#include "a.h"' >>"$work/t/src/base/a.c"; expect layers__a_roomless_include_is_found layers 1
+fresh; mkdir "$work/t/src/new"; echo '/* n */' >"$work/t/src/new/n.c"; expect layers__a_room_without_a_law_is_found layers 1
+fresh; echo 'dag: sky' >"$work/t/src/LAYERS"; expect layers__a_law_about_no_room_is_found layers 1
+fresh; sed -i 1d "$work/t/src/base/a.c"; expect tidy__a_missing_head_is_found tidy 1
+fresh; printf '\tint x;\n' >>"$work/t/src/base/a.c"; expect tidy__a_tab_is_found tidy 1
+fresh; printf 'int x; \n' >>"$work/t/src/base/a.c"; expect tidy__a_trailing_blank_is_found tidy 1
+fresh; printf '/* %s */\n' TO""DO >>"$work/t/src/base/a.c"; expect tidy__unfinished_work_is_found tidy 1
+fresh; printf '/* %0140d */\n' 1 >>"$work/t/src/base/a.c"; expect tidy__a_wide_line_is_found tidy 1
+fresh; awk 'BEGIN { s = "/* "; for (i = 0; i < 130; i++) s = s "\303\274"; print s " */" }' >>"$work/t/src/base/a.c"
+expect tidy__columns_are_characters_not_bytes tidy 0
+fresh; sed -i 's|^#include "base/a.h"|#include <string.h>|' "$work/t/src/base/a.c"; expect tidy__a_foreign_first_include_is_found tidy 1
+fresh; { printf 'int long_one(void)\n{\n'; seq -f '  a(); /* %g */' 71; printf '}\n'; } >>"$work/t/src/base/a.c"
+expect tidy__a_function_of_71_lines_is_found tidy 1
+fresh; { printf 'int fair_one(void)\n{\n'; seq -f '  a(); /* %g */' 70; printf '}\n'; } >>"$work/t/src/base/a.c"
+expect tidy__a_function_of_70_lines_passes tidy 0
+fresh; seq -f '/* %g */' 700 >>"$work/t/src/base/a.h"; expect tidy__a_file_over_700_lines_is_found tidy 1
+echo "1..$count"
+exit $status
