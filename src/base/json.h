@@ -1,0 +1,110 @@
+/*
+ * json.h: a strict JSON scanner with spans, and a writer (RFC 8259).
+ *
+ * A put needs to know that a value is valid and where it lies, not a tree of it. So parsing checks the whole text and gives back
+ * slices of it: numbers keep their digits, strings their escapes.
+ *
+ * J1  pd_json_parse accepts exactly the texts of RFC 8259 that are strict UTF-8 and nest at most PD_JSON_DEPTH_MAX deep.
+ * J2  Scanning and walking allocate nothing and do not recurse.
+ * J3  A pd_json that came from pd_json_parse, or from walking one, is valid JSON without white space around it. The walkers
+ *     rely on this and must not be given anything else.
+ */
+#ifndef PD_BASE_JSON_H
+#define PD_BASE_JSON_H
+
+#include <perdure/perdure.h>
+
+#define PD_JSON_DEPTH_MAX 128
+
+typedef enum pd_json_kind {
+  PD_JSON_NONE = 0, /* no value: a member that is absent */
+  PD_JSON_NULL,
+  PD_JSON_BOOL,
+  PD_JSON_NUMBER,
+  PD_JSON_STRING,
+  PD_JSON_ARRAY,
+  PD_JSON_OBJECT
+} pd_json_kind;
+
+/* A value as a slice of the text that was parsed; borrowed from it. A string's slice has its quotes. */
+typedef struct pd_json {
+  pd_bytes raw;
+  pd_json_kind kind;
+} pd_json;
+
+/* "object", "string"…, for messages. Static storage. */
+const char *pd_json_kind_name(pd_json_kind kind);
+
+/* ---- reading ---- */
+
+/* Check that `text` is one JSON value with nothing but white space around it. PD_INVALID names the byte and what is wrong there;
+ * PD_LIMIT past the depth limit. `out` may be NULL. Escapes of lone surrogates are grammatical, and so pass here. */
+PD_MUST_USE pd_code pd_json_parse(pd_bytes text, pd_json *out, pd_error *err);
+
+/* PD_INVALID if any object inside `value` has a key twice (compared after decoding: "a" is "\u0061"). Allocates in proportion
+ * to the number of keys; n log n, whatever the keys are. */
+PD_MUST_USE pd_code pd_json_unique(pd_json value, pd_error *err);
+
+/* Walk the members of an object or the items of an array; anything else has none. */
+typedef struct pd_json_walk {
+  const uint8_t *at, *end;
+  bool is_object;
+} pd_json_walk;
+
+pd_json_walk pd_json_walk_begin(pd_json container);
+/* The next one; false at the end. `out_key` is a string for members and PD_JSON_NONE for items; it may be NULL. */
+bool pd_json_walk_next(pd_json_walk *walk, pd_json *out_key, pd_json *out_value);
+
+/* The first member with this key; PD_JSON_NONE if there is none or `object` is no object. */
+pd_json pd_json_member(pd_json object, const char *key);
+
+/* A table of the members that an object may have. */
+typedef struct pd_json_field {
+  const char *name;
+  pd_json value; /* out: PD_JSON_NONE if absent */
+} pd_json_field;
+
+/* Fill the table from `object`. PD_INVALID if it is no object, has a member that is not in the table, or one twice. */
+PD_MUST_USE pd_code pd_json_fields(pd_json object, pd_json_field *fields, size_t count, pd_error *err);
+
+/* Append a string's bytes, decoded. PD_INVALID if `value` is no string or has a lone surrogate. What was appended before the
+ * fault was found is taken back. */
+PD_MUST_USE pd_code pd_json_decode(pd_json value, pd_buf *out, pd_error *err);
+/* Is it this string, after decoding? */
+bool pd_json_is(pd_json value, const char *text);
+/* A number without sign, fraction or exponent that fits. */
+PD_MUST_USE bool pd_json_u64(pd_json value, uint64_t *out);
+/* A number without fraction or exponent that fits. */
+PD_MUST_USE bool pd_json_i64(pd_json value, int64_t *out);
+/* Of a PD_JSON_BOOL. */
+bool pd_json_true(pd_json value);
+
+/* ---- writing ---- */
+
+/* Appends to a buffer, with the commas in place. The first failure sticks in `code` and `err`, and later calls do nothing, so
+ * one look at the end is enough. The caller keeps brackets and keys balanced. */
+typedef struct pd_json_writer {
+  pd_buf *out;
+  pd_error *err; /* may be NULL */
+  pd_code code;
+  bool needs_comma;
+} pd_json_writer;
+
+void pd_json_open(pd_json_writer *w, char bracket);  /* '{' or '[' */
+void pd_json_close(pd_json_writer *w, char bracket); /* '}' or ']' */
+void pd_json_key(pd_json_writer *w, const char *key);
+/* A string. Bytes that are no UTF-8 become U+FFFD: check before, where they matter. */
+void pd_json_text(pd_json_writer *w, pd_bytes text);
+void pd_json_number(pd_json_writer *w, uint64_t number);
+void pd_json_bool(pd_json_writer *w, bool value);
+void pd_json_null(pd_json_writer *w);
+/* A parsed value as it is, but for the white space outside of its strings: so it stays on one line. */
+void pd_json_value(pd_json_writer *w, pd_json value);
+
+/* key and value in one call */
+void pd_json_put_text(pd_json_writer *w, const char *key, const char *text);
+void pd_json_put_bytes(pd_json_writer *w, const char *key, pd_bytes text);
+void pd_json_put_number(pd_json_writer *w, const char *key, uint64_t number);
+void pd_json_put_bool(pd_json_writer *w, const char *key, bool value);
+
+#endif

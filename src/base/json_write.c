@@ -1,0 +1,143 @@
+/* json_write.c: the writer of json.h. */
+#include "base/buf.h"
+#include "base/json.h"
+
+#include <inttypes.h>
+
+static void add(pd_json_writer *w, const void *data, size_t size)
+{
+  if (w->code == PD_OK) w->code = pd_buf_append(w->out, data, size, w->err);
+}
+
+static void begin_value(pd_json_writer *w)
+{
+  if (w->needs_comma) add(w, ",", 1);
+  w->needs_comma = true;
+}
+
+void pd_json_open(pd_json_writer *w, char bracket)
+{
+  begin_value(w);
+  add(w, &bracket, 1);
+  w->needs_comma = false;
+}
+
+void pd_json_close(pd_json_writer *w, char bracket)
+{
+  add(w, &bracket, 1);
+  w->needs_comma = true;
+}
+
+/* Size of the character at p if it is whole and strict UTF-8, else 0. */
+static size_t character_size(const uint8_t *p, size_t left)
+{
+  size_t size = *p < 0x80 ? 1 : *p < 0xE0 ? 2 : *p < 0xF0 ? 3 : 4;
+  return size <= left && pd_utf8_check((pd_bytes){p, size}) ? size : 0;
+}
+
+/* Write the escape of one byte that cannot stand for itself. */
+static void add_escaped(pd_json_writer *w, uint8_t c)
+{
+  static const char letters[32] = {['\b'] = 'b', ['\f'] = 'f', ['\n'] = 'n', ['\r'] = 'r', ['\t'] = 't'};
+  static const char hex[] = "0123456789abcdef";
+  if (c >= 0x80) {
+    add(w, "\xEF\xBF\xBD", 3);
+  } else if (c == '"' || c == '\\' || (c < 0x20 && letters[c])) {
+    char two[2] = {'\\', c < 0x20 ? letters[c] : (char)c};
+    add(w, two, sizeof two);
+  } else {
+    char six[6] = {'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]};
+    add(w, six, sizeof six);
+  }
+}
+
+static void add_string(pd_json_writer *w, pd_bytes text)
+{
+  const uint8_t *p = text.data;
+  size_t run = 0;
+  add(w, "\"", 1);
+  for (size_t i = 0; i < text.size;) {
+    bool is_plain = p[i] >= 0x20 && p[i] < 0x7F && p[i] != '"' && p[i] != '\\';
+    size_t size = is_plain ? 1 : p[i] >= 0x80 ? character_size(p + i, text.size - i) : 0;
+    if (!size) {
+      add(w, p + run, i - run);
+      add_escaped(w, p[i]);
+      run = i + 1;
+    }
+    i += size ? size : 1;
+  }
+  if (text.size) add(w, p + run, text.size - run);
+  add(w, "\"", 1);
+}
+
+void pd_json_text(pd_json_writer *w, pd_bytes text)
+{
+  begin_value(w);
+  add_string(w, text);
+}
+
+void pd_json_key(pd_json_writer *w, const char *key)
+{
+  pd_json_text(w, pd_text(key));
+  add(w, ":", 1);
+  w->needs_comma = false;
+}
+
+void pd_json_number(pd_json_writer *w, uint64_t number)
+{
+  begin_value(w);
+  if (w->code == PD_OK) w->code = pd_buf_printf(w->out, w->err, "%" PRIu64, number);
+}
+
+void pd_json_bool(pd_json_writer *w, bool value)
+{
+  begin_value(w);
+  add(w, value ? "true" : "false", value ? 4 : 5);
+}
+
+void pd_json_null(pd_json_writer *w)
+{
+  begin_value(w);
+  add(w, "null", 4);
+}
+
+void pd_json_value(pd_json_writer *w, pd_json value)
+{
+  const uint8_t *p = value.raw.data, *end = p + value.raw.size;
+  bool is_in_string = false;
+  begin_value(w);
+  for (const uint8_t *run = p; p <= end; p++) {
+    bool is_space = p < end && !is_in_string && (*p == ' ' || *p == '\n' || *p == '\r' || *p == '\t');
+    if (p == end || is_space) {
+      add(w, run, (size_t)(p - run));
+      run = p + 1;
+    } else if (*p == '"') {
+      is_in_string = !is_in_string;
+    } else if (*p == '\\') {
+      p++; /* only strings have backslashes: whatever follows is no quote that ends one */
+    }
+  }
+}
+
+void pd_json_put_text(pd_json_writer *w, const char *key, const char *text)
+{
+  pd_json_put_bytes(w, key, pd_text(text));
+}
+
+void pd_json_put_bytes(pd_json_writer *w, const char *key, pd_bytes text)
+{
+  pd_json_key(w, key);
+  pd_json_text(w, text);
+}
+
+void pd_json_put_number(pd_json_writer *w, const char *key, uint64_t number)
+{
+  pd_json_key(w, key);
+  pd_json_number(w, number);
+}
+
+void pd_json_put_bool(pd_json_writer *w, const char *key, bool value)
+{
+  pd_json_key(w, key);
+  pd_json_bool(w, value);
+}
