@@ -1,0 +1,362 @@
+/*
+ * memory.c: the backend `memory:` (private to one handle) and `memory:NAME` (shared by the handles of this process).
+ *
+ * Place: a backend (backend.h). Claims no PD_BACKEND_LASTS: nothing survives the last handle.
+ * Invariants:
+ *  M1  A record or blob, once in, neither moves nor changes until its store is freed; so readers copy or visit it unlocked.
+ *  M2  `tail` is stored last: who reads it finds the records up to it.
+ *  M3  A shared store is in `shared` exactly while it has a handle.
+ */
+#include "backend/builtin.h"
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/error.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct blob {
+  pd_id id;
+  size_t size;
+  uint8_t *data; /* NULL: a free slot */
+} blob;
+
+typedef struct memory_handle memory_handle;
+
+typedef struct memory_store {
+  struct memory_store *next; /* in `shared` */
+  char *name;                /* NULL: private */
+  char *store;
+  size_t handle_count; /* under shared_lock */
+  pthread_mutex_t lock;
+  pthread_cond_t unclaimed;
+  const memory_handle *claimed_by;
+  pd_bytes *records;
+  size_t record_capacity;
+  uint64_t tail; /* atomic for log_tail_hint */
+  blob *blobs;   /* open addressing, capacity a power of two, at most half full */
+  size_t blob_count, blob_capacity;
+  uint64_t log_bytes, bag_bytes;
+} memory_store;
+
+struct memory_handle {
+  pd_backend base;
+  memory_store *store;
+  unsigned flags;
+};
+
+static pthread_mutex_t shared_lock = PTHREAD_MUTEX_INITIALIZER;
+static memory_store *shared;
+
+static void store_free(memory_store *s)
+{
+  if (!s) return;
+  for (uint64_t i = 0; i < s->tail; i++) free((void *)s->records[i].data);
+  for (size_t i = 0; i < s->blob_capacity; i++) free(s->blobs[i].data);
+  free(s->records);
+  free(s->blobs);
+  free(s->name);
+  free(s->store);
+  pthread_cond_destroy(&s->unclaimed);
+  pthread_mutex_destroy(&s->lock);
+  free(s);
+}
+
+static memory_store *store_new(const char *name, const char *store)
+{
+  memory_store *s = calloc(1, sizeof *s);
+  if (!s) return NULL;
+  pthread_mutex_init(&s->lock, NULL);
+  pthread_cond_init(&s->unclaimed, NULL);
+  s->store = strdup(store);
+  if (*name) s->name = strdup(name);
+  if (s->store && (s->name || !*name)) return s;
+  store_free(s);
+  return NULL;
+}
+
+/* Under shared_lock. */
+static memory_store *store_find(const char *name, const char *store)
+{
+  if (!*name) return NULL;
+  for (memory_store *s = shared; s; s = s->next) {
+    if (strcmp(s->name, name) == 0 && strcmp(s->store, store) == 0) return s;
+  }
+  return NULL;
+}
+
+/* Under shared_lock. */
+static pd_code store_take(const char *name, const char *store, unsigned flags, memory_store **out, pd_error *err)
+{
+  memory_store *s = store_find(name, store);
+  if (!s && !(flags & PD_BACKEND_CREATE)) return pd_error_set(err, PD_NOT_FOUND, "no store '%s' in memory:%.100s", store, name);
+  if (!s) {
+    s = store_new(name, store);
+    if (!s) return pd_error_memory(err, "a memory store");
+    if (s->name) s->next = shared, shared = s;
+  }
+  s->handle_count++;
+  *out = s;
+  return PD_OK;
+}
+
+static pd_code memory_open(const char *rest, const char *store, unsigned flags, pd_backend **out, pd_error *err)
+{
+  memory_handle *h = calloc(1, sizeof *h);
+  if (!h) return pd_error_memory(err, "a memory store");
+  h->base.ops = &pd_memory_ops;
+  h->flags = flags & PD_BACKEND_OPEN_READ_ONLY ? PD_BACKEND_READ_ONLY : 0;
+  if (h->flags & PD_BACKEND_READ_ONLY) flags &= ~PD_BACKEND_CREATE;
+  pthread_mutex_lock(&shared_lock);
+  pd_code code = store_take(rest, store, flags, &h->store, err);
+  pthread_mutex_unlock(&shared_lock);
+  if (code != PD_OK) {
+    free(h);
+    return code;
+  }
+  *out = &h->base;
+  return PD_OK;
+}
+
+static void memory_release(pd_backend *b)
+{
+  memory_handle *h = (memory_handle *)b;
+  pthread_mutex_lock(&h->store->lock);
+  if (h->store->claimed_by == h) {
+    h->store->claimed_by = NULL;
+    pthread_cond_broadcast(&h->store->unclaimed);
+  }
+  pthread_mutex_unlock(&h->store->lock);
+}
+
+static void memory_close(pd_backend *b)
+{
+  if (!b) return;
+  memory_handle *h = (memory_handle *)b;
+  memory_store *s = h->store;
+  memory_release(b);
+  pthread_mutex_lock(&shared_lock);
+  bool is_last = --s->handle_count == 0;
+  if (is_last && s->name) {
+    memory_store **link = &shared;
+    while (*link != s) link = &(*link)->next;
+    *link = s->next;
+  }
+  pthread_mutex_unlock(&shared_lock);
+  if (is_last) store_free(s);
+  free(h);
+}
+
+static unsigned memory_flags(const pd_backend *b)
+{
+  return ((const memory_handle *)b)->flags;
+}
+
+/* Lock for writing: waits for another handle's claim to end. */
+static pd_code write_begin(memory_handle *h, pd_error *err)
+{
+  if (h->flags & PD_BACKEND_READ_ONLY) return pd_error_set(err, PD_READ_ONLY, "store '%s' was opened read-only", h->store->store);
+  pthread_mutex_lock(&h->store->lock);
+  while (h->store->claimed_by && h->store->claimed_by != h) pthread_cond_wait(&h->store->unclaimed, &h->store->lock);
+  return PD_OK;
+}
+
+static pd_code copy_bytes(pd_bytes from, uint8_t **out, pd_error *err)
+{
+  uint8_t *data = malloc(from.size ? from.size : 1);
+  if (!data) return pd_error_memory(err, "a record or blob in memory");
+  if (from.size) memcpy(data, from.data, from.size);
+  *out = data;
+  return PD_OK;
+}
+
+static pd_code records_reserve(memory_store *s, size_t more, pd_error *err)
+{
+  size_t need = (size_t)s->tail + more;
+  if (need <= s->record_capacity) return PD_OK;
+  size_t capacity = s->record_capacity ? s->record_capacity : 64;
+  while (capacity < need) capacity *= 2;
+  pd_bytes *records = reallocarray(s->records, capacity, sizeof *records);
+  if (!records) return pd_error_memory(err, "a log in memory");
+  s->records = records;
+  s->record_capacity = capacity;
+  return PD_OK;
+}
+
+static pd_code append_locked(memory_store *s, uint64_t seq, const pd_bytes *records, size_t count, pd_error *err)
+{
+  if (seq <= s->tail) return pd_error_conflict(err, seq, s->tail + 1, "record %llu of '%s' is taken", (unsigned long long)seq, s->store);
+  if (seq > s->tail + 1) {
+    return pd_error_set(err, PD_INVALID, "record %llu of '%s' would leave a gap after %llu", (unsigned long long)seq, s->store,
+                        (unsigned long long)s->tail);
+  }
+  TRY(records_reserve(s, count, err));
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < count; i++) {
+    uint8_t *data = NULL;
+    pd_code code = copy_bytes(records[i], &data, err);
+    if (code != PD_OK) {
+      while (i > 0) free((void *)s->records[s->tail + --i].data);
+      return code;
+    }
+    s->records[s->tail + i] = (pd_bytes){data, records[i].size};
+    bytes += records[i].size;
+  }
+  s->log_bytes += bytes;
+  __atomic_store_n(&s->tail, s->tail + count, __ATOMIC_RELEASE);
+  return PD_OK;
+}
+
+static pd_code memory_log_append(pd_backend *b, uint64_t seq, const pd_bytes *records, size_t count, pd_error *err)
+{
+  memory_handle *h = (memory_handle *)b;
+  if (!seq || !count) return pd_error_set(err, PD_INVALID, "an append needs a number from 1 and at least one record");
+  TRY(write_begin(h, err));
+  pd_code code = append_locked(h->store, seq, records, count, err);
+  pthread_mutex_unlock(&h->store->lock);
+  return code;
+}
+
+static pd_code memory_log_read(pd_backend *b, uint64_t from, uint64_t to, pd_log_visit visit, void *ctx, pd_error *err)
+{
+  memory_store *s = ((memory_handle *)b)->store;
+  if (!from) return pd_error_set(err, PD_INVALID, "records are numbered from 1");
+  for (uint64_t seq = from; seq <= to; seq++) {
+    pthread_mutex_lock(&s->lock);
+    bool is_there = seq <= s->tail;
+    pd_bytes record = is_there ? s->records[seq - 1] : (pd_bytes){0};
+    pthread_mutex_unlock(&s->lock);
+    if (!is_there) break;
+    TRY(visit(ctx, seq, record, err));
+  }
+  return PD_OK;
+}
+
+static uint64_t memory_log_tail_hint(pd_backend *b)
+{
+  return __atomic_load_n(&((memory_handle *)b)->store->tail, __ATOMIC_ACQUIRE);
+}
+
+static pd_code memory_log_tail(pd_backend *b, uint64_t *out_seq, pd_error *err)
+{
+  (void)err;
+  *out_seq = memory_log_tail_hint(b);
+  return PD_OK;
+}
+
+/* The slot that holds `id`, or the free one where it belongs. The table is never full. */
+static blob *slot_of(blob *blobs, size_t capacity, const pd_id *id)
+{
+  uint64_t hash;
+  memcpy(&hash, id->bytes, sizeof hash);
+  for (size_t i = (size_t)hash & (capacity - 1);; i = (i + 1) & (capacity - 1)) {
+    if (!blobs[i].data || pd_id_equal(&blobs[i].id, id)) return &blobs[i];
+  }
+}
+
+static pd_code blobs_reserve(memory_store *s, size_t more, pd_error *err)
+{
+  size_t capacity = s->blob_capacity ? s->blob_capacity : 64;
+  while (capacity / 2 < s->blob_count + more) capacity *= 2;
+  if (capacity == s->blob_capacity) return PD_OK;
+  blob *blobs = calloc(capacity, sizeof *blobs);
+  if (!blobs) return pd_error_memory(err, "a bag in memory");
+  for (size_t i = 0; i < s->blob_capacity; i++) {
+    if (s->blobs[i].data) *slot_of(blobs, capacity, &s->blobs[i].id) = s->blobs[i];
+  }
+  free(s->blobs);
+  s->blobs = blobs;
+  s->blob_capacity = capacity;
+  return PD_OK;
+}
+
+static pd_code put_locked(memory_store *s, const pd_id *ids, const pd_bytes *blobs, size_t count, pd_error *err)
+{
+  TRY(blobs_reserve(s, count, err));
+  for (size_t i = 0; i < count; i++) {
+    blob *slot = slot_of(s->blobs, s->blob_capacity, &ids[i]);
+    if (slot->data) continue;
+    TRY(copy_bytes(blobs[i], &slot->data, err)); /* what went in before stays: whole blobs under their ids do no harm */
+    slot->id = ids[i];
+    slot->size = blobs[i].size;
+    s->blob_count++;
+    s->bag_bytes += blobs[i].size;
+  }
+  return PD_OK;
+}
+
+static pd_code memory_bag_put(pd_backend *b, const pd_id *ids, const pd_bytes *blobs, size_t count, pd_error *err)
+{
+  memory_handle *h = (memory_handle *)b;
+  TRY(write_begin(h, err));
+  pd_code code = put_locked(h->store, ids, blobs, count, err);
+  pthread_mutex_unlock(&h->store->lock);
+  return code;
+}
+
+static pd_code memory_bag_get(pd_backend *b, const pd_id *id, pd_buf *out, pd_error *err)
+{
+  memory_store *s = ((memory_handle *)b)->store;
+  pthread_mutex_lock(&s->lock);
+  blob found = s->blob_capacity ? *slot_of(s->blobs, s->blob_capacity, id) : (blob){0};
+  pthread_mutex_unlock(&s->lock);
+  if (found.data) return pd_buf_append(out, found.data, found.size, err);
+  char hex[PD_ID_HEX_SIZE];
+  return pd_error_set(err, PD_NOT_FOUND, "no blob %s in '%s'", pd_id_hex(id, hex), s->store);
+}
+
+static pd_code memory_log_claim(pd_backend *b, pd_error *err)
+{
+  memory_handle *h = (memory_handle *)b;
+  memory_store *s = h->store;
+  if (h->flags & PD_BACKEND_READ_ONLY) return pd_error_set(err, PD_READ_ONLY, "store '%s' was opened read-only", s->store);
+  pthread_mutex_lock(&s->lock);
+  while (s->claimed_by) pthread_cond_wait(&s->unclaimed, &s->lock);
+  s->claimed_by = h;
+  pthread_mutex_unlock(&s->lock);
+  return PD_OK;
+}
+
+static pd_code memory_usage(pd_backend *b, pd_backend_usage *out, pd_error *err)
+{
+  (void)err;
+  memory_store *s = ((memory_handle *)b)->store;
+  pthread_mutex_lock(&s->lock);
+  *out = (pd_backend_usage){.log_bytes = s->log_bytes, .bag_bytes = s->bag_bytes, .bag_count = s->blob_count};
+  pthread_mutex_unlock(&s->lock);
+  return PD_OK;
+}
+
+/* Names are copied out first: the visitor may open what it is told of. */
+static pd_code memory_stores(const char *rest, void (*visit)(void *ctx, const char *store), void *ctx, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf names = {0};
+  pd_code code = PD_OK;
+  pthread_mutex_lock(&shared_lock);
+  for (memory_store *s = shared; s && code == PD_OK; s = s->next) {
+    if (strcmp(s->name, rest) == 0) code = pd_buf_append(&names, s->store, strlen(s->store) + 1, err);
+  }
+  pthread_mutex_unlock(&shared_lock);
+  TRY(code);
+  for (size_t i = 0; i < names.size; i += strlen((char *)names.data + i) + 1) visit(ctx, (char *)names.data + i);
+  return PD_OK;
+}
+
+const pd_backend_ops pd_memory_ops = {
+  .abi = PD_BACKEND_ABI,
+  .scheme = "memory",
+  .open = memory_open,
+  .close = memory_close,
+  .flags = memory_flags,
+  .log_append = memory_log_append,
+  .log_read = memory_log_read,
+  .log_tail = memory_log_tail,
+  .log_tail_hint = memory_log_tail_hint,
+  .bag_put = memory_bag_put,
+  .bag_get = memory_bag_get,
+  .log_claim = memory_log_claim,
+  .log_release = memory_release,
+  .usage = memory_usage,
+  .stores = memory_stores,
+};

@@ -1,0 +1,475 @@
+/*
+ * sqlite.c: the backend `sqlite:DIR`: the log and the bag of one store in one database, DIR/STORE.db.
+ *
+ * Place: a backend (backend.h); src/backend/README.md says what it does for each clause of the contract.
+ * Invariants:
+ *  S1  Every change happens under write_lock and the lock file; SQLite never has two writers, nor a writer and a checkpoint.
+ *  S2  An append is one row and one fsync; the tail word (sqlite_lock.h) follows it under the same lock.
+ *  S3  log(seq, count, data): rows are contiguous, row.seq + row.count is the next row's seq. data is the record's bytes for
+ *      count 1; else for each record its size as a varint (7 bits a byte, low first) and its bytes.
+ *  S4  bag(n, key, id, data): appended in order; `key` is the id's first 8 bytes, so that only a small index is random.
+ */
+#include "backend/builtin.h"
+#include "backend/sqlite_store.h"
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/error.h"
+
+#define CHECKPOINT_FRAMES 4096
+#define CHECKPOINT_AGAIN_FRAMES 1024 /* a reader was in the way */
+#define BLOB_SIZE_MAX 999000000      /* SQLite's own limit is 1e9 for a row */
+#define BATCH_KEEP_MAX (1 << 20)
+#define READ_CHUNK_RECORDS 1024
+#define READ_CHUNK_BYTES (4 << 20)
+
+/* ---- writing: locks ----------------------------------------------------------------------------------------------- */
+
+static int note_wal_frames(void *ctx, sqlite3 *db, const char *name, int frames)
+{
+  (void)db, (void)name;
+  ((pd_sqlite *)ctx)->wal_frames = frames;
+  return SQLITE_OK;
+}
+
+static pd_code open_writer(pd_sqlite *s, pd_error *err)
+{
+  if (s->writer.db) return PD_OK;
+  TRY(pd_sqlite_conn_open(&s->writer, s->path, s->vfs, PD_SQLITE_WRITE, err));
+  s->is_sync_normal = false;
+  s->checkpoint_at = CHECKPOINT_FRAMES;
+  sqlite3_wal_hook(s->writer.db, note_wal_frames, s);
+  return PD_OK;
+}
+
+static pd_code refuse_read_only(const pd_sqlite *s, pd_error *err)
+{
+  if (!(s->flags & PD_BACKEND_READ_ONLY)) return PD_OK;
+  return pd_error_set(err, PD_READ_ONLY, "%.300s was opened read-only", s->path);
+}
+
+static void write_end(pd_sqlite *s)
+{
+  if (!s->is_claimed) pd_lock_file_unlock(&s->lock);
+  pthread_mutex_unlock(&s->write_lock);
+}
+
+/* Take write_lock and the lock file, and have a connection to write with. */
+static pd_code write_begin(pd_sqlite *s, pd_error *err)
+{
+  TRY(refuse_read_only(s, err));
+  pthread_mutex_lock(&s->write_lock);
+  pd_code code = s->is_claimed ? PD_OK : pd_lock_file_lock(&s->lock, false, err);
+  if (code != PD_OK) {
+    pthread_mutex_unlock(&s->write_lock);
+    return code;
+  }
+  code = open_writer(s, err);
+  if (code != PD_OK) write_end(s);
+  return code;
+}
+
+static void roll_back(pd_sqlite *s)
+{
+  if (!sqlite3_get_autocommit(s->writer.db)) sqlite3_exec(s->writer.db, "ROLLBACK", NULL, NULL, NULL);
+}
+
+/* PRAGMA synchronous, where it has to change. NORMAL: no fsync at commit, the next FULL one covers it (B7). */
+static pd_code set_sync(pd_sqlite *s, bool is_normal, pd_error *err)
+{
+  if (s->is_sync_normal == is_normal) return PD_OK;
+  TRY(pd_sqlite_conn_run(&s->writer, is_normal ? PD_SQL_SYNC_NORMAL : PD_SQL_SYNC_FULL, err));
+  s->is_sync_normal = is_normal;
+  return PD_OK;
+}
+
+/* Under the locks. A failure is not the caller's: his records are safe in the WAL, and it is tried again. */
+static void checkpoint_if_due(pd_sqlite *s)
+{
+  if (s->wal_frames < CHECKPOINT_FRAMES) s->checkpoint_at = CHECKPOINT_FRAMES;
+  if (s->wal_frames < s->checkpoint_at) return;
+  sqlite3_wal_checkpoint_v2(s->writer.db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+  s->checkpoint_at = s->wal_frames + CHECKPOINT_AGAIN_FRAMES;
+}
+
+/* ---- the log ------------------------------------------------------------------------------------------------------ */
+
+static void know_tail(pd_sqlite *s, uint64_t tail)
+{
+  __atomic_store_n(&s->tail, tail, __ATOMIC_RELEASE);
+}
+
+/* Read the tail from the table and set the word right. Under the locks. */
+static pd_code refresh_tail(pd_sqlite *s, uint64_t *out_tail, pd_error *err)
+{
+  TRY(pd_sqlite_conn_tail(&s->writer, out_tail, err));
+  know_tail(s, *out_tail);
+  pd_lock_file_set_tail(&s->lock, *out_tail);
+  return PD_OK;
+}
+
+/* Whether `seq` is the next number. The word suffices to say no for a number it covers, and to say yes; a gap may be the word
+ * lagging behind (L2), so the table is asked. */
+static pd_code check_place(pd_sqlite *s, uint64_t seq, pd_error *err)
+{
+  uint64_t tail = 0;
+  bool is_known = pd_lock_file_tail(&s->lock, &tail);
+  if (!is_known || tail + 1 < seq) TRY(refresh_tail(s, &tail, err));
+  if (tail + 1 == seq) return PD_OK;
+  if (seq <= tail) return pd_error_conflict(err, seq, tail + 1, "%.300s: record %llu is taken", s->path, (unsigned long long)seq);
+  return pd_error_set(err, PD_INVALID, "%.300s: record %llu would leave a gap after %llu", s->path, (unsigned long long)seq,
+                      (unsigned long long)tail);
+}
+
+static pd_code put_varint(pd_buf *buf, uint64_t n, pd_error *err)
+{
+  while (n >= 0x80) {
+    TRY(pd_buf_byte(buf, (uint8_t)(n | 0x80), err));
+    n >>= 7;
+  }
+  return pd_buf_byte(buf, (uint8_t)n, err);
+}
+
+/* The row's data (S3), borrowed from the records or from s->batch. */
+static pd_code pack(pd_sqlite *s, const pd_bytes *records, size_t count, pd_bytes *out, pd_error *err)
+{
+  if (count == 1) {
+    *out = records[0];
+  } else {
+    pd_buf_clear(&s->batch);
+    s->batch.size_max = BLOB_SIZE_MAX;
+    for (size_t i = 0; i < count; i++) {
+      TRY(put_varint(&s->batch, records[i].size, err));
+      TRY(pd_buf_append(&s->batch, records[i].data, records[i].size, err));
+    }
+    *out = pd_buf_bytes(&s->batch);
+  }
+  if (out->size > BLOB_SIZE_MAX) return pd_error_set(err, PD_LIMIT, "%zu bytes of records are over SQLite's limit of %d", out->size, BLOB_SIZE_MAX);
+  return PD_OK;
+}
+
+static void bind_bytes(sqlite3_stmt *statement, int at, pd_bytes bytes)
+{
+  if (bytes.size) sqlite3_bind_blob64(statement, at, bytes.data, bytes.size, SQLITE_STATIC);
+  else sqlite3_bind_zeroblob(statement, at, 0);
+}
+
+/* The commit failed. Did it? Nobody else can have appended, so the table's tail tells. */
+static pd_code settle_failed_append(pd_sqlite *s, int rc, uint64_t seq, size_t count, pd_error *err)
+{
+  uint64_t tail = 0;
+  pd_code code = pd_sqlite_error(s->writer.db, rc, s->path, err);
+  roll_back(s);
+  if (pd_sqlite_conn_tail(&s->writer, &tail, NULL) != PD_OK) {
+    pd_lock_file_forget_tail(&s->lock); /* whoever comes next asks the table */
+    return code;
+  }
+  know_tail(s, tail);
+  pd_lock_file_set_tail(&s->lock, tail);
+  if (rc != SQLITE_CONSTRAINT_PRIMARYKEY && rc != SQLITE_CONSTRAINT_ROWID) return tail == seq + count - 1 ? PD_OK : code;
+  return pd_error_conflict(err, seq, tail + 1, "%.300s: record %llu is taken", s->path, (unsigned long long)seq);
+}
+
+static pd_code append_row(pd_sqlite *s, uint64_t seq, pd_bytes data, size_t count, pd_error *err)
+{
+  sqlite3_stmt *insert = NULL;
+  TRY(set_sync(s, false, err));
+  TRY(pd_sqlite_conn_use(&s->writer, PD_SQL_LOG_APPEND, &insert, err));
+  sqlite3_bind_int64(insert, 1, (int64_t)seq);
+  sqlite3_bind_int64(insert, 2, (int64_t)count);
+  bind_bytes(insert, 3, data);
+  int rc = sqlite3_step(insert); /* a transaction of its own: the one fsync is in here */
+  if (rc == SQLITE_DONE) rc = sqlite3_reset(insert);
+  pd_code code = PD_OK;
+  if (rc != SQLITE_OK) {
+    code = settle_failed_append(s, rc, seq, count, err);
+    sqlite3_reset(insert);
+  }
+  sqlite3_clear_bindings(insert); /* they point to the caller's bytes */
+  return code;
+}
+
+static pd_code append_locked(pd_sqlite *s, uint64_t seq, const pd_bytes *records, size_t count, pd_error *err)
+{
+  pd_bytes data = {0};
+  TRY(check_place(s, seq, err));
+  TRY(pack(s, records, count, &data, err));
+  TRY(append_row(s, seq, data, count, err));
+  know_tail(s, seq + count - 1);
+  pd_lock_file_set_tail(&s->lock, seq + count - 1);
+  checkpoint_if_due(s);
+  if (s->batch.capacity > BATCH_KEEP_MAX) pd_buf_done(&s->batch);
+  return PD_OK;
+}
+
+static pd_code sqlite_log_append(pd_backend *b, uint64_t seq, const pd_bytes *records, size_t count, pd_error *err)
+{
+  pd_sqlite *s = (pd_sqlite *)b;
+  if (!seq || !count) return pd_error_set(err, PD_INVALID, "an append needs a number from 1 and at least one record");
+  if (count > PD_LOCK_TAIL_MAX || seq > PD_LOCK_TAIL_MAX - count) {
+    return pd_error_set(err, PD_INVALID, "%.300s: record %llu is past the end of all numbers", s->path, (unsigned long long)seq);
+  }
+  TRY(write_begin(s, err));
+  pd_code code = append_locked(s, seq, records, count, err);
+  write_end(s);
+  return code;
+}
+
+static uint64_t sqlite_log_tail_hint(pd_backend *b)
+{
+  pd_sqlite *s = (pd_sqlite *)b;
+  uint64_t tail;
+  return pd_lock_file_tail(&s->lock, &tail) ? tail : __atomic_load_n(&s->tail, __ATOMIC_ACQUIRE);
+}
+
+static pd_code sqlite_log_tail(pd_backend *b, uint64_t *out_seq, pd_error *err)
+{
+  pd_sqlite *s = (pd_sqlite *)b;
+  uint64_t tail = 0;
+  pthread_mutex_lock(&s->read_lock);
+  pd_code code = pd_sqlite_conn_tail(&s->reader, &tail, err);
+  pthread_mutex_unlock(&s->read_lock);
+  TRY(code);
+  know_tail(s, tail);
+  *out_seq = tail;
+  return PD_OK;
+}
+
+/* ---- reading the log ---------------------------------------------------------------------------------------------- */
+
+typedef struct log_walk {
+  pd_sqlite *s;
+  uint64_t next, to; /* the next record to visit, and the last */
+  bool is_at_end;
+  pd_log_visit visit;
+  void *ctx;
+  pd_error *err;
+} log_walk;
+
+static pd_code damaged_record(const log_walk *w, uint64_t seq, const char *what)
+{
+  return pd_error_set(w->err, PD_CORRUPT, "%.300s: record %llu %s", w->s->path, (unsigned long long)seq, what);
+}
+
+static bool get_varint(const uint8_t **p, const uint8_t *end, uint64_t *out)
+{
+  uint64_t n = 0;
+  for (unsigned shift = 0; *p < end && shift < 63; shift += 7) {
+    uint8_t byte = *(*p)++;
+    n |= (uint64_t)(byte & 0x7F) << shift;
+    if (byte < 0x80) {
+      *out = n;
+      return true;
+    }
+  }
+  return false;
+}
+
+/* Visit the records of one row that the walk still wants. */
+static pd_code visit_row(log_walk *w, uint64_t seq, uint64_t count, pd_bytes data)
+{
+  const uint8_t *p = data.data, *end = p + data.size;
+  for (uint64_t i = 0; i < count && w->next <= w->to; i++) {
+    uint64_t size = data.size;
+    if (count > 1 && !get_varint(&p, end, &size)) return damaged_record(w, seq + i, "is damaged");
+    if (size > (uint64_t)(end - p)) return damaged_record(w, seq + i, "is damaged");
+    pd_bytes record = {p, (size_t)size};
+    p += size;
+    if (i + 1 == count && p != end) return damaged_record(w, seq + i, "is damaged");
+    if (seq + i != w->next) continue;
+    TRY(w->visit(w->ctx, w->next, record, w->err));
+    w->next++;
+  }
+  return PD_OK;
+}
+
+static pd_code step_row(log_walk *w, sqlite3_stmt *rows, uint64_t *row_next)
+{
+  int64_t seq = sqlite3_column_int64(rows, 0), count = sqlite3_column_int64(rows, 1);
+  if (seq < 1 || count < 1 || seq > (int64_t)PD_LOCK_TAIL_MAX || count > (int64_t)PD_LOCK_TAIL_MAX) return damaged_record(w, w->next, "is damaged");
+  if ((uint64_t)seq > w->next || (*row_next && (uint64_t)seq != *row_next)) return damaged_record(w, w->next, "is missing");
+  *row_next = (uint64_t)(seq + count);
+  if (*row_next <= w->next) return PD_OK; /* the row before: the log ends just there, or the next one continues it */
+  pd_bytes data = {sqlite3_column_blob(rows, 2), (size_t)sqlite3_column_bytes(rows, 2)};
+  if (!data.data) {
+    if (sqlite3_errcode(w->s->reader.db) == SQLITE_NOMEM) return pd_error_memory(w->err, "a log record");
+    data.data = ""; /* an empty blob has no address */
+  }
+  return visit_row(w, (uint64_t)seq, (uint64_t)count, data);
+}
+
+/* Visit what fits in a chunk; then other readers get their turn, and the WAL its restart. Under read_lock. */
+static pd_code walk_chunk(log_walk *w)
+{
+  sqlite3_stmt *rows = NULL;
+  uint64_t row_next = 0, stop = w->next + READ_CHUNK_RECORDS;
+  size_t bytes = 0;
+  TRY(pd_sqlite_conn_use(&w->s->reader, PD_SQL_LOG_READ, &rows, w->err));
+  sqlite3_bind_int64(rows, 1, (int64_t)(w->next < INT64_MAX ? w->next : INT64_MAX));
+  pd_code code = PD_OK;
+  while (code == PD_OK && w->next <= w->to && w->next < stop && bytes < READ_CHUNK_BYTES) {
+    int rc = sqlite3_step(rows);
+    if (rc == SQLITE_ROW) {
+      code = step_row(w, rows, &row_next);
+      if (code == PD_OK) bytes += (size_t)sqlite3_column_bytes(rows, 2);
+    } else if (rc == SQLITE_DONE) {
+      w->is_at_end = true;
+      break;
+    } else {
+      code = pd_sqlite_error(w->s->reader.db, rc, w->s->path, w->err);
+    }
+  }
+  sqlite3_reset(rows);
+  return code;
+}
+
+static pd_code sqlite_log_read(pd_backend *b, uint64_t from, uint64_t to, pd_log_visit visit, void *ctx, pd_error *err)
+{
+  log_walk w = {.s = (pd_sqlite *)b, .next = from, .to = to, .visit = visit, .ctx = ctx, .err = err};
+  uint64_t acknowledged = 0;
+  if (!from) return pd_error_set(err, PD_INVALID, "records are numbered from 1");
+  if (!pd_lock_file_tail(&w.s->lock, &acknowledged)) acknowledged = 0;
+  while (w.next <= to && !w.is_at_end) {
+    pthread_mutex_lock(&w.s->read_lock);
+    pd_code code = walk_chunk(&w);
+    pthread_mutex_unlock(&w.s->read_lock);
+    TRY(code);
+  }
+  if (w.next <= to && w.next <= acknowledged) return pd_sqlite_witness(w.s, w.next - 1, acknowledged, err);
+  return PD_OK;
+}
+
+/* ---- the bag ------------------------------------------------------------------------------------------------------ */
+
+static int64_t key_of(const pd_id *id)
+{
+  uint64_t key = 0;
+  for (size_t i = 0; i < 8; i++) key = key << 8 | id->bytes[i];
+  return (int64_t)key;
+}
+
+static bool is_row_of(sqlite3_stmt *row, const pd_id *id)
+{
+  return sqlite3_column_bytes(row, 0) == PD_ID_SIZE && memcmp(sqlite3_column_blob(row, 0), id->bytes, PD_ID_SIZE) == 0;
+}
+
+/* Step `which` (PD_SQL_BAG_FIND or _GET) to the row of `id`. The caller resets `out_row`. */
+static pd_code find_blob(pd_sqlite_conn *conn, pd_sqlite_statement which, const pd_id *id, sqlite3_stmt **out_row, bool *out_found, pd_error *err)
+{
+  int rc;
+  TRY(pd_sqlite_conn_use(conn, which, out_row, err));
+  sqlite3_bind_int64(*out_row, 1, key_of(id));
+  do {
+    rc = sqlite3_step(*out_row);
+  } while (rc == SQLITE_ROW && !is_row_of(*out_row, id));
+  *out_found = rc == SQLITE_ROW;
+  return rc == SQLITE_ROW || rc == SQLITE_DONE ? PD_OK : pd_sqlite_error(conn->db, rc, conn->path, err);
+}
+
+static pd_code put_one(pd_sqlite *s, const pd_id *id, pd_bytes data, pd_error *err)
+{
+  sqlite3_stmt *row = NULL, *insert = NULL;
+  bool is_there = false;
+  if (data.size > BLOB_SIZE_MAX) return pd_error_set(err, PD_LIMIT, "a blob of %zu bytes is over SQLite's limit of %d", data.size, BLOB_SIZE_MAX);
+  pd_code code = find_blob(&s->writer, PD_SQL_BAG_FIND, id, &row, &is_there, err);
+  sqlite3_reset(row);
+  if (code != PD_OK || is_there) return code;
+  TRY(pd_sqlite_conn_use(&s->writer, PD_SQL_BAG_PUT, &insert, err));
+  sqlite3_bind_int64(insert, 1, key_of(id));
+  sqlite3_bind_blob(insert, 2, id->bytes, PD_ID_SIZE, SQLITE_STATIC);
+  bind_bytes(insert, 3, data);
+  int rc = sqlite3_step(insert);
+  if (rc != SQLITE_DONE) code = pd_sqlite_error(s->writer.db, rc, s->path, err);
+  sqlite3_reset(insert);
+  sqlite3_clear_bindings(insert);
+  return code;
+}
+
+static pd_code put_locked(pd_sqlite *s, const pd_id *ids, const pd_bytes *blobs, size_t count, pd_error *err)
+{
+  TRY(set_sync(s, true, err));
+  TRY(pd_sqlite_conn_run(&s->writer, PD_SQL_BEGIN, err));
+  pd_code code = PD_OK;
+  for (size_t i = 0; i < count && code == PD_OK; i++) code = put_one(s, &ids[i], blobs[i], err);
+  if (code == PD_OK) code = pd_sqlite_conn_run(&s->writer, PD_SQL_COMMIT, err);
+  if (code == PD_OK) checkpoint_if_due(s);
+  else roll_back(s);
+  return code;
+}
+
+static pd_code sqlite_bag_put(pd_backend *b, const pd_id *ids, const pd_bytes *blobs, size_t count, pd_error *err)
+{
+  pd_sqlite *s = (pd_sqlite *)b;
+  TRY(write_begin(s, err));
+  pd_code code = count ? put_locked(s, ids, blobs, count, err) : PD_OK;
+  write_end(s);
+  return code;
+}
+
+static pd_code sqlite_bag_get(pd_backend *b, const pd_id *id, pd_buf *out, pd_error *err)
+{
+  pd_sqlite *s = (pd_sqlite *)b;
+  sqlite3_stmt *row = NULL;
+  bool is_there = false;
+  pthread_mutex_lock(&s->read_lock);
+  pd_code code = find_blob(&s->reader, PD_SQL_BAG_GET, id, &row, &is_there, err);
+  if (is_there) {
+    const void *data = sqlite3_column_blob(row, 1);
+    size_t size = (size_t)sqlite3_column_bytes(row, 1);
+    code = size && !data ? pd_error_memory(err, "a blob") : pd_buf_append(out, data, size, err);
+  }
+  sqlite3_reset(row);
+  pthread_mutex_unlock(&s->read_lock);
+  if (code != PD_OK || is_there) return code;
+  char hex[PD_ID_HEX_SIZE];
+  return pd_error_set(err, PD_NOT_FOUND, "%.300s has no blob %s", s->path, pd_id_hex(id, hex));
+}
+
+/* ---- the claim ---------------------------------------------------------------------------------------------------- */
+
+static pd_code sqlite_log_claim(pd_backend *b, pd_error *err)
+{
+  pd_sqlite *s = (pd_sqlite *)b;
+  TRY(refuse_read_only(s, err));
+  pthread_mutex_lock(&s->write_lock);
+  while (s->is_claimed) pthread_cond_wait(&s->unclaimed, &s->write_lock);
+  pd_code code = pd_lock_file_lock(&s->lock, false, err);
+  s->is_claimed = code == PD_OK;
+  pthread_mutex_unlock(&s->write_lock);
+  return code;
+}
+
+static void sqlite_log_release(pd_backend *b)
+{
+  pd_sqlite *s = (pd_sqlite *)b;
+  pthread_mutex_lock(&s->write_lock);
+  if (s->is_claimed) {
+    s->is_claimed = false;
+    pd_lock_file_unlock(&s->lock);
+    pthread_cond_signal(&s->unclaimed);
+  }
+  pthread_mutex_unlock(&s->write_lock);
+}
+
+static unsigned sqlite_flags(const pd_backend *b)
+{
+  return ((const pd_sqlite *)b)->flags;
+}
+
+const pd_backend_ops pd_sqlite_ops = {
+  .abi = PD_BACKEND_ABI,
+  .scheme = "sqlite",
+  .open = pd_sqlite_open,
+  .close = pd_sqlite_close,
+  .flags = sqlite_flags,
+  .log_append = sqlite_log_append,
+  .log_read = sqlite_log_read,
+  .log_tail = sqlite_log_tail,
+  .log_tail_hint = sqlite_log_tail_hint,
+  .bag_put = sqlite_bag_put,
+  .bag_get = sqlite_bag_get,
+  .log_claim = sqlite_log_claim,
+  .log_release = sqlite_log_release,
+  .check = pd_sqlite_check,
+  .usage = pd_sqlite_usage,
+  .stores = pd_sqlite_stores,
+};

@@ -1,0 +1,196 @@
+/* sqlite_lock.c: see sqlite_lock.h for the file's bytes and its invariants. */
+#include "backend/sqlite_lock.h"
+
+#include "base/base.h"
+#include "base/error.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define LOCK_FILE_SIZE 4096
+#define UUID_AT 16
+#define WORD_AT 64
+
+static const char magic[16] = "perdure lock 1\n";
+
+static uint64_t *word_of(const pd_lock_file *lock)
+{
+  return (uint64_t *)(void *)(lock->map + WORD_AT);
+}
+
+static uint64_t check_of(uint64_t tail, const uint64_t salt[2])
+{
+  uint64_t x = (tail ^ salt[0]) * UINT64_C(0x9E3779B97F4A7C15);
+  x = (x ^ (x >> 29) ^ salt[1]) * UINT64_C(0xBF58476D1CE4E5B9);
+  return x >> 48;
+}
+
+static bool decode(uint64_t word, const uint64_t salt[2], uint64_t *out_tail)
+{
+  uint64_t tail = word & PD_LOCK_TAIL_MAX;
+  if (!word || word >> 48 != check_of(tail, salt)) return false;
+  *out_tail = tail;
+  return true;
+}
+
+static bool has_magic(const pd_lock_file *lock)
+{
+  return memcmp(lock->map, magic, sizeof magic) == 0;
+}
+
+/* flock, whatever signals come. */
+static int lock_fd(int fd, int how)
+{
+  int rc;
+  do {
+    rc = flock(fd, how);
+  } while (rc != 0 && errno == EINTR);
+  return rc;
+}
+
+/* Real bytes, so that no store into the mapping can meet a hole on a full disk (SIGBUS). Needs the exclusive lock. */
+static bool fill_file(int fd)
+{
+  static const uint8_t zeros[LOCK_FILE_SIZE];
+  struct stat st;
+  if (fstat(fd, &st) != 0) return false;
+  if (st.st_size >= LOCK_FILE_SIZE) return true;
+  return pwrite(fd, zeros, LOCK_FILE_SIZE, 0) == LOCK_FILE_SIZE;
+}
+
+static bool map_file(pd_lock_file *lock)
+{
+  struct stat st;
+  if (fstat(lock->fd, &st) != 0) return false;
+  if (st.st_size < LOCK_FILE_SIZE) {
+    errno = EIO;
+    return false;
+  }
+  void *map = mmap(NULL, LOCK_FILE_SIZE, lock->is_writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, lock->fd, 0);
+  if (map == MAP_FAILED) return false;
+  lock->map = map;
+  return true;
+}
+
+static void close_keeping_errno(pd_lock_file *lock)
+{
+  int saved = errno;
+  if (lock->fd >= 0) close(lock->fd);
+  lock->fd = -1;
+  errno = saved;
+}
+
+/* Whether the path still leads to the file that is open: somebody may have removed it before we had the lock. */
+static bool is_still_there(const pd_lock_file *lock)
+{
+  struct stat open_file, named;
+  return fstat(lock->fd, &open_file) == 0 && stat(lock->path, &named) == 0 && open_file.st_ino == named.st_ino && open_file.st_dev == named.st_dev;
+}
+
+/* Open, fill and map, with the lock held meanwhile; false with errno. */
+static bool open_writable(pd_lock_file *lock)
+{
+  for (;;) {
+    lock->fd = open(lock->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (lock->fd < 0) return false;
+    lock->is_writable = true;
+    bool is_locked = lock_fd(lock->fd, LOCK_EX) == 0;
+    if (is_locked && is_still_there(lock)) break;
+    close_keeping_errno(lock);
+    if (!is_locked) return false;
+  }
+  bool ok = fill_file(lock->fd) && map_file(lock);
+  if (!ok) {
+    close_keeping_errno(lock);
+    return false;
+  }
+  lock_fd(lock->fd, LOCK_UN);
+  return true;
+}
+
+static bool open_readable(pd_lock_file *lock)
+{
+  lock->is_writable = false;
+  lock->fd = open(lock->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  if (lock->fd < 0) return false;
+  if (map_file(lock)) return true;
+  close_keeping_errno(lock);
+  return false;
+}
+
+pd_code pd_lock_file_open(pd_lock_file *lock, const char *path, bool is_read_only, pd_error *err)
+{
+  *lock = (pd_lock_file){.fd = -1};
+  lock->path = strdup(path);
+  if (!lock->path) return pd_error_memory(err, "a lock file");
+  if (open_writable(lock)) return PD_OK;
+  int why = errno;
+  if (is_read_only || why == EROFS) {
+    if (!open_readable(lock)) lock->is_writable = false;
+    return PD_OK;
+  }
+  pd_lock_file_close(lock);
+  if (why == ENOSPC || why == EDQUOT) return pd_error_set(err, PD_FULL, "no space left for %.300s", path);
+  if (why == EACCES || why == EPERM) return pd_error_set(err, PD_STORAGE, "no permission to open %.300s", path);
+  return pd_error_set(err, PD_STORAGE, "cannot open %.300s: %s", path, strerror(why));
+}
+
+void pd_lock_file_close(pd_lock_file *lock)
+{
+  if (lock->map) munmap(lock->map, LOCK_FILE_SIZE);
+  if (lock->fd >= 0) close(lock->fd);
+  free(lock->path);
+  *lock = (pd_lock_file){.fd = -1};
+}
+
+pd_code pd_lock_file_lock(pd_lock_file *lock, bool is_shared, pd_error *err)
+{
+  if (lock->fd < 0 || lock_fd(lock->fd, is_shared ? LOCK_SH : LOCK_EX) == 0) return PD_OK;
+  return pd_error_set(err, PD_STORAGE, "cannot lock %.300s: %s", lock->path, strerror(errno));
+}
+
+void pd_lock_file_unlock(pd_lock_file *lock)
+{
+  if (lock->fd >= 0) lock_fd(lock->fd, LOCK_UN);
+}
+
+bool pd_lock_file_peek(const pd_lock_file *lock, uint64_t *out_tail)
+{
+  uint64_t salt[2];
+  if (!lock->map || !has_magic(lock)) return false;
+  memcpy(salt, lock->map + UUID_AT, sizeof salt);
+  return decode(le64toh(__atomic_load_n(word_of(lock), __ATOMIC_ACQUIRE)), salt, out_tail);
+}
+
+void pd_lock_file_bind(pd_lock_file *lock, const uint8_t uuid[PD_LOCK_UUID_SIZE])
+{
+  memcpy(lock->salt, uuid, sizeof lock->salt);
+  if (!lock->map || !lock->is_writable) return;
+  if (has_magic(lock) && memcmp(lock->map + UUID_AT, uuid, PD_LOCK_UUID_SIZE) == 0) return;
+  pd_lock_file_forget_tail(lock);
+  memcpy(lock->map, magic, sizeof magic);
+  memcpy(lock->map + UUID_AT, uuid, PD_LOCK_UUID_SIZE);
+}
+
+bool pd_lock_file_tail(const pd_lock_file *lock, uint64_t *out_tail)
+{
+  if (!lock->map) return false;
+  return decode(le64toh(__atomic_load_n(word_of(lock), __ATOMIC_ACQUIRE)), lock->salt, out_tail);
+}
+
+void pd_lock_file_set_tail(pd_lock_file *lock, uint64_t tail)
+{
+  if (!lock->map || !lock->is_writable) return;
+  __atomic_store_n(word_of(lock), htole64(tail | check_of(tail, lock->salt) << 48), __ATOMIC_RELEASE);
+}
+
+void pd_lock_file_forget_tail(pd_lock_file *lock)
+{
+  if (lock->map && lock->is_writable) __atomic_store_n(word_of(lock), 0, __ATOMIC_RELEASE);
+}

@@ -1,0 +1,53 @@
+/*
+ * sqlite_lock.h: the file STORE.lock beside a store: its advisory lock, and the tail word that all processes share.
+ *
+ * The flock serialises appends, checkpoints, creation and closing of one store (FACTS.md: SQLite before 3.51.3 can corrupt a
+ * WAL when a write meets a checkpoint), and it is fair and blocking where SQLite would poll.
+ *
+ * Bytes of the file, 4096 in all, the rest zero:
+ *    0  16  "perdure lock 1\n" and a NUL
+ *   16  16  the store's uuid
+ *   64   8  the tail word, little-endian: the number of the last acknowledged record in the low 48 bits, a check of it and
+ *           the uuid in the high 16. All zero: not known.
+ *
+ * L1  The word is stored only under the exclusive lock, and after what it counts is durable: it never says too much.
+ * L2  It may say too little (a writer died between its commit and the word), or nothing; then the table decides.
+ * So a word that is valid and greater than the log's real tail proves that acknowledged records were lost.
+ */
+#ifndef PD_BACKEND_SQLITE_LOCK_H
+#define PD_BACKEND_SQLITE_LOCK_H
+
+#include <perdure/perdure.h>
+
+#define PD_LOCK_UUID_SIZE 16
+#define PD_LOCK_TAIL_MAX ((UINT64_C(1) << 48) - 1)
+
+typedef struct pd_lock_file {
+  char *path;
+  int fd;           /* -1: none to be had, the medium is read-only */
+  uint8_t *map;     /* NULL: none */
+  bool is_writable; /* the word may be stored */
+  uint64_t salt[2]; /* the uuid */
+} pd_lock_file;
+
+/* Open or create `path`. With `is_read_only`, or on a read-only medium, a file that cannot be had is no error: fd is then -1.
+ * Holds no lock on return. */
+PD_MUST_USE pd_code pd_lock_file_open(pd_lock_file *lock, const char *path, bool is_read_only, pd_error *err);
+void pd_lock_file_close(pd_lock_file *lock);
+
+/* Blocking, retried when a signal comes. Without a file: PD_OK, nothing to lock. */
+PD_MUST_USE pd_code pd_lock_file_lock(pd_lock_file *lock, bool is_shared, pd_error *err);
+void pd_lock_file_unlock(pd_lock_file *lock);
+
+/* Under the lock, at open. Whether the file speaks of a store that had records, and of which one. */
+bool pd_lock_file_peek(const pd_lock_file *lock, uint64_t *out_tail);
+/* Bind the file to a store: forgets the word if it belongs to another. Needs the exclusive lock to change anything. */
+void pd_lock_file_bind(pd_lock_file *lock, const uint8_t uuid[PD_LOCK_UUID_SIZE]);
+
+/* The acknowledged tail; false if the word is not valid. Costs nanoseconds. */
+bool pd_lock_file_tail(const pd_lock_file *lock, uint64_t *out_tail);
+/* Under the exclusive lock. */
+void pd_lock_file_set_tail(pd_lock_file *lock, uint64_t tail);
+void pd_lock_file_forget_tail(pd_lock_file *lock);
+
+#endif
