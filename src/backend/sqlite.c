@@ -17,6 +17,9 @@
 
 #define CHECKPOINT_FRAMES 4096
 #define CHECKPOINT_AGAIN_FRAMES 1024 /* a reader was in the way */
+#define WAL_GROW_AFTER 64            /* appends of a handle */
+#define WAL_GROW_TO ((sqlite3_int64)CHECKPOINT_FRAMES * (4096 + 24))
+#define WAL_GROW_STEP (64 << 10)
 #define BLOB_SIZE_MAX 999000000      /* SQLite's own limit is 1e9 for a row */
 #define BATCH_KEEP_MAX (1 << 20)
 #define READ_CHUNK_RECORDS 1024
@@ -89,6 +92,23 @@ static void checkpoint_if_due(pd_sqlite *s)
   if (s->wal_frames < s->checkpoint_at) return;
   sqlite3_wal_checkpoint_v2(s->writer.db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
   s->checkpoint_at = s->wal_frames + CHECKPOINT_AGAIN_FRAMES;
+}
+
+/*
+ * A WAL that grows pays for its new size at every fsync; one that is overwritten does not (FACTS.md). So a handle that goes on
+ * appending grows it once, to what it reaches before a checkpoint anyway, with zeros: no valid frame, so recovery stops before
+ * them. Under the locks, and only past the file's end: no frame can be hit. A failure undoes itself and costs nothing but speed.
+ */
+static void grow_wal(pd_sqlite *s)
+{
+  static const uint8_t zeros[WAL_GROW_STEP];
+  sqlite3_file *wal = NULL;
+  sqlite3_int64 size = 0;
+  int rc = sqlite3_file_control(s->writer.db, "main", SQLITE_FCNTL_JOURNAL_POINTER, &wal);
+  if (rc != SQLITE_OK || !wal || !wal->pMethods || wal->pMethods->xFileSize(wal, &size) != SQLITE_OK) return;
+  for (sqlite3_int64 at = size; at < WAL_GROW_TO && rc == SQLITE_OK; at += WAL_GROW_STEP) rc = wal->pMethods->xWrite(wal, zeros, WAL_GROW_STEP, at);
+  if (size < WAL_GROW_TO && rc == SQLITE_OK) rc = wal->pMethods->xSync(wal, SQLITE_SYNC_NORMAL);
+  if (rc != SQLITE_OK) wal->pMethods->xTruncate(wal, size);
 }
 
 /* ---- the log ------------------------------------------------------------------------------------------------------ */
@@ -196,6 +216,7 @@ static pd_code append_locked(pd_sqlite *s, uint64_t seq, const pd_bytes *records
   TRY(append_row(s, seq, data, count, err));
   know_tail(s, seq + count - 1);
   pd_lock_file_set_tail(&s->lock, seq + count - 1);
+  if (++s->append_count == WAL_GROW_AFTER) grow_wal(s);
   checkpoint_if_due(s);
   if (s->batch.capacity > BATCH_KEEP_MAX) pd_buf_done(&s->batch);
   return PD_OK;

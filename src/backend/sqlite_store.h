@@ -32,6 +32,7 @@ typedef struct pd_sqlite {
   pd_buf batch; /* where several records become one row */
   int wal_frames; /* after the writer's last commit */
   int checkpoint_at; /* frames */
+  uint64_t append_count;
 } pd_sqlite;
 
 pd_code pd_sqlite_open(const char *rest, const char *store, unsigned flags, pd_backend **out, pd_error *err);
