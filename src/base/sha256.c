@@ -1,8 +1,22 @@
 /* sha256.c: see sha256.h. */
-#define OPENSSL_SUPPRESS_DEPRECATED /* SHA256_Init & co: 109 ns against 450 ns one-shot at 64 bytes */
 #include "base/sha256.h"
 
-#include <openssl/sha.h>
+void pd_hash_init(pd_hash *hash)
+{
+  SHA256_Init(hash);
+}
+
+void pd_hash_add(pd_hash *hash, const void *data, size_t size)
+{
+  if (size) SHA256_Update(hash, data, size);
+}
+
+pd_id pd_hash_end(pd_hash *hash)
+{
+  pd_id id;
+  SHA256_Final(id.bytes, hash);
+  return id;
+}
 
 pd_id pd_sha256(pd_bytes data)
 {
@@ -11,11 +25,8 @@ pd_id pd_sha256(pd_bytes data)
 
 pd_id pd_sha256_parts(const pd_bytes *parts, size_t count)
 {
-  SHA256_CTX ctx;
-  pd_id id;
-  SHA256_Init(&ctx);
-  for (size_t i = 0; i < count; i++)
-    if (parts[i].size) SHA256_Update(&ctx, parts[i].data, parts[i].size);
-  SHA256_Final(id.bytes, &ctx);
-  return id;
+  pd_hash hash;
+  pd_hash_init(&hash);
+  for (size_t i = 0; i < count; i++) pd_hash_add(&hash, parts[i].data, parts[i].size);
+  return pd_hash_end(&hash);
 }

@@ -4,6 +4,15 @@
 
 #include <perdure/perdure.h>
 
+#define OPENSSL_SUPPRESS_DEPRECATED /* SHA256_Init & co: 109 ns against 450 ns one-shot at 64 bytes */
+#include <openssl/sha.h>
+
+typedef SHA256_CTX pd_hash;
+
+void pd_hash_init(pd_hash *hash);
+void pd_hash_add(pd_hash *hash, const void *data, size_t size);
+pd_id pd_hash_end(pd_hash *hash);
+
 pd_id pd_sha256(pd_bytes data);
 /* The hash of two or more pieces, one after the other, without copying them together. */
 pd_id pd_sha256_parts(const pd_bytes *parts, size_t count);

@@ -1,0 +1,256 @@
+/* record.c: see record.h. */
+#include "dag/record.h"
+
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/error.h"
+#include "base/sha256.h"
+#include "dag/node.h"
+
+#define CHANGE_DELETE 1u
+#define CHANGE_IN_BAG 2u
+#define CHECK_SIZE 4
+#define TRAILER_SIZE (PD_ID_SIZE + CHECK_SIZE)
+
+static bool has_target(pd_record_kind kind)
+{
+  return kind == PD_RECORD_FORK || kind == PD_RECORD_RESET || kind == PD_RECORD_UNDO || kind == PD_RECORD_REDO;
+}
+
+/* ---- encoding ---- */
+
+static pd_code add_back(pd_buf *out, uint64_t seq, uint64_t other, pd_error *err)
+{
+  return pd_add_varint(out, other ? seq - other : 0, err);
+}
+
+static pd_code encode_change(const pd_rec *rec, pd_rec_change *ch, pd_buf *out, size_t record_at, pd_error *err)
+{
+  TRY(pd_buf_byte(out, (uint8_t)((ch->is_delete ? CHANGE_DELETE : 0) | (ch->is_in_bag ? CHANGE_IN_BAG : 0)), err));
+  TRY(pd_add_sized(out, ch->key, err));
+  TRY(pd_add_varint(out, ch->version, err));
+  TRY(add_back(out, rec->seq, ch->prev_seq, err));
+  if (ch->is_delete) return PD_OK;
+  TRY(pd_add_varint(out, ch->size, err));
+  if (ch->is_in_bag) {
+    ch->pos = PD_POS_BAG;
+    return pd_add_id(out, &ch->value_id, err);
+  }
+  ch->pos = (uint32_t)(out->size - record_at);
+  return pd_buf_append(out, ch->value.data, ch->value.size, err);
+}
+
+static pd_code encode_commit(pd_rec *rec, pd_rec_change *changes, pd_buf *out, size_t record_at, pd_error *err)
+{
+  TRY(pd_add_varint(out, rec->parent_count, err));
+  for (size_t i = 0; i < rec->parent_count; i++) TRY(pd_add_varint(out, rec->seq - rec->parent_seqs[i], err));
+  TRY(pd_add_varint(out, rec->change_count, err));
+  rec->changes_pos = (uint32_t)(out->size - record_at);
+  for (size_t i = 0; i < rec->change_count; i++) TRY(encode_change(rec, &changes[i], out, record_at, err));
+  return PD_OK;
+}
+
+pd_code pd_rec_encode(pd_rec *rec, pd_rec_change *changes, pd_buf *out, pd_error *err)
+{
+  size_t record_at = out->size;
+  uint8_t head[2] = {PD_RECORD_FORMAT, (uint8_t)rec->kind};
+  TRY(pd_buf_append(out, head, sizeof head, err));
+  TRY(pd_add_varint(out, (uint64_t)rec->time_ms, err));
+  TRY(add_back(out, rec->seq, rec->keyframe_seq, err));
+  TRY(pd_add_sized(out, rec->ref, err));
+  TRY(add_back(out, rec->seq, rec->ref_prev_seq, err));
+  TRY(pd_add_sized(out, rec->author, err));
+  TRY(pd_add_sized(out, rec->run, err));
+  TRY(pd_add_sized(out, rec->reason, err));
+  rec->ids_pos = (uint32_t)(out->size - record_at);
+  if (rec->kind == PD_RECORD_COMMIT || has_target(rec->kind)) {
+    TRY(pd_add_id(out, &rec->commit, err));
+    TRY(pd_add_id(out, &rec->tree, err));
+  }
+  if (has_target(rec->kind)) TRY(pd_add_varint(out, rec->seq - rec->target_seq, err));
+  if (rec->kind == PD_RECORD_KEYFRAME) {
+    TRY(pd_add_id(out, &rec->catalog, err));
+    TRY(pd_add_varint(out, rec->seq - rec->covers, err));
+  }
+  if (rec->kind == PD_RECORD_COMMIT) TRY(encode_commit(rec, changes, out, record_at, err));
+  if (out->size - record_at + TRAILER_SIZE > PD_RECORD_SIZE_MAX)
+    return pd_error_set(err, PD_LIMIT, "a commit of %zu bytes is over the limit of %zu", out->size - record_at, PD_RECORD_SIZE_MAX);
+  return PD_OK;
+}
+
+/* ---- audit: the normal form is hashed, never stored ---- */
+
+static void hash_change(pd_hash *hash, const uint8_t *from, const uint8_t *to, const pd_rec_change *ch, const pd_id *id)
+{
+  uint8_t flags = ch->is_delete ? CHANGE_DELETE : 0;
+  pd_hash_add(hash, &flags, 1);
+  pd_hash_add(hash, from + 1, (size_t)(to - from - 1));
+  if (!ch->is_delete) pd_hash_add(hash, id->bytes, PD_ID_SIZE);
+}
+
+/* Hash what stands before the values and each value's id. `known` are the changes as encoded, or NULL to compute ids. */
+static pd_id audit_of(const pd_rec *rec, pd_bytes body, const pd_rec_change *known, const pd_id *prev_audit)
+{
+  pd_hash hash;
+  pd_hash_init(&hash);
+  pd_hash_add(&hash, prev_audit->bytes, PD_ID_SIZE);
+  size_t plain = rec->kind == PD_RECORD_COMMIT ? rec->changes_pos : body.size;
+  pd_hash_add(&hash, body.data, plain);
+  pd_cursor c = {(const uint8_t *)body.data + plain, (const uint8_t *)body.data + body.size, false};
+  for (size_t i = 0; i < rec->change_count; i++) {
+    const uint8_t *from = c.next;
+    pd_rec_change ch;
+    pd_rec_next(rec, &c, &ch);
+    const uint8_t *to = c.next - (ch.is_delete ? 0 : ch.is_in_bag ? PD_ID_SIZE : ch.size);
+    pd_id id = known ? known[i].value_id : pd_rec_value_id(&ch);
+    hash_change(&hash, from, to, &ch, &id);
+  }
+  return pd_hash_end(&hash);
+}
+
+static void check_of(pd_bytes bytes, uint8_t out[CHECK_SIZE])
+{
+  pd_id sum = pd_sha256(bytes);
+  memcpy(out, sum.bytes, CHECK_SIZE);
+}
+
+pd_code pd_rec_seal(pd_rec *rec, const pd_rec_change *changes, const pd_id *prev_audit, pd_buf *out, size_t record_at, pd_error *err)
+{
+  TRY(pd_buf_reserve(out, TRAILER_SIZE, err));
+  uint8_t *at = out->data + record_at;
+  if (rec->kind == PD_RECORD_COMMIT) {
+    memcpy(at + rec->ids_pos, rec->commit.bytes, PD_ID_SIZE);
+    memcpy(at + rec->ids_pos + PD_ID_SIZE, rec->tree.bytes, PD_ID_SIZE);
+  }
+  pd_bytes body = {at, out->size - record_at};
+  rec->bytes = body;
+  rec->audit = audit_of(rec, body, changes, prev_audit);
+  memcpy(out->data + out->size, rec->audit.bytes, PD_ID_SIZE);
+  out->size += PD_ID_SIZE;
+  body.size += PD_ID_SIZE;
+  check_of(body, out->data + out->size);
+  out->size += CHECK_SIZE;
+  return PD_OK;
+}
+
+pd_id pd_rec_audit(const pd_rec *rec, const pd_id *prev_audit)
+{
+  pd_bytes body = {rec->bytes.data, rec->bytes.size - TRAILER_SIZE};
+  return audit_of(rec, body, NULL, prev_audit);
+}
+
+/* ---- decoding ---- */
+
+/* A distance back from `seq`; 0 is "none". Fails before the beginning. */
+static uint64_t take_back(pd_cursor *c, uint64_t seq)
+{
+  uint64_t back = pd_take_varint(c);
+  if (back > seq) c->failed = true;
+  return back && !c->failed ? seq - back : 0;
+}
+
+void pd_rec_next(const pd_rec *rec, pd_cursor *c, pd_rec_change *out)
+{
+  memset(out, 0, sizeof *out);
+  uint8_t flags = pd_take_u8(c);
+  if (flags > (CHANGE_DELETE | CHANGE_IN_BAG) || flags == (CHANGE_DELETE | CHANGE_IN_BAG)) c->failed = true;
+  out->is_delete = flags & CHANGE_DELETE;
+  out->is_in_bag = flags & CHANGE_IN_BAG;
+  out->key = pd_take_sized(c, PD_KEY_SIZE_MAX);
+  out->version = pd_take_varint(c);
+  out->prev_seq = take_back(c, rec->seq);
+  out->pos = PD_POS_BAG;
+  if (!out->key.size || !out->version) c->failed = true;
+  if (out->is_delete) return;
+  uint64_t size = pd_take_varint(c);
+  if (size >= UINT32_MAX) c->failed = true;
+  out->size = (uint32_t)size;
+  if (out->is_in_bag) {
+    out->value_id = pd_take_id(c);
+  } else {
+    out->pos = c->failed ? 0 : (uint32_t)(c->next - (const uint8_t *)rec->bytes.data);
+    out->value = pd_take_bytes(c, c->failed ? 0 : out->size);
+  }
+}
+
+pd_id pd_rec_value_id(const pd_rec_change *change)
+{
+  return change->is_in_bag || change->is_delete ? change->value_id : pd_sha256(change->value);
+}
+
+pd_cursor pd_rec_changes(const pd_rec *rec)
+{
+  const uint8_t *data = rec->bytes.data;
+  pd_cursor c = {data + rec->changes_pos, data + rec->bytes.size - TRAILER_SIZE, rec->kind != PD_RECORD_COMMIT};
+  return c;
+}
+
+static void decode_commit(pd_rec *out, pd_cursor *c)
+{
+  out->target_seq = out->seq;
+  out->parent_count = pd_take_varint(c);
+  if (out->parent_count > PD_PARENT_COUNT_MAX || !out->parent_count) c->failed = true;
+  for (size_t i = 0; !c->failed && i < out->parent_count; i++) {
+    uint64_t back = pd_take_varint(c);
+    if (!back || back > out->seq) c->failed = true;
+    out->parent_seqs[i] = out->seq - (c->failed ? 0 : back);
+  }
+  uint64_t count = pd_take_varint(c);
+  if (count > PD_EDIT_COUNT_MAX) c->failed = true;
+  out->changes_pos = (uint32_t)(c->next - (const uint8_t *)out->bytes.data);
+  out->change_count = c->failed ? 0 : (size_t)count;
+  pd_rec_change ch;
+  for (size_t i = 0; !c->failed && i < out->change_count; i++) pd_rec_next(out, c, &ch);
+}
+
+static void decode_body(pd_rec *out, pd_cursor *c)
+{
+  if (pd_take_u8(c) != PD_RECORD_FORMAT) c->failed = true;
+  uint8_t kind = pd_take_u8(c);
+  if (!kind || kind >= PD_RECORD_KIND_COUNT) c->failed = true;
+  out->kind = c->failed ? PD_RECORD_COMMIT : (pd_record_kind)kind;
+  uint64_t time = pd_take_varint(c);
+  if (time > INT64_MAX / 2) c->failed = true;
+  out->time_ms = (int64_t)time;
+  out->keyframe_seq = take_back(c, out->seq);
+  out->ref = pd_take_sized(c, PD_REF_SIZE_MAX);
+  out->ref_prev_seq = take_back(c, out->seq);
+  out->author = pd_take_sized(c, PD_NOTE_SIZE_MAX);
+  out->run = pd_take_sized(c, PD_NOTE_SIZE_MAX);
+  out->reason = pd_take_sized(c, PD_NOTE_SIZE_MAX);
+  out->ids_pos = (uint32_t)(c->next - (const uint8_t *)out->bytes.data);
+  if (out->kind == PD_RECORD_COMMIT || has_target(out->kind)) {
+    out->commit = pd_take_id(c);
+    out->tree = pd_take_id(c);
+  }
+  if (has_target(out->kind)) {
+    uint64_t back = pd_take_varint(c);
+    if (back > out->seq) c->failed = true;
+    out->target_seq = out->seq - (c->failed ? 0 : back);
+  }
+  if (out->kind == PD_RECORD_KEYFRAME) {
+    out->catalog = pd_take_id(c);
+    out->covers = take_back(c, out->seq);
+  }
+  if (out->kind == PD_RECORD_COMMIT) decode_commit(out, c);
+}
+
+pd_code pd_rec_decode(uint64_t seq, pd_bytes bytes, pd_rec *out, pd_error *err)
+{
+  memset(out, 0, sizeof *out);
+  out->seq = seq;
+  out->bytes = bytes;
+  if (bytes.size < TRAILER_SIZE || bytes.size > PD_RECORD_SIZE_MAX || !seq)
+    return pd_error_set(err, PD_CORRUPT, "record %llu is malformed: %zu bytes", (unsigned long long)seq, bytes.size);
+  uint8_t check[CHECK_SIZE];
+  const uint8_t *data = bytes.data;
+  pd_bytes checked = {data, bytes.size - CHECK_SIZE};
+  check_of(checked, check);
+  if (memcmp(check, data + checked.size, CHECK_SIZE) != 0)
+    return pd_error_set(err, PD_CORRUPT, "record %llu does not match its checksum", (unsigned long long)seq);
+  pd_cursor c = {data, data + bytes.size - TRAILER_SIZE, false};
+  decode_body(out, &c);
+  memcpy(out->audit.bytes, data + bytes.size - TRAILER_SIZE, PD_ID_SIZE);
+  if (!pd_cursor_ok(&c)) return pd_error_set(err, PD_CORRUPT, "record %llu is malformed", (unsigned long long)seq);
+  return PD_OK;
+}

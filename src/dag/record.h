@@ -1,0 +1,75 @@
+/*
+ * record.h: one record of the log as bytes.
+ *
+ *   R1  A record names other records by distance (its own number minus theirs), so it can be read alone.
+ *   R2  Its last four bytes are a checksum of all before them: rot is found when it is read.
+ *   R3  audit = SHA-256(audit of the record before || this record in normal form). In normal form each value stands as its id,
+ *       whether it is inline, in the bag or erased: who, when and why stay provable after the bytes are gone.
+ *
+ * Byte table: docs/formats.md.
+ */
+#ifndef PD_DAG_RECORD_H
+#define PD_DAG_RECORD_H
+
+#include "dag/commit.h"
+#include "dag/cursor.h"
+
+#define PD_RECORD_FORMAT 1
+#define PD_RECORD_SIZE_MAX ((size_t)1 << 30)
+
+/* One change. To encode: key, is_delete, version, prev_seq, size, value or (is_in_bag and value_id). Decoded: all but value_id of
+ * inline values (pd_rec_value_id). */
+typedef struct pd_rec_change {
+  pd_bytes key;
+  bool is_delete;
+  bool is_in_bag;
+  uint64_t version;
+  uint64_t prev_seq; /* the record that wrote the key before; 0: it was absent */
+  uint32_t size;
+  uint32_t pos;   /* of the inline value in the record, or PD_POS_BAG */
+  pd_bytes value; /* inline */
+  pd_id value_id;
+} pd_rec_change;
+
+typedef struct pd_rec {
+  uint64_t seq;
+  pd_record_kind kind;
+  int64_t time_ms;
+  uint64_t keyframe_seq; /* the last keyframe record before this one; 0: none */
+  pd_bytes ref;
+  uint64_t ref_prev_seq; /* the last record that moved this ref; 0: none */
+  pd_bytes author, run, reason;
+  /* commit: the new commit. fork, reset, undo, redo: the one pointed at */
+  pd_id commit, tree;
+  uint64_t target_seq;                      /* of the commit pointed at; commits: their own number */
+  uint64_t parent_seqs[PD_PARENT_COUNT_MAX]; /* commits; 0 is the root commit */
+  size_t parent_count;
+  size_t change_count;
+  pd_id catalog;   /* keyframe */
+  uint64_t covers; /* keyframe: the last record it stands for */
+  pd_id audit;
+  pd_bytes bytes;        /* decoded: the whole record, borrowed */
+  uint32_t ids_pos;      /* of commit and tree in the record */
+  uint32_t changes_pos;  /* of the first change */
+} pd_rec;
+
+/* Append the record to `out`, with its ids and audit left open, and set `pos` of each inline change. The record begins at the
+ * buffer's size on entry. */
+PD_MUST_USE pd_code pd_rec_encode(pd_rec *rec, pd_rec_change *changes, pd_buf *out, pd_error *err);
+/* Fill in commit and tree, and append audit and checksum. `record_at` is where the record begins in `out`. */
+PD_MUST_USE pd_code pd_rec_seal(pd_rec *rec, const pd_rec_change *changes, const pd_id *prev_audit, pd_buf *out, size_t record_at,
+                                pd_error *err);
+
+/* Read a record; slices are borrowed from `bytes`. PD_CORRUPT names the number. Changes are checked here, read by pd_rec_next. */
+PD_MUST_USE pd_code pd_rec_decode(uint64_t seq, pd_bytes bytes, pd_rec *out, pd_error *err);
+
+/* Walk the changes of a decoded record: start with pd_rec_changes. */
+pd_cursor pd_rec_changes(const pd_rec *rec);
+void pd_rec_next(const pd_rec *rec, pd_cursor *c, pd_rec_change *out);
+/* The id of a change's value, computed if it is inline. */
+pd_id pd_rec_value_id(const pd_rec_change *change);
+
+/* R3, for a decoded record. */
+pd_id pd_rec_audit(const pd_rec *rec, const pd_id *prev_audit);
+
+#endif

@@ -1,0 +1,87 @@
+/* tree.c: loading and finding. Editing is in tree_edit.c, walking in tree_walk.c. */
+#include "dag/tree.h"
+
+#include "base/base.h"
+#include "base/error.h"
+
+#include <stdlib.h>
+
+void pd_tree_init(pd_tree *tree, pd_node_load load, void *load_ctx)
+{
+  memset(tree, 0, sizeof *tree);
+  tree->load = load;
+  tree->load_ctx = load_ctx;
+}
+
+void pd_tree_done(pd_tree *tree)
+{
+  free(tree->builder);
+  tree->builder = NULL;
+}
+
+pd_code pd_tree_empty(pd_tree *tree, pd_node **out_root, pd_error *err)
+{
+  return pd_tree_apply(tree, NULL, NULL, 0, out_root, err);
+}
+
+pd_id pd_tree_empty_id(void)
+{
+  /* SHA-256 of the preimage 4e 00 00 00: a leaf without entries */
+  static const pd_id id = {{0xc0, 0x73, 0x64, 0x11, 0xa6, 0x2e, 0xc0, 0xf4, 0xac, 0xa1, 0xe1, 0x13, 0x35, 0x50, 0x49, 0x1b,
+                            0xd0, 0x9b, 0x6f, 0xa9, 0x9a, 0xe3, 0x6c, 0x7b, 0x2f, 0x85, 0xa1, 0x2c, 0x4d, 0xc3, 0x87, 0xd1}};
+  return id;
+}
+
+static pd_code load_checked(pd_tree *tree, const pd_id *blob_id, const pd_id *id, pd_node **out, pd_error *err)
+{
+  pd_node *n = NULL;
+  TRY(tree->load(tree->load_ctx, blob_id, &n, err));
+  if (!pd_id_equal(&n->id, id)) {
+    char hex[PD_ID_HEX_SIZE];
+    pd_node_unref(&tree->pool, n);
+    return pd_error_set(err, PD_CORRUPT, "tree node %.16s does not match its id", pd_id_hex(id, hex));
+  }
+  *out = n;
+  return PD_OK;
+}
+
+pd_code pd_tree_kid(pd_tree *tree, pd_node *parent, size_t index, pd_node **out_kid, pd_error *err)
+{
+  pd_node *kid = parent->kids[index];
+  if (!kid) {
+    pd_id id;
+    memcpy(id.bytes, pd_node_value_id(parent, index), PD_ID_SIZE);
+    TRY(load_checked(tree, &parent->kid_blobs[index], &id, &kid, err));
+    if (kid->level + 1 != parent->level || kid->key_count != parent->kid_counts[index]) {
+      pd_node_unref(&tree->pool, kid);
+      return pd_error_set(err, PD_CORRUPT, "a tree node does not fit its parent");
+    }
+    parent->kids[index] = kid;
+  }
+  kid->is_used = true;
+  *out_kid = kid;
+  return PD_OK;
+}
+
+pd_code pd_tree_load_root(pd_tree *tree, const pd_id *blob_id, const pd_id *id, pd_node **out_root, pd_error *err)
+{
+  return load_checked(tree, blob_id, id, out_root, err);
+}
+
+pd_code pd_tree_find(pd_tree *tree, pd_node *root, pd_bytes key, pd_node **out_leaf, size_t *out_index, pd_error *err)
+{
+  pd_node *n = root;
+  bool is_equal;
+  while (n->level) {
+    size_t i = pd_node_find(n, key, &is_equal);
+    if (!is_equal && !i) {
+      *out_leaf = NULL;
+      return PD_OK;
+    }
+    TRY(pd_tree_kid(tree, n, is_equal ? i : i - 1, &n, err));
+  }
+  size_t i = pd_node_find(n, key, &is_equal);
+  *out_leaf = is_equal ? n : NULL;
+  *out_index = i;
+  return PD_OK;
+}

@@ -1,0 +1,173 @@
+/* record_test.c: src/dag/record.c, commit.c, catalog.c: round trips, golden bytes, damage. */
+#include "base/buf.h"
+#include "base/sha256.h"
+#include "dag/catalog.h"
+#include "dag/node.h"
+#include "dag/record.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+static pd_rec_change sample_changes[3];
+
+static void make_sample(pd_rec *rec, pd_buf *out)
+{
+  pd_id prev = {{7}};
+  sample_changes[0] = (pd_rec_change){.key = pd_text("a"), .version = 3, .prev_seq = 4, .size = 5, .value = pd_text("hello")};
+  sample_changes[1] = (pd_rec_change){.key = pd_text("b"), .version = 9, .prev_seq = 9, .is_delete = true};
+  sample_changes[2] = (pd_rec_change){.key = pd_text("c"), .version = 1, .size = 70000, .is_in_bag = true, .value_id = {{1, 2, 3}}};
+  sample_changes[0].value_id = pd_value_id(pd_text("hello"));
+  *rec = (pd_rec){.seq = 10, .kind = PD_RECORD_COMMIT, .time_ms = 1700000000000, .keyframe_seq = 2, .ref = pd_text("main"), .ref_prev_seq = 9,
+                  .author = pd_text("ann"), .run = pd_text("r1"), .reason = pd_text("why"), .parent_seqs = {9}, .parent_count = 1, .change_count = 3};
+  assert_int_equal(pd_rec_encode(rec, sample_changes, out, NULL), PD_OK);
+  rec->tree = pd_value_id(pd_text("tree"));
+  rec->commit = pd_commit_id(&rec->tree, &prev, 1);
+  assert_int_equal(pd_rec_seal(rec, sample_changes, &prev, out, 0, NULL), PD_OK);
+}
+
+static void record__comes_back_as_it_was(void **state)
+{
+  (void)state;
+  pd_rec in, out;
+  pd_buf buf = {0};
+  make_sample(&in, &buf);
+  assert_int_equal(pd_rec_decode(10, pd_buf_bytes(&buf), &out, NULL), PD_OK);
+  assert_int_equal(out.kind, PD_RECORD_COMMIT);
+  assert_int_equal(out.keyframe_seq, 2);
+  assert_int_equal(out.parent_seqs[0], 9);
+  assert_true(pd_bytes_equal(out.reason, pd_text("why")));
+  assert_true(pd_id_equal(&out.commit, &in.commit) && pd_id_equal(&out.tree, &in.tree) && pd_id_equal(&out.audit, &in.audit));
+  pd_cursor c = pd_rec_changes(&out);
+  for (size_t i = 0; i < 3; i++) {
+    pd_rec_change ch;
+    pd_rec_next(&out, &c, &ch);
+    assert_true(pd_bytes_equal(ch.key, sample_changes[i].key));
+    assert_int_equal(ch.version, sample_changes[i].version);
+    assert_int_equal(ch.prev_seq, sample_changes[i].prev_seq);
+    assert_int_equal(ch.is_delete, sample_changes[i].is_delete);
+    pd_id id = pd_rec_value_id(&ch);
+    assert_true(pd_id_equal(&id, &sample_changes[i].value_id));
+    if (i == 0) assert_memory_equal(buf.data + ch.pos, "hello", 5);
+    if (i == 0) assert_int_equal(ch.pos, sample_changes[0].pos);
+  }
+  pd_buf_done(&buf);
+}
+
+static void record__audit_is_the_same_whether_a_value_is_inline_or_in_the_bag(void **state)
+{
+  (void)state;
+  pd_rec in, out;
+  pd_buf buf = {0}, moved = {0};
+  pd_id prev = {{7}};
+  make_sample(&in, &buf);
+  assert_int_equal(pd_rec_decode(10, pd_buf_bytes(&buf), &out, NULL), PD_OK);
+  pd_id audit = pd_rec_audit(&out, &prev);
+  assert_true(pd_id_equal(&audit, &in.audit));
+  sample_changes[0].is_in_bag = true;
+  pd_rec again = in;
+  assert_int_equal(pd_rec_encode(&again, sample_changes, &moved, NULL), PD_OK);
+  assert_int_equal(pd_rec_seal(&again, sample_changes, &prev, &moved, 0, NULL), PD_OK);
+  assert_true(pd_id_equal(&again.audit, &in.audit));
+  pd_id other = {{8}};
+  audit = pd_rec_audit(&out, &other);
+  assert_false(pd_id_equal(&audit, &in.audit));
+  pd_buf_done(&buf);
+  pd_buf_done(&moved);
+}
+
+static void record__every_flipped_bit_and_every_cut_is_found(void **state)
+{
+  (void)state;
+  pd_rec in, out;
+  pd_buf buf = {0};
+  make_sample(&in, &buf);
+  for (size_t cut = 0; cut < buf.size; cut++) {
+    pd_bytes part = {buf.data, cut};
+    assert_int_equal(pd_rec_decode(10, part, &out, NULL), PD_CORRUPT);
+  }
+  for (size_t bit = 0; bit < buf.size * 8; bit++) {
+    buf.data[bit / 8] ^= (uint8_t)(1 << bit % 8);
+    assert_int_equal(pd_rec_decode(10, pd_buf_bytes(&buf), &out, NULL), PD_CORRUPT);
+    buf.data[bit / 8] ^= (uint8_t)(1 << bit % 8);
+  }
+  assert_int_equal(pd_rec_decode(10, pd_buf_bytes(&buf), &out, NULL), PD_OK);
+  assert_int_equal(pd_rec_decode(3, pd_buf_bytes(&buf), &out, NULL), PD_CORRUPT); /* points before the beginning */
+  pd_buf_done(&buf);
+}
+
+static void record__golden_bytes_hold(void **state)
+{
+  (void)state;
+  pd_rec in;
+  pd_buf buf = {0};
+  char hex[PD_ID_HEX_SIZE];
+  make_sample(&in, &buf);
+  pd_id sum = pd_sha256(pd_buf_bytes(&buf));
+  assert_string_equal(pd_id_hex(&sum, hex), "d5d178be9a3290bee280a73db7dd9f744f5471ab4786eee4152db32023de9221");
+  pd_id root = pd_commit_root_id();
+  assert_string_equal(pd_id_hex(&root, hex), "ead1cd2a6ccf6a7886944daed80f0cf81a0136c8da165dd34da5ee1697c3169f");
+  pd_buf_done(&buf);
+}
+
+static void catalog__comes_back_as_it_was_and_refuses_damage(void **state)
+{
+  (void)state;
+  pd_catalog_ref refs[2] = {{.name = "main", .commit = {.seq = 4}, .last_seq = 6, .redo_seq = 5, .updated_ms = 77},
+                            {.name = "old", .is_deleted = true, .last_seq = 3}};
+  pd_catalog_frame frames[2] = {{.seq = 3, .covers = 2}, {.seq = 9, .covers = 7}};
+  pd_catalog in = {.covers = 12, .time_ms = 99, .current = "main", .refs = refs, .ref_count = 2, .frames = frames, .frame_count = 2}, out;
+  pd_buf buf = {0};
+  assert_int_equal(pd_catalog_encode(&in, &buf, NULL), PD_OK);
+  assert_int_equal(pd_catalog_decode(pd_buf_bytes(&buf), &out, NULL), PD_OK);
+  assert_int_equal(out.covers, 12);
+  assert_string_equal(out.refs[0].name, "main");
+  assert_int_equal(out.refs[0].redo_seq, 5);
+  assert_true(out.refs[1].is_deleted);
+  assert_int_equal(out.frames[1].seq, 9);
+  pd_catalog_done(&out);
+  for (size_t cut = 0; cut < buf.size; cut++) {
+    pd_bytes part = {buf.data, cut};
+    assert_int_equal(pd_catalog_decode(part, &out, NULL), PD_CORRUPT);
+    pd_catalog_done(&out);
+  }
+  pd_buf_done(&buf);
+}
+
+static void run__finds_commits_by_prefix(void **state)
+{
+  (void)state;
+  pd_run_entry entries[100];
+  for (size_t i = 0; i < 100; i++) entries[i] = (pd_run_entry){(i * 7919) % 101 * 1000, 5000 + i};
+  pd_buf buf = {0};
+  assert_int_equal(pd_run_encode(entries, 100, 4999, &buf, NULL), PD_OK);
+  pd_bytes run = pd_buf_bytes(&buf);
+  assert_int_equal(pd_run_check(run, NULL), PD_OK);
+  assert_int_equal(pd_run_count(run), 100);
+  for (size_t i = 0; i < 100; i++) {
+    uint64_t prefix = (i * 7919) % 101 * 1000;
+    pd_run_entry e = pd_run_at(run, pd_run_find(run, prefix));
+    assert_int_equal(e.prefix, prefix);
+    assert_int_equal(e.seq, 5000 + i);
+  }
+  assert_int_equal(pd_run_find(run, UINT64_MAX), 100);
+  run.size--;
+  assert_int_equal(pd_run_check(run, NULL), PD_CORRUPT);
+  pd_buf_done(&buf);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+    cmocka_unit_test(record__comes_back_as_it_was),
+    cmocka_unit_test(record__audit_is_the_same_whether_a_value_is_inline_or_in_the_bag),
+    cmocka_unit_test(record__every_flipped_bit_and_every_cut_is_found),
+    cmocka_unit_test(record__golden_bytes_hold),
+    cmocka_unit_test(catalog__comes_back_as_it_was_and_refuses_damage),
+    cmocka_unit_test(run__finds_commits_by_prefix),
+  };
+  return cmocka_run_group_tests_name("dag/record", tests, NULL, NULL);
+}
