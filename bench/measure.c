@@ -37,7 +37,7 @@ double bench_series_median(const bench_series *series)
 void bench_judge(bench_line *line, double ratio, bench_sense sense, double budget)
 {
   bool is_least = sense == BENCH_AT_LEAST;
-  snprintf(line->ratio, sizeof(line->ratio), "%.2f×", ratio);
+  snprintf(line->ratio, sizeof(line->ratio), "%.*f×", ratio >= 100 ? 0 : ratio >= 10 ? 1 : 2, ratio);
   snprintf(line->budget, sizeof(line->budget), "%s %.3g×", is_least ? "≥" : "≤", budget);
   line->is_met = is_least ? ratio >= budget : ratio <= budget;
 }

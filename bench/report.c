@@ -82,9 +82,11 @@ static void write_head(const bench_results *r, FILE *out)
   const bench_machine *m = r->machine;
   size_t missed = bench_table_missed(r->table);
   fprintf(out, "# Budgets: what was reached\n\n");
-  fprintf(out, "Written by `%s` on %s, in %.0f s. Medians of %u runs; ours and the peer take turns within each run, with the same keys\n",
-          r->command, m->date, r->seconds, r->run_count);
-  fprintf(out, "(18 bytes) and values (200 bytes that do not compress), and every value that is read is checked.\n\n");
+  fprintf(out, "Written by `%s` on %s, in %.0f s.\n", r->command, m->date, r->seconds);
+  fprintf(out,
+          "Medians of %u runs, in which ours and the peer take turns, with the same keys (18 bytes) and values (200 bytes that do not\n",
+          r->run_count);
+  fprintf(out, "compress). Every value that is read is checked. A ratio is ours over the peer in speed for ≥, in cost for ≤.\n\n");
   fprintf(out, "- Machine: %s, %ld cores, %s\n- Files on: %s\n- Versions: %s\n\n", m->cpu, m->core_count, m->kernel, m->file_system,
           m->versions);
   fprintf(out, "%zu of %zu lines are met.\n\n", r->table->count - missed, r->table->count);
