@@ -1,0 +1,216 @@
+/* args.c: see args.h. */
+#include "args.h"
+
+#include "base/base.h"
+#include "base/error.h"
+
+#include <stdio.h>
+
+#define WORD_SIZE_MAX 63 /* of names that are compared for a suggestion */
+
+typedef struct parser {
+  int argc, index;
+  char **argv;
+  args_parsed *out;
+  const char *(*near)(const char *name);
+  pd_error *err;
+} parser;
+
+static unsigned least3(unsigned a, unsigned b, unsigned c)
+{
+  unsigned least = a < b ? a : b;
+  return least < c ? least : c;
+}
+
+unsigned args_distance(const char *a, const char *b)
+{
+  size_t na = strlen(a), nb = strlen(b);
+  if (na > WORD_SIZE_MAX || nb > WORD_SIZE_MAX) return WORD_SIZE_MAX;
+  unsigned rows[3][WORD_SIZE_MAX + 1];
+  unsigned *before = rows[0], *last = rows[1], *now = rows[2];
+  for (size_t j = 0; j <= nb; j++) last[j] = (unsigned)j;
+  for (size_t i = 1; i <= na; i++) {
+    now[0] = (unsigned)i;
+    for (size_t j = 1; j <= nb; j++) {
+      unsigned cost = a[i - 1] != b[j - 1];
+      now[j] = least3(last[j] + 1, now[j - 1] + 1, last[j - 1] + cost);
+      bool is_swap = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (is_swap && before[j - 2] + 1 < now[j]) now[j] = before[j - 2] + 1;
+    }
+    unsigned *free_row = before;
+    before = last, last = now, now = free_row;
+  }
+  return last[nb];
+}
+
+/* The slot of the option that `fits`, in the command's table or the common one. */
+static const char **find_slot(args_parsed *a, const char *name, size_t name_size, char letter, const args_option **out_option)
+{
+  const args_option *tables[] = {a->spec ? a->spec->options : NULL, a->global};
+  const char **values[] = {a->values, a->global_values};
+  for (int t = 0; t < 2; t++)
+    for (size_t i = 0; tables[t] && tables[t][i].name; i++) {
+      const args_option *option = &tables[t][i];
+      bool is_it = name ? strlen(option->name) == name_size && memcmp(option->name, name, name_size) == 0 : option->letter == letter;
+      if (!is_it) continue;
+      *out_option = option;
+      return &values[t][i];
+    }
+  return NULL;
+}
+
+static void suggest_option(args_parsed *a, const char *name)
+{
+  const args_option *tables[] = {a->spec ? a->spec->options : NULL, a->global};
+  const char *best = NULL;
+  unsigned best_distance = 3;
+  for (int t = 0; t < 2; t++)
+    for (size_t i = 0; tables[t] && tables[t][i].name; i++) {
+      unsigned distance = args_distance(name, tables[t][i].name);
+      if (distance < best_distance && distance < strlen(name)) best = tables[t][i].name, best_distance = distance;
+    }
+  if (best)
+    snprintf(a->hint, sizeof a->hint, "did you mean --%s?", best);
+  else if (a->spec)
+    snprintf(a->hint, sizeof a->hint, "see: perdure help %s", a->spec->name);
+  else
+    snprintf(a->hint, sizeof a->hint, "options of a command stand after it; see: perdure help");
+}
+
+static pd_code take_value(parser *p, const args_option *option, const char **slot)
+{
+  if (p->index + 1 >= p->argc) return pd_error_set(p->err, PD_INVALID, "option --%s needs %s", option->name, option->param);
+  *slot = p->argv[++p->index];
+  return PD_OK;
+}
+
+static pd_code parse_long(parser *p, const char *text)
+{
+  size_t size = strcspn(text, "=");
+  const char *value = text[size] ? text + size + 1 : NULL;
+  const args_option *option;
+  const char **slot = find_slot(p->out, text, size, 0, &option);
+  if (!slot) {
+    char name[WORD_SIZE_MAX + 1];
+    snprintf(name, sizeof name, "%.*s", (int)(size < WORD_SIZE_MAX ? size : WORD_SIZE_MAX), text);
+    suggest_option(p->out, name);
+    return pd_error_set(p->err, PD_INVALID, "unknown option '--%s'", name);
+  }
+  if (!option->param && value) return pd_error_set(p->err, PD_INVALID, "option --%s takes no value", option->name);
+  if (!option->param) value = "";
+  if (!value) return take_value(p, option, slot);
+  *slot = value;
+  return PD_OK;
+}
+
+static pd_code parse_short(parser *p, const char *letters)
+{
+  for (; *letters; letters++) {
+    const args_option *option;
+    const char **slot = find_slot(p->out, NULL, 0, *letters, &option);
+    if (!slot) {
+      suggest_option(p->out, "");
+      return pd_error_set(p->err, PD_INVALID, "unknown option '-%c'", *letters);
+    }
+    if (!option->param) {
+      *slot = "";
+      continue;
+    }
+    if (!letters[1]) return take_value(p, option, slot);
+    *slot = letters + 1;
+    return PD_OK;
+  }
+  return PD_OK;
+}
+
+static pd_code parse_word(parser *p, const char *word, const args_spec *(*find)(const char *name))
+{
+  args_parsed *a = p->out;
+  if (a->spec) {
+    a->words[a->word_count++] = word;
+    return PD_OK;
+  }
+  a->spec = find(word);
+  if (a->spec) return PD_OK;
+  const char *near = p->near(word);
+  if (near)
+    snprintf(a->hint, sizeof a->hint, "did you mean '%s'?", near);
+  else
+    snprintf(a->hint, sizeof a->hint, "the commands are listed by: perdure help");
+  return pd_error_set(p->err, PD_INVALID, "unknown command '%s'", word);
+}
+
+static bool is_option(const char *text)
+{
+  return text[0] == '-' && text[1] && !(text[1] >= '0' && text[1] <= '9');
+}
+
+pd_code args_parse(int argc, char **argv, const args_option *global, const args_spec *(*find)(const char *name),
+                   const char *(*near)(const char *name), args_parsed *out, pd_error *err)
+{
+  parser p = {.argc = argc, .index = 1, .argv = argv, .out = out, .near = near, .err = err};
+  bool are_options_over = false;
+  out->global = global;
+  for (; p.index < argc; p.index++) {
+    const char *text = argv[p.index];
+    if (are_options_over || !is_option(text)) {
+      TRY(parse_word(&p, text, find));
+    } else if (strcmp(text, "--") == 0) {
+      are_options_over = true;
+    } else if (text[1] == '-') {
+      TRY(parse_long(&p, text + 2));
+    } else {
+      TRY(parse_short(&p, text + 1));
+    }
+  }
+  return PD_OK;
+}
+
+pd_code args_check_words(const args_parsed *args, pd_error *err)
+{
+  const args_spec *spec = args->spec;
+  if (args->word_count < spec->word_min)
+    return pd_error_set(err, PD_INVALID, "%s needs %s%zu argument%s, %zu given", spec->name,
+                        spec->word_min < spec->word_max ? "at least " : "", spec->word_min, spec->word_min == 1 ? "" : "s",
+                        args->word_count);
+  if (args->word_count > spec->word_max)
+    return pd_error_set(err, PD_INVALID, "%s: unexpected argument '%s'", spec->name, args->words[spec->word_max]);
+  return PD_OK;
+}
+
+const char *args_get(const args_parsed *args, const char *name)
+{
+  for (size_t i = 0; args->spec && args->spec->options && args->spec->options[i].name; i++)
+    if (strcmp(args->spec->options[i].name, name) == 0) return args->values[i];
+  return args_get_global(args, name);
+}
+
+const char *args_get_global(const args_parsed *args, const char *name)
+{
+  for (size_t i = 0; args->global[i].name; i++)
+    if (strcmp(args->global[i].name, name) == 0) return args->global_values[i];
+  return NULL;
+}
+
+pd_code args_parse_number(const char *what, const char *text, uint64_t least, uint64_t *out, pd_error *err)
+{
+  uint64_t n = 0;
+  bool is_number = *text != 0;
+  for (const char *c = text; *c && is_number; c++) {
+    is_number =
+      *c >= '0' && *c <= '9' && !__builtin_mul_overflow(n, (uint64_t)10, &n) && !__builtin_add_overflow(n, (uint64_t)(*c - '0'), &n);
+  }
+  if (!is_number || n < least || n == UINT64_MAX)
+    return pd_error_set(err, PD_INVALID, "%s: '%s' is not a whole number of %llu or more", what, text, (unsigned long long)least);
+  *out = n;
+  return PD_OK;
+}
+
+pd_code args_number(const args_parsed *args, const char *name, uint64_t least, uint64_t *out, pd_error *err)
+{
+  const char *text = args_get(args, name);
+  char what[WORD_SIZE_MAX + 8];
+  if (!text) return PD_OK;
+  snprintf(what, sizeof what, "--%s", name);
+  return args_parse_number(what, text, least, out, err);
+}

@@ -1,0 +1,56 @@
+/*
+ * args.h: the command line as data: options are tables, parsing is pure (no output, no exit), so it is tested alone.
+ *
+ * Options may stand anywhere, before or after the command and its words: --name value, --name=value, -x value, -xvalue, -ab.
+ * `--` ends them. `-` alone is a word (standard input), and so is a minus with a digit after it (-5 is a number).
+ */
+#ifndef PD_CMD_ARGS_H
+#define PD_CMD_ARGS_H
+
+#include <perdure/perdure.h>
+
+#define ARGS_OPTION_MAX 24
+
+typedef struct args_option {
+  const char *name;
+  char letter;       /* 0: none */
+  const char *param; /* NULL: a flag */
+  const char *help;
+} args_option;
+
+/* What a command takes. */
+typedef struct args_spec {
+  const char *name;
+  const args_option *options; /* ends with a NULL name */
+  size_t word_min, word_max;
+} args_spec;
+
+typedef struct args_parsed {
+  const args_spec *spec; /* NULL: no command was given */
+  const args_option *global;
+  const char *global_values[ARGS_OPTION_MAX]; /* NULL: not given; "" for flags */
+  const char *values[ARGS_OPTION_MAX];
+  const char **words; /* after the command */
+  size_t word_count;
+  char hint[160]; /* on an error: a suggestion, or "" */
+} args_parsed;
+
+/* Parse argv[1…]; `out->words` is the caller's array of at least argc pointers. `find` gives the spec of a command or NULL; `near`
+ * the known name that is most like an unknown one, or NULL. On PD_INVALID, what was understood until then is in `out`. */
+PD_MUST_USE pd_code args_parse(int argc, char **argv, const args_option *global, const args_spec *(*find)(const char *name),
+                               const char *(*near)(const char *name), args_parsed *out, pd_error *err);
+/* Is the number of words what the command takes? */
+PD_MUST_USE pd_code args_check_words(const args_parsed *args, pd_error *err);
+
+/* The value of an option of the command or of all; NULL if it was not given. */
+const char *args_get(const args_parsed *args, const char *name);
+/* The same, but never an option of the command. */
+const char *args_get_global(const args_parsed *args, const char *name);
+/* A decimal number that fits, from `least` on; `out` is untouched if the option was not given. */
+PD_MUST_USE pd_code args_number(const args_parsed *args, const char *name, uint64_t least, uint64_t *out, pd_error *err);
+PD_MUST_USE pd_code args_parse_number(const char *what, const char *text, uint64_t least, uint64_t *out, pd_error *err);
+
+/* How many letters have to be inserted, removed, replaced or swapped with their neighbour to make `b` from `a`. */
+unsigned args_distance(const char *a, const char *b);
+
+#endif

@@ -1,0 +1,13 @@
+/* commands.h: every command of the binary; main.c has the table in the order of `help`. */
+#ifndef PD_CMD_COMMANDS_H
+#define PD_CMD_COMMANDS_H
+
+#include "cli.h"
+
+extern const cli_command cmd_init, cmd_agents, cmd_stats, cmd_verify;           /* init.c, stats.c, verify.c */
+extern const cli_command cmd_put, cmd_del, cmd_get, cmd_has, cmd_ls, cmd_batch; /* put.c, get.c, ls.c, batch.c */
+extern const cli_command cmd_log, cmd_history, cmd_show, cmd_diff;              /* log.c, history.c, show.c, diff.c */
+extern const cli_command cmd_undo, cmd_redo, cmd_reset;                         /* undo.c */
+extern const cli_command cmd_fork, cmd_refs, cmd_switch;                        /* refs.c */
+
+#endif

@@ -1,0 +1,86 @@
+/* get.c: `get` prints a value, `has` answers by exit code. */
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/error.h"
+#include "commands.h"
+
+static pd_code print_value(cli_session *cli, pd_bytes key, const pd_entry *entry, pd_bytes value, pd_error *err)
+{
+  if (!cli->is_json) {
+    out_bytes(&cli->out, value);
+    bool ends_open = value.size && ((const char *)value.data)[value.size - 1] != '\n';
+    if (cli->out.is_terminal && ends_open) out_text(&cli->out, "\n");
+    return PD_OK;
+  }
+  pd_json_writer w = cli_json(cli, err);
+  pd_json_open(&w, '{');
+  pd_json_put_bytes(&w, "key", key);
+  cli_entry_json(&w, entry);
+  cli_value_json(&w, value);
+  pd_json_close(&w, '}');
+  return cli_json_end(cli, &w);
+}
+
+static pd_code run_get(cli_session *cli, const args_parsed *args, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf value = {0};
+  pd_bytes key = pd_text(args->words[0]);
+  const char *at = args_get(args, "at");
+  uint64_t version = 0;
+  pd_entry entry;
+  TRY(args_number(args, "version", 1, &version, err));
+  TRY(pd_key_check(key, err));
+  TRY(cli_open(cli, CLI_READ, err));
+  if (version)
+    TRY(pd_get_version(cli->store, at, key, version, &value, &entry, err));
+  else
+    TRY(pd_get(cli->store, at, key, &value, &entry, err));
+  return print_value(cli, key, &entry, pd_buf_bytes(&value), err);
+}
+
+static const args_option get_options[] = {
+  CLI_AT_OPTION,
+  {"version", 0, "N", "the key's version N instead of its newest"},
+  {0},
+};
+
+const cli_command cmd_get = {
+  .spec = {"get", get_options, 1, 1},
+  .group = "state",
+  .summary = "Print the value of a key, now or at any point in history",
+  .usage = "KEY",
+  .about = "Prints the value's bytes and nothing else (on a terminal, a missing last newline is added).\n"
+           "Exit code 1 if the key is not there. With --json: the value with its version, size, id and times;\n"
+           "the value is under \"value\" if it is JSON, \"text\" if it is UTF-8, else \"base64\".",
+  .example = "$ perdure get plan\n$ perdure get plan --at main~3\n$ perdure get plan --at @2026-11-15T10:00Z\n$ perdure --json get plan",
+  .run = run_get,
+};
+
+static pd_code run_has(cli_session *cli, const args_parsed *args, pd_error *err)
+{
+  bool has = false;
+  pd_bytes key = pd_text(args->words[0]);
+  TRY(pd_key_check(key, err));
+  TRY(cli_open(cli, CLI_READ, err));
+  TRY(pd_has(cli->store, args_get(args, "at"), key, &has, err));
+  cli->exit_code = has ? CLI_EXIT_OK : CLI_EXIT_NEGATIVE;
+  if (!cli->is_json) return PD_OK;
+  pd_json_writer w = cli_json(cli, err);
+  pd_json_open(&w, '{');
+  pd_json_put_bytes(&w, "key", key);
+  pd_json_put_bool(&w, "has", has);
+  pd_json_close(&w, '}');
+  return cli_json_end(cli, &w);
+}
+
+static const args_option has_options[] = {CLI_AT_OPTION, {0}};
+
+const cli_command cmd_has = {
+  .spec = {"has", has_options, 1, 1},
+  .group = "state",
+  .summary = "Is there such a key? Exit code 0 or 1",
+  .usage = "KEY",
+  .about = "Prints nothing (with --json: one object); the exit code is 0 if the key is there, 1 if not.",
+  .example = "$ perdure has lock || perdure put lock mine --expect 0",
+  .run = run_has,
+};

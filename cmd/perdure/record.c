@@ -1,0 +1,145 @@
+/* record.c: see record.h. */
+#include "record.h"
+
+#include "base/clock.h"
+
+#include <inttypes.h>
+
+#define SUMMARY_SIZE_MAX 72
+
+static void print_field(out_stream *o, const char *label, const char *text)
+{
+  if (!*text) return;
+  out_printf(o, "%-8s", label);
+  out_safe(o, pd_text(text));
+  out_text(o, "\n");
+}
+
+void record_print_change(out_stream *o, const pd_change *change)
+{
+  bool is_new = !change->is_delete && change->version == 1;
+  out_set(o, change->is_delete ? OUT_BAD : is_new ? OUT_GOOD : OUT_CHANGED);
+  out_text(o, change->is_delete ? "- " : is_new ? "+ " : "~ ");
+  out_safe(o, change->key);
+  out_set(o, OUT_DIM);
+  if (change->is_delete)
+    out_printf(o, "  (was v%" PRIu64 ")", change->version);
+  else
+    out_printf(o, "  v%" PRIu64 ", %" PRIu64 " byte%s", change->version, change->size, change->size == 1 ? "" : "s");
+  out_set(o, OUT_PLAIN);
+}
+
+static void print_changes(out_stream *o, const pd_record *record, size_t most)
+{
+  if (!record->change_count) return;
+  out_text(o, "\n");
+  for (size_t i = 0; i < record->change_count && i < most; i++) {
+    out_text(o, "    ");
+    record_print_change(o, &record->changes[i]);
+    out_text(o, "\n");
+  }
+  if (record->change_count > most) out_printf(o, "    … and %zu more\n", record->change_count - most);
+}
+
+static bool has_commit(const pd_record *record)
+{
+  return record->kind != PD_RECORD_KEYFRAME;
+}
+
+void record_print(out_stream *o, const pd_record *record, const names_list *names, size_t changes_max)
+{
+  char id[PD_ID_HEX_SIZE], time[PD_TIME_TEXT_SIZE];
+  out_set(o, OUT_ID);
+  out_text(o, pd_record_kind_name(record->kind));
+  if (has_commit(record)) out_printf(o, " %s", cli_short_id(&record->commit.id, id));
+  out_set(o, OUT_PLAIN);
+  if (names && record->kind == PD_RECORD_COMMIT) names_print(names, &record->commit.id, o);
+  out_text(o, "\n");
+  print_field(o, "Ref:", record->ref ? record->ref : "");
+  print_field(o, "Author:", record->author);
+  print_field(o, "Run:", record->run);
+  print_field(o, "Date:", pd_time_text(record->time_ms, time));
+  out_printf(o, "Record: #%" PRIu64 "\n", record->seq);
+  if (*record->reason) {
+    out_text(o, "\n    ");
+    out_safe(o, pd_text(record->reason));
+    out_text(o, "\n");
+  }
+  print_changes(o, record, changes_max);
+}
+
+void record_print_summary(out_stream *o, const pd_record *record)
+{
+  if (*record->reason) {
+    cli_value_short(o, pd_text(record->reason), SUMMARY_SIZE_MAX);
+    return;
+  }
+  if (record->kind != PD_RECORD_COMMIT) {
+    out_printf(o, "%s %s", pd_record_kind_name(record->kind), record->ref ? record->ref : "");
+    return;
+  }
+  if (!record->change_count) out_text(o, "no change");
+  for (size_t i = 0; i < record->change_count && i < 2; i++) {
+    out_text(o, i ? ", " : "");
+    out_text(o, record->changes[i].is_delete ? "del " : "put ");
+    cli_value_short(o, record->changes[i].key, SUMMARY_SIZE_MAX);
+  }
+  if (record->change_count > 2) out_printf(o, " and %zu more", record->change_count - 2);
+}
+
+void record_print_line(out_stream *o, const pd_record *record, const names_list *names)
+{
+  char id[PD_ID_HEX_SIZE];
+  out_set(o, OUT_ID);
+  out_text(o, has_commit(record) ? cli_short_id(&record->commit.id, id) : "            ");
+  out_set(o, OUT_PLAIN);
+  if (names && record->kind == PD_RECORD_COMMIT) names_print(names, &record->commit.id, o);
+  out_text(o, " ");
+  if (record->kind != PD_RECORD_COMMIT && *record->reason) out_printf(o, "%s %s: ", pd_record_kind_name(record->kind), record->ref);
+  record_print_summary(o, record);
+}
+
+static void change_json(pd_json_writer *w, const pd_change *change)
+{
+  pd_json_open(w, '{');
+  pd_json_put_text(w, "op", change->is_delete ? "delete" : "put");
+  pd_json_put_bytes(w, "key", change->key);
+  pd_json_put_number(w, "version", change->version);
+  if (!change->is_delete) {
+    pd_json_put_number(w, "size", change->size);
+    cli_id_json(w, "value_id", &change->value_id);
+  }
+  pd_json_close(w, '}');
+}
+
+static void commit_json(pd_json_writer *w, const pd_record *record)
+{
+  cli_id_json(w, "commit", &record->commit.id);
+  cli_id_json(w, "tree", &record->commit.tree);
+  pd_json_key(w, "parents");
+  pd_json_open(w, '[');
+  for (size_t i = 0; i < record->parent_count; i++) {
+    char hex[PD_ID_HEX_SIZE];
+    pd_json_text(w, pd_text(pd_id_hex(&record->parents[i], hex)));
+  }
+  pd_json_close(w, ']');
+}
+
+void record_json(pd_json_writer *w, const pd_record *record)
+{
+  pd_json_open(w, '{');
+  pd_json_put_number(w, "seq", record->seq);
+  pd_json_put_text(w, "kind", pd_record_kind_name(record->kind));
+  pd_json_put_text(w, "ref", record->ref ? record->ref : "");
+  if (has_commit(record)) commit_json(w, record);
+  pd_json_put_text(w, "author", record->author);
+  pd_json_put_text(w, "run", record->run);
+  pd_json_put_text(w, "reason", record->reason);
+  cli_time_json(w, "time", record->time_ms);
+  pd_json_key(w, "changes");
+  pd_json_open(w, '[');
+  for (size_t i = 0; i < record->change_count; i++) change_json(w, &record->changes[i]);
+  pd_json_close(w, ']');
+  cli_id_json(w, "audit", &record->audit);
+  pd_json_close(w, '}');
+}

@@ -1,0 +1,153 @@
+/* refs.c: `fork`, `refs` and `switch`: names for commits. */
+#include "base/base.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "commands.h"
+#include "names.h"
+
+static pd_code run_fork(cli_session *cli, const args_parsed *args, pd_error *err)
+{
+  pd_note note = cli_note(args);
+  pd_ack ack;
+  TRY(pd_ref_check(args->words[0], err));
+  TRY(cli_open(cli, CLI_CREATE, err));
+  TRY(pd_fork(cli->store, args->words[0], args_get(args, "at"), &note, &ack, err));
+  char hex[PD_ID_HEX_SIZE];
+  cli_say(cli, "new ref '%s' at %s", args->words[0], cli_short_id(&ack.commit, hex));
+  return cli_print_ack(cli, &ack, NULL, args->words[0], err);
+}
+
+#define WHO_OPTIONS                                                                                                                        \
+  {"reason", 0, "TEXT", "why, for the record"}, {"run", 0, "ID", "the run it belongs to, for the record"},                                 \
+  {                                                                                                                                        \
+    "author", 0, "NAME", "who, for the record (default: the agent)"                                                                        \
+  }
+
+static const args_option fork_options[] = {
+  {"at", 0, "X", "where it begins (default: the current head)"},
+  WHO_OPTIONS,
+  {0},
+};
+
+const cli_command cmd_fork = {
+  .spec = {"fork", fork_options, 1, 1},
+  .group = "branches",
+  .summary = "Give a point in history a new name to go on from",
+  .usage = "NAME",
+  .about = "Makes a ref at X and prints its commit. It costs one record, whatever the size of the store. Write to\n"
+           "it with --ref NAME, or make it the current one: perdure switch NAME.",
+  .example = "$ perdure fork experiment\n$ perdure fork yesterday --at @2026-11-14",
+  .run = run_fork,
+};
+
+static void print_ref_json(pd_json_writer *w, const names_item *item)
+{
+  pd_json_open(w, '{');
+  pd_json_put_text(w, "ref", item->text);
+  cli_id_json(w, "commit", &item->commit.id);
+  cli_id_json(w, "tree", &item->commit.tree);
+  pd_json_put_number(w, "seq", item->commit.seq);
+  cli_time_json(w, "updated_at", item->updated_ms);
+  pd_json_put_bool(w, "is_current", item->is_current);
+  pd_json_put_bool(w, "can_redo", item->can_redo);
+  pd_json_close(w, '}');
+}
+
+static void print_ref_line(out_stream *o, const names_item *item)
+{
+  char hex[PD_ID_HEX_SIZE], time[PD_TIME_TEXT_SIZE];
+  out_text(o, item->is_current ? "* " : "  ");
+  out_set(o, OUT_NAME);
+  out_printf(o, "%-24s", item->text);
+  out_set(o, OUT_ID);
+  out_printf(o, "  %s", cli_short_id(&item->commit.id, hex));
+  out_set(o, OUT_PLAIN);
+  out_printf(o, "  %s%s\n", pd_time_text(item->updated_ms, time), item->can_redo ? "  (can redo)" : "");
+}
+
+static pd_code list_refs(cli_session *cli, pd_error *err)
+{
+  CLEANUP(names_done) names_list all = {0};
+  TRY(names_load(cli->store, &all, err));
+  if (!cli->is_json) {
+    for (size_t i = 0; i < names_count(&all); i++) print_ref_line(&cli->out, names_at(&all, i));
+    return PD_OK;
+  }
+  pd_json_writer w = cli_json(cli, err);
+  pd_json_open(&w, '{');
+  pd_json_key(&w, "refs");
+  pd_json_open(&w, '[');
+  for (size_t i = 0; i < names_count(&all); i++) print_ref_json(&w, names_at(&all, i));
+  pd_json_close(&w, ']');
+  pd_json_close(&w, '}');
+  return cli_json_end(cli, &w);
+}
+
+static pd_code delete_ref(cli_session *cli, const char *name, const pd_note *note, pd_error *err)
+{
+  TRY(pd_ref_delete(cli->store, name, note, err));
+  cli_say(cli, "ref '%s' is deleted; its commits stay", name);
+  if (!cli->is_json) return PD_OK;
+  pd_json_writer w = cli_json(cli, err);
+  pd_json_open(&w, '{');
+  pd_json_put_text(&w, "ref", name);
+  pd_json_put_bool(&w, "deleted", true);
+  pd_json_close(&w, '}');
+  return cli_json_end(cli, &w);
+}
+
+static pd_code run_refs(cli_session *cli, const args_parsed *args, pd_error *err)
+{
+  const char *doomed = args_get(args, "delete");
+  pd_note note = cli_note(args);
+  if (doomed) TRY(pd_ref_check(doomed, err));
+  TRY(cli_open(cli, doomed ? CLI_WRITE : CLI_READ, err));
+  return doomed ? delete_ref(cli, doomed, &note, err) : list_refs(cli, err);
+}
+
+static const args_option refs_options[] = {
+  {"delete", 'd', "NAME", "delete this ref (not the current one)"},
+  WHO_OPTIONS,
+  {0},
+};
+
+const cli_command cmd_refs = {
+  .spec = {"refs", refs_options, 0, 0},
+  .group = "branches",
+  .summary = "List the refs, or delete one",
+  .usage = "[-d NAME]",
+  .about = "Prints each ref with its commit and when it last moved; a star marks the current one. A deleted ref's\n"
+           "commits stay, and so does its own history: log --ref NAME.",
+  .example = "$ perdure refs\n$ perdure refs -d experiment",
+  .run = run_refs,
+};
+
+static pd_code run_switch(cli_session *cli, const args_parsed *args, pd_error *err)
+{
+  pd_note note = cli_note(args);
+  TRY(pd_ref_check(args->words[0], err));
+  TRY(cli_open(cli, CLI_WRITE, err));
+  TRY(pd_switch(cli->store, args->words[0], &note, err));
+  cli_say(cli, "now on '%s'", args->words[0]);
+  if (!cli->is_json) return PD_OK;
+  pd_ref ref;
+  TRY(pd_ref_get(cli->store, args->words[0], &ref, err));
+  pd_json_writer w = cli_json(cli, err);
+  pd_json_open(&w, '{');
+  pd_json_put_text(&w, "ref", args->words[0]);
+  cli_id_json(&w, "commit", &ref.commit.id);
+  pd_json_close(&w, '}');
+  return cli_json_end(cli, &w);
+}
+
+static const args_option switch_options[] = {WHO_OPTIONS, {0}};
+
+const cli_command cmd_switch = {
+  .spec = {"switch", switch_options, 1, 1},
+  .group = "branches",
+  .summary = "Make another ref the current one",
+  .usage = "NAME",
+  .about = "From now on, commands without --ref and --at work on this ref.",
+  .example = "$ perdure switch experiment",
+  .run = run_switch,
+};

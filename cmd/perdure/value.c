@@ -1,0 +1,100 @@
+/* value.c: values on their way in (text, standard input, a file) and out (JSON, a short line for people). */
+#include "base/base.h"
+#include "base/base64.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "cli.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#define CHUNK_SIZE ((size_t)64 * 1024)
+
+static void close_fd(int *fd)
+{
+  if (*fd > STDERR_FILENO) close(*fd);
+}
+
+static pd_code read_all(int fd, const char *name, pd_buf *out, pd_error *err)
+{
+  pd_buf_clear(out);
+  for (;;) {
+    TRY(pd_buf_reserve(out, CHUNK_SIZE, err));
+    ssize_t n = read(fd, out->data + out->size, out->capacity - out->size);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return pd_error_set(err, PD_STORAGE, "cannot read %s: %s", name, strerror(errno));
+    if (n == 0) return PD_OK;
+    out->size += (size_t)n;
+    if (out->size > CLI_VALUE_SIZE_MAX)
+      return pd_error_set(err, PD_LIMIT, "the value from %s is over the limit of %zu bytes", name, CLI_VALUE_SIZE_MAX);
+  }
+}
+
+pd_code cli_value_read(const char *text, pd_buf *out, pd_error *err)
+{
+  if (strcmp(text, "-") == 0) return read_all(STDIN_FILENO, "standard input", out, err);
+  if (text[0] != '@') {
+    pd_buf_clear(out);
+    return pd_buf_append(out, text, strlen(text), err);
+  }
+  const char *path = text + 1;
+  CLEANUP(close_fd) int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return pd_error_set(err, errno == EACCES ? PD_STORAGE : PD_INVALID, "cannot open '%s': %s", path, strerror(errno));
+  return read_all(fd, path, out, err);
+}
+
+void cli_value_json(pd_json_writer *w, pd_bytes value)
+{
+  pd_json json;
+  if (pd_json_parse(value, &json, NULL) == PD_OK) {
+    pd_json_key(w, "value");
+    pd_json_value(w, json);
+  } else if (pd_utf8_check(value)) {
+    pd_json_put_bytes(w, "text", value);
+  } else {
+    CLEANUP(pd_buf_done) pd_buf text = {0};
+    if (w->code == PD_OK) w->code = pd_base64_encode(value, &text, w->err);
+    pd_json_put_bytes(w, "base64", pd_buf_bytes(&text));
+  }
+}
+
+void cli_id_json(pd_json_writer *w, const char *key, const pd_id *id)
+{
+  char hex[PD_ID_HEX_SIZE];
+  pd_json_put_text(w, key, pd_id_hex(id, hex));
+}
+
+void cli_time_json(pd_json_writer *w, const char *key, int64_t time_ms)
+{
+  char text[PD_TIME_TEXT_SIZE];
+  pd_json_put_text(w, key, pd_time_text(time_ms, text));
+}
+
+void cli_entry_json(pd_json_writer *w, const pd_entry *entry)
+{
+  pd_json_put_number(w, "version", entry->version);
+  pd_json_put_number(w, "size", entry->size);
+  cli_id_json(w, "value_id", &entry->value_id);
+  pd_json_put_number(w, "seq", entry->seq);
+  cli_time_json(w, "created_at", entry->created_ms);
+  cli_time_json(w, "updated_at", entry->updated_ms);
+}
+
+void cli_value_short(out_stream *o, pd_bytes value, size_t most)
+{
+  bool is_cut = value.size > most;
+  if (is_cut) value.size = most;
+  /* a cut must not leave half of a character behind */
+  while (is_cut && value.size && (((const uint8_t *)value.data)[value.size] & 0xC0) == 0x80) value.size--;
+  out_safe(o, value);
+  if (is_cut) out_text(o, "…");
+}
+
+const char *cli_short_id(const pd_id *id, char out[PD_ID_HEX_SIZE])
+{
+  pd_id_hex(id, out)[CLI_SHORT_ID] = 0;
+  return out;
+}

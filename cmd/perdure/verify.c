@@ -1,0 +1,131 @@
+/* verify.c: `verify`: recompute everything and say what does not fit. */
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "commands.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#define BAR_WIDTH 30
+#define BAR_EVERY_MS 100
+
+typedef struct verify_view {
+  cli_session *cli;
+  bool has_bar, is_bar_shown;
+  int64_t drawn_ms;
+  pd_buf json; /* the findings, as the inside of an array */
+  pd_json_writer writer;
+} verify_view;
+
+static void clear_bar(verify_view *view)
+{
+  if (view->is_bar_shown) fputs("\r\33[K", stderr);
+  view->is_bar_shown = false;
+}
+
+static bool show_progress(void *ctx, uint64_t done, uint64_t total)
+{
+  verify_view *view = ctx;
+  int64_t now = pd_clock_monotonic_ms();
+  if (!view->has_bar || (now - view->drawn_ms < BAR_EVERY_MS && done < total)) return true;
+  unsigned permille = total ? (unsigned)((double)done * 1000.0 / (double)total) : 1000;
+  if (permille > 1000) permille = 1000;
+  char bar[BAR_WIDTH + 1] = {0};
+  for (unsigned i = 0; i < BAR_WIDTH; i++) bar[i] = i * 1000 < permille * BAR_WIDTH ? '#' : '.';
+  fprintf(stderr, "\rverify [%s] %3u%%  %" PRIu64 " of %" PRIu64, bar, permille / 10, done, total);
+  view->drawn_ms = now;
+  view->is_bar_shown = true;
+  return true;
+}
+
+static void show_finding(void *ctx, const char *what)
+{
+  verify_view *view = ctx;
+  if (view->cli->is_json) {
+    pd_json_text(&view->writer, pd_text(what));
+    return;
+  }
+  clear_bar(view);
+  out_stream *o = &view->cli->out;
+  out_set(o, OUT_BAD);
+  out_text(o, "damaged: ");
+  out_set(o, OUT_PLAIN);
+  out_safe(o, pd_text(what));
+  out_text(o, "\n");
+}
+
+static void print_report(cli_session *cli, const pd_verify_report *report)
+{
+  out_stream *o = &cli->out;
+  const struct {
+    const char *label;
+    uint64_t count;
+  } rows[] = {{"records", report->records},
+              {"commits", report->commits},
+              {"values", report->values},
+              {"nodes", report->nodes},
+              {"keyframes", report->keyframes}};
+  for (size_t i = 0; i < COUNT_OF(rows); i++) out_printf(o, "%-10s %12" PRIu64 "\n", rows[i].label, rows[i].count);
+  out_set(o, report->findings ? OUT_BAD : OUT_GOOD);
+  if (report->findings)
+    out_printf(o, "%" PRIu64 " finding%s", report->findings, report->findings == 1 ? "" : "s");
+  else
+    out_text(o, "ok");
+  out_set(o, OUT_PLAIN);
+  out_text(o, "\n");
+}
+
+static pd_code print_report_json(verify_view *view, const pd_verify_report *report, pd_error *err)
+{
+  pd_json_writer w = cli_json(view->cli, err);
+  TRY(view->writer.code);
+  pd_json_open(&w, '{');
+  pd_json_put_bool(&w, "ok", report->findings == 0);
+  pd_json_put_number(&w, "records", report->records);
+  pd_json_put_number(&w, "commits", report->commits);
+  pd_json_put_number(&w, "values", report->values);
+  pd_json_put_number(&w, "nodes", report->nodes);
+  pd_json_put_number(&w, "keyframes", report->keyframes);
+  pd_json_key(&w, "findings");
+  pd_json_open(&w, '[');
+  out_bytes(&view->cli->out, pd_buf_bytes(&view->json));
+  pd_json_close(&w, ']');
+  pd_json_close(&w, '}');
+  return cli_json_end(view->cli, &w);
+}
+
+static pd_code run_verify(cli_session *cli, const args_parsed *args, pd_error *err)
+{
+  verify_view view = {.cli = cli, .has_bar = isatty(STDERR_FILENO) && !cli->is_json && !cli->is_quiet};
+  CLEANUP(pd_buf_done) pd_buf findings = {0};
+  view.writer = (pd_json_writer){.out = &findings, .err = err};
+  pd_verify_options options = {.since = args_get(args, "since"), .progress = show_progress, .finding = show_finding, .ctx = &view};
+  pd_verify_report report = {0};
+  TRY(cli_open(cli, CLI_READ, err));
+  pd_code code = pd_verify(cli->store, &options, &report, err);
+  clear_bar(&view);
+  if (code != PD_OK && !(code == PD_CORRUPT && report.findings)) return code;
+  view.json = findings;
+  if (cli->is_json)
+    TRY(print_report_json(&view, &report, err));
+  else
+    print_report(cli, &report);
+  cli->exit_code = report.findings ? CLI_EXIT_STORAGE : CLI_EXIT_OK;
+  return PD_OK;
+}
+
+static const args_option verify_options[] = {{"since", 0, "X", "only what came after this commit"}, {0}};
+
+const cli_command cmd_verify = {
+  .spec = {"verify", verify_options, 0, 0},
+  .group = "care",
+  .summary = "Check every id, the audit chain and the keyframes",
+  .usage = "",
+  .about = "Recomputes every id and the audit chain, replays the log, compares each keyframe with it, and lets the\n"
+           "database check itself. Changes nothing. Prints counts and \"ok\"; or what is damaged, and exits 4.",
+  .example = "$ perdure verify\n$ perdure verify --since main@2026-11-14",
+  .run = run_verify,
+};

@@ -1,0 +1,183 @@
+/* args_test.c: parsing of the command line, without a store. */
+#include "args.h"
+
+#include "base/base.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+static const args_option common[] = {{"store", 0, "URI", ""}, {"json", 0, NULL, ""}, {"quiet", 'q', NULL, ""}, {0}};
+static const args_option log_options[] = {{"number", 'n', "N", ""}, {"long", 'l', NULL, ""}, {"store-it", 0, NULL, ""}, {0}};
+static const args_spec log_spec = {"log", log_options, 0, 1};
+static const args_spec put_spec = {"put", NULL, 2, 2};
+
+static const args_spec *find(const char *name)
+{
+  return strcmp(name, "log") == 0 ? &log_spec : strcmp(name, "put") == 0 ? &put_spec : NULL;
+}
+
+static const char *near(const char *name)
+{
+  return args_distance(name, "log") < 2 ? "log" : NULL;
+}
+
+#define WORDS_MAX 16
+static const char *words[WORDS_MAX];
+
+static pd_code parse(args_parsed *out, pd_error *err, const char *const *argv)
+{
+  char *list[WORDS_MAX] = {"perdure"};
+  int argc = 1;
+  for (; argv[argc - 1]; argc++) list[argc] = (char *)argv[argc - 1];
+  *out = (args_parsed){.words = words};
+  return args_parse(argc, list, common, find, near, out, err);
+}
+
+#define PARSE(out, err, ...) parse(out, err, (const char *const[]){__VA_ARGS__, NULL})
+
+static void args__options_stand_before_and_after_the_command(void **state)
+{
+  (void)state;
+  args_parsed a;
+  assert_int_equal(PARSE(&a, NULL, "--store", "x", "put", "k", "--json", "v"), PD_OK);
+  assert_ptr_equal(a.spec, &put_spec);
+  assert_string_equal(args_get(&a, "store"), "x");
+  assert_non_null(args_get(&a, "json"));
+  assert_null(args_get(&a, "quiet"));
+  assert_int_equal(a.word_count, 2);
+  assert_string_equal(a.words[1], "v");
+  assert_int_equal(args_check_words(&a, NULL), PD_OK);
+}
+
+static void args__every_spelling_of_a_value_is_understood(void **state)
+{
+  (void)state;
+  static const char *const spellings[][4] = {
+    {"log", "--number", "7"}, {"log", "--number=7"}, {"log", "-n", "7"}, {"log", "-n7"}, {"log", "-ln7"}};
+  for (size_t i = 0; i < COUNT_OF(spellings); i++) {
+    args_parsed a;
+    uint64_t n = 0;
+    assert_int_equal(parse(&a, NULL, spellings[i]), PD_OK);
+    assert_int_equal(args_number(&a, "number", 1, &n, NULL), PD_OK);
+    assert_int_equal(n, 7);
+  }
+}
+
+static void args__the_last_of_two_wins_and_values_may_be_empty(void **state)
+{
+  (void)state;
+  args_parsed a;
+  assert_int_equal(PARSE(&a, NULL, "--store=a", "log", "--store="), PD_OK);
+  assert_string_equal(args_get(&a, "store"), "");
+}
+
+static void args__a_dash_a_number_and_all_after_two_dashes_are_words(void **state)
+{
+  (void)state;
+  args_parsed a;
+  assert_int_equal(PARSE(&a, NULL, "put", "-", "-5"), PD_OK);
+  assert_string_equal(a.words[0], "-");
+  assert_string_equal(a.words[1], "-5");
+  assert_int_equal(PARSE(&a, NULL, "put", "--", "--json", "--"), PD_OK);
+  assert_null(args_get(&a, "json"));
+  assert_string_equal(a.words[0], "--json");
+  assert_string_equal(a.words[1], "--");
+}
+
+static void args__unknown_things_are_refused_with_a_suggestion(void **state)
+{
+  (void)state;
+  args_parsed a;
+  pd_error err = {0};
+  assert_int_equal(PARSE(&a, &err, "lgo"), PD_INVALID);
+  assert_non_null(strstr(err.message, "'lgo'"));
+  assert_non_null(strstr(a.hint, "'log'"));
+  assert_int_equal(PARSE(&a, &err, "log", "--numbr", "3"), PD_INVALID);
+  assert_non_null(strstr(err.message, "--numbr"));
+  assert_non_null(strstr(a.hint, "--number"));
+  assert_int_equal(PARSE(&a, &err, "log", "--xyzzy"), PD_INVALID);
+  assert_non_null(strstr(a.hint, "help log"));
+  assert_int_equal(PARSE(&a, &err, "log", "-x"), PD_INVALID);
+  assert_int_equal(PARSE(&a, &err, "--number", "3", "log"), PD_INVALID);
+  assert_int_equal(PARSE(&a, &err, "put", "--number", "3"), PD_INVALID);
+}
+
+static void args__what_is_understood_before_a_fault_is_kept(void **state)
+{
+  (void)state;
+  args_parsed a;
+  assert_int_equal(PARSE(&a, NULL, "--json", "nonsense"), PD_INVALID);
+  assert_non_null(args_get(&a, "json"));
+}
+
+static void args__missing_and_unwanted_values_are_refused(void **state)
+{
+  (void)state;
+  args_parsed a;
+  pd_error err = {0};
+  assert_int_equal(PARSE(&a, &err, "log", "--number"), PD_INVALID);
+  assert_non_null(strstr(err.message, "needs N"));
+  assert_int_equal(PARSE(&a, &err, "log", "-n"), PD_INVALID);
+  assert_int_equal(PARSE(&a, &err, "log", "--long=yes"), PD_INVALID);
+  assert_non_null(strstr(err.message, "takes no value"));
+}
+
+static void args__the_number_of_words_is_checked(void **state)
+{
+  (void)state;
+  args_parsed a;
+  pd_error err = {0};
+  assert_int_equal(PARSE(&a, NULL, "put", "k"), PD_OK);
+  assert_int_equal(args_check_words(&a, &err), PD_INVALID);
+  assert_int_equal(PARSE(&a, NULL, "put", "k", "v", "w"), PD_OK);
+  assert_int_equal(args_check_words(&a, &err), PD_INVALID);
+  assert_non_null(strstr(err.message, "'w'"));
+}
+
+static void args__numbers_are_whole_and_fit(void **state)
+{
+  (void)state;
+  static const char *const bad[] = {"", "-1", "+1", "1.5", "1e3", " 1", "1 ", "0x1", "18446744073709551615", "18446744073709551616", "one"};
+  uint64_t n = 42;
+  for (size_t i = 0; i < COUNT_OF(bad); i++) assert_int_equal(args_parse_number("-n", bad[i], 0, &n, NULL), PD_INVALID);
+  assert_int_equal(args_parse_number("-n", "0", 1, &n, NULL), PD_INVALID);
+  assert_int_equal(n, 42);
+  assert_int_equal(args_parse_number("-n", "18446744073709551614", 0, &n, NULL), PD_OK);
+  assert_true(n == UINT64_MAX - 1);
+}
+
+static void args__distance_counts_edits(void **state)
+{
+  (void)state;
+  assert_int_equal(args_distance("", ""), 0);
+  assert_int_equal(args_distance("log", "log"), 0);
+  assert_int_equal(args_distance("lgo", "log"), 1);
+  assert_int_equal(args_distance("verfy", "verify"), 1);
+  assert_int_equal(args_distance("putt", "put"), 1);
+  assert_int_equal(args_distance("abc", ""), 3);
+  assert_int_equal(args_distance("kitten", "sitting"), 3);
+  char longer[200];
+  memset(longer, 'a', sizeof longer - 1);
+  longer[199] = 0;
+  assert_true(args_distance(longer, "a") > 10);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+    cmocka_unit_test(args__options_stand_before_and_after_the_command),
+    cmocka_unit_test(args__every_spelling_of_a_value_is_understood),
+    cmocka_unit_test(args__the_last_of_two_wins_and_values_may_be_empty),
+    cmocka_unit_test(args__a_dash_a_number_and_all_after_two_dashes_are_words),
+    cmocka_unit_test(args__unknown_things_are_refused_with_a_suggestion),
+    cmocka_unit_test(args__what_is_understood_before_a_fault_is_kept),
+    cmocka_unit_test(args__missing_and_unwanted_values_are_refused),
+    cmocka_unit_test(args__the_number_of_words_is_checked),
+    cmocka_unit_test(args__numbers_are_whole_and_fit),
+    cmocka_unit_test(args__distance_counts_edits),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
