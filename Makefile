@@ -14,6 +14,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 FUZZ_SECONDS ?= 60
 JOBS ?= 2
+BENCH_ARGS ?=
 
 NINJA = meson compile -C
 SETUP = tools/configure
@@ -62,11 +63,17 @@ torture:
 	@$(NINJA) $(BUILD)
 	@PERDURE_TORTURE=full tools/run-tests $(BUILD) --suite crash --timeout-multiplier 40 --num-processes $(JOBS)
 
-bench bench-growth:
+bench:
 	@tools/deps build bench
-	@$(SETUP) build-bench -Dbuildtype=release
-	@$(NINJA) build-bench
-	@tools/bench $@ build-bench
+	@$(SETUP) build-bench
+	@$(NINJA) build-bench perdure-bench
+	@build-bench/bench/perdure-bench $(BENCH_ARGS)
+
+bench-growth:
+	@tools/deps build bench
+	@$(SETUP) build-bench
+	@$(NINJA) build-bench bench-growth
+	@build-bench/bench/bench-growth $(BENCH_ARGS)
 
 install:
 	@tools/deps --check build

@@ -51,5 +51,44 @@ expect tidy__a_function_of_71_lines_is_found tidy 1
 fresh; { printf 'int fair_one(void)\n{\n'; seq -f '  a(); /* %g */' 70; printf '}\n'; } >>"$work/t/src/base/a.c"
 expect tidy__a_function_of_70_lines_passes tidy 0
 fresh; seq -f '/* %g */' 700 >>"$work/t/src/base/a.h"; expect tidy__a_file_over_700_lines_is_found tidy 1
+
+# tools/deps, with a dpkg and an apt that only write down what they are asked
+mkdir "$work/bin"
+cat >"$work/bin/dpkg-query" <<'END'
+#!/bin/sh
+[ -z "${HAVE_ALL-}" ] || echo 'installed clang-format'
+echo 'installed gcc'
+END
+printf '#!/bin/sh\necho "$*" >>"%s/apt"\nexit ${APT_STATUS:-0}\n' "$work" >"$work/bin/apt-get"
+printf '#!/bin/sh\n"$@"\n' >"$work/bin/sudo"
+chmod +x "$work/bin/"*
+
+deps() { # NAME WANTED-STATUS WANTED-APT-CALLS ARGUMENT...
+  count=$((count + 1))
+  name=$1 wanted=$2 calls=$3
+  shift 3
+  : >"$work/apt"
+  PATH="$work/bin:$PATH" "$tools/deps" "$@" >"$work/out" 2>&1
+  got=$?
+  if [ $got = "$wanted" ] && [ "$(cat "$work/apt")" = "$calls" ]; then
+    echo "ok $count - $name"
+  else
+    status=1
+    echo "not ok $count - $name"
+    cat "$work/out" "$work/apt" | sed 's/^/# /'
+  fi
+}
+
+deps deps__what_is_missing_is_installed_after_an_update 0 "-q update
+-q -y install --no-install-recommends clang-format" check
+HAVE_ALL=1; export HAVE_ALL
+deps deps__nothing_is_done_when_nothing_is_missing 0 "" check
+unset HAVE_ALL
+deps deps__check_only_tells 1 "" --check check
+deps deps__an_unknown_set_is_refused 2 "" everything
+APT_STATUS=1; export APT_STATUS
+deps deps__a_failing_install_is_a_failure 1 "-q update
+-q -y install --no-install-recommends clang-format" check
+unset APT_STATUS
 echo "1..$count"
 exit $status
