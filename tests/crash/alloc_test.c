@@ -1,5 +1,7 @@
-/* alloc_test.c: each allocation fails in turn, alone and with all after it. The linker sends the calls of our own code here (--wrap); those of
- * libraries are theirs. Whatever fails, fails as an error: no crash, no leak (make asan), nothing acknowledged lost. */
+/*
+ * alloc_test.c: each allocation fails in turn, alone and with all after it. The linker sends the calls of our own code here (--wrap);
+ * those of libraries are theirs. Whatever fails, fails as an error: no crash, no leak (make asan), nothing acknowledged lost.
+ */
 #include "crash/crash.h"
 #include "crash/scenario.h"
 

@@ -1,5 +1,7 @@
-/* fault_test.c: each call on the backend fails in turn (support/fault_backend.h): before it did anything, after it did all, half way. Whatever
- * fails, fails cleanly: an error, nothing acknowledged lost, the store opens and verifies afterwards. */
+/*
+ * fault_test.c: each call on the backend fails in turn (support/fault_backend.h): before it did anything, after it did all, half way.
+ * Whatever fails, fails cleanly: an error, nothing acknowledged lost, the store opens and verifies afterwards.
+ */
 #include "base/base.h"
 #include "crash/crash.h"
 #include "crash/scenario.h"

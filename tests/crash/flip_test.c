@@ -318,7 +318,7 @@ static void pick_flip(const char *folder, flip *out)
 static void apply_flip(const char *folder, const flip *f)
 {
   char path[CRASH_PATH_MAX + 300];
-  uint8_t byte;
+  uint8_t byte = 0;
   snprintf(path, sizeof path, "%s/%s", folder, f->file);
   int fd = open(path, O_RDWR);
   assert_true(fd >= 0 && pread(fd, &byte, 1, (off_t)f->byte) == 1);
