@@ -55,8 +55,14 @@ static void skip_plain(scanner *s)
     uint64_t word;
     memcpy(&word, s->at, 8);
     uint64_t quote = word ^ ones * '"', slash = word ^ ones * '\\';
-    uint64_t stop = word | (word - ones * 0x20) | (quote - ones) | (slash - ones);
-    if (stop & highs) break;
+    uint64_t stop = (word | (word - ones * 0x20) | (quote - ones) | (slash - ones)) & highs;
+    if (!stop) continue;
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    s->at += __builtin_ctzll(stop) / 8; /* the lowest mark is true; a borrow can only have set higher ones */
+    return;
+#else
+    break;
+#endif
   }
   while (s->at < s->end && *s->at >= 0x20 && *s->at < 0x80 && *s->at != '"' && *s->at != '\\') s->at++;
 }
