@@ -1,0 +1,24 @@
+/*
+ * backend_contract.h: the contract of include/perdure/backend.h as a test suite, written once for all backends.
+ *
+ * A backend's own test is a few lines: describe it, call backend_contract_run, then test what only it has.
+ */
+#ifndef CONTRACT_BACKEND_CONTRACT_H
+#define CONTRACT_BACKEND_CONTRACT_H
+
+#include <perdure/backend.h>
+
+typedef struct backend_contract_target {
+  const char *name; /* begins each test's name */
+  /* A URI where no store is yet; freed by the suite. */
+  char *(*uri_new)(void);
+  /* Remove what the URI named, after every handle is closed. */
+  void (*uri_destroy)(const char *uri);
+  bool is_lasting;   /* a store survives its last handle, and the process */
+  bool is_shareable; /* several processes can have it open */
+} backend_contract_target;
+
+/* Run every clause; returns the number of failures. Prints what cmocka prints. */
+int backend_contract_run(const backend_contract_target *target);
+
+#endif

@@ -1,0 +1,249 @@
+/* power_vfs.c: what was not synced, and what a loss of power makes of it. */
+#include "support/power_vfs.h"
+
+#include "support/power_vfs_state.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SECTOR 512
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static power_node *nodes;
+static bool is_cut;
+static uint64_t call_count, cut_at, cut_seed;
+
+uint64_t power_random(uint64_t *state)
+{
+  uint64_t z = (*state += UINT64_C(0x9E3779B97F4A7C15));
+  z = (z ^ (z >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
+  z = (z ^ (z >> 27)) * UINT64_C(0x94D049BB133111EB);
+  return z ^ (z >> 31);
+}
+
+void *power_alloc(size_t size)
+{
+  void *p = calloc(1, size ? size : 1);
+  if (!p) abort();
+  return p;
+}
+
+static void die(const char *path)
+{
+  perror(path);
+  abort();
+}
+
+/* ---- what is pending ---------------------------------------------------------------------------------------------- */
+
+power_node *power_node_of(const char *path)
+{
+  pthread_mutex_lock(&lock);
+  power_node *node = nodes;
+  while (node && strcmp(node->path, path) != 0) node = node->next;
+  if (!node) {
+    node = power_alloc(sizeof *node);
+    node->path = strdup(path);
+    if (!node->path) abort();
+    node->next = nodes;
+    nodes = node;
+  }
+  pthread_mutex_unlock(&lock);
+  return node;
+}
+
+static void settle_locked(power_node *node)
+{
+  while (node->newest) {
+    power_change *change = node->newest;
+    node->newest = change->older;
+    free(change->old_data);
+    free(change->new_data);
+    free(change);
+  }
+}
+
+void power_settle(power_node *node)
+{
+  pthread_mutex_lock(&lock);
+  settle_locked(node);
+  pthread_mutex_unlock(&lock);
+}
+
+void power_remember(power_node *node, power_change change)
+{
+  power_change *copy = power_alloc(sizeof *copy);
+  *copy = change;
+  pthread_mutex_lock(&lock);
+  copy->older = node->newest;
+  node->newest = copy;
+  pthread_mutex_unlock(&lock);
+}
+
+/* ---- the cut ------------------------------------------------------------------------------------------------------ */
+
+static void write_all(int fd, const uint8_t *data, size_t size, int64_t at, const char *path)
+{
+  while (size) {
+    ssize_t done = pwrite(fd, data, size, at);
+    if (done <= 0) die(path);
+    data += done, at += done, size -= (size_t)done;
+  }
+}
+
+/* Put a write back on the disk: whole, not at all, or some of its sectors. */
+static void replay_write(int fd, const power_change *c, uint64_t *random, const char *path)
+{
+  uint64_t fate = power_random(random) % 3;
+  if (fate == 0) return;
+  for (size_t at = 0; at < c->new_size;) {
+    size_t step = SECTOR - (size_t)((c->offset + (int64_t)at) % SECTOR);
+    if (step > c->new_size - at) step = c->new_size - at;
+    if (fate == 1 || power_random(random) % 2) write_all(fd, c->new_data + at, step, c->offset + (int64_t)at, path);
+    at += step;
+  }
+}
+
+static power_change *reversed(power_change *list)
+{
+  power_change *out = NULL;
+  while (list) {
+    power_change *next = list->older;
+    list->older = out;
+    out = list;
+    list = next;
+  }
+  return out;
+}
+
+/* Back to the last sync, newest change first; then forward again with luck. */
+static void cut_node(power_node *node, uint64_t *random)
+{
+  int fd = open(node->path, O_RDWR | O_CLOEXEC);
+  if (fd < 0) {
+    settle_locked(node); /* renamed or removed by other means, after its last sync */
+    return;
+  }
+  for (power_change *c = node->newest; c; c = c->older) {
+    write_all(fd, c->old_data, c->old_size, c->offset, node->path);
+    if (ftruncate(fd, c->old_file_size) != 0) die(node->path);
+  }
+  node->newest = reversed(node->newest);
+  for (power_change *c = node->newest; c; c = c->older) {
+    if (!c->is_truncate) replay_write(fd, c, random, node->path);
+    else if (power_random(random) % 2 && ftruncate(fd, c->offset) != 0) die(node->path);
+  }
+  close(fd);
+  settle_locked(node);
+}
+
+static void cut_locked(uint64_t seed)
+{
+  if (is_cut) return;
+  is_cut = true;
+  for (power_node *node = nodes; node; node = node->next) {
+    uint64_t random = seed;
+    for (const char *p = strrchr(node->path, '/'); p && *p; p++) random = random * 31 + (uint8_t)*p; /* not the order of opening */
+    if (node->newest) cut_node(node, &random);
+  }
+}
+
+void power_vfs_cut(uint64_t seed)
+{
+  pthread_mutex_lock(&lock);
+  cut_locked(seed);
+  pthread_mutex_unlock(&lock);
+}
+
+void power_vfs_cut_after(uint64_t n, uint64_t seed)
+{
+  pthread_mutex_lock(&lock);
+  cut_at = n ? call_count + n : 0;
+  cut_seed = seed;
+  pthread_mutex_unlock(&lock);
+}
+
+bool power_strikes(void)
+{
+  pthread_mutex_lock(&lock);
+  if (!is_cut && ++call_count == cut_at) cut_locked(cut_seed);
+  bool is_off = is_cut;
+  pthread_mutex_unlock(&lock);
+  return is_off;
+}
+
+bool power_vfs_is_cut(void)
+{
+  pthread_mutex_lock(&lock);
+  bool is_off = is_cut;
+  pthread_mutex_unlock(&lock);
+  return is_off;
+}
+
+uint64_t power_vfs_calls(void)
+{
+  pthread_mutex_lock(&lock);
+  uint64_t count = call_count;
+  pthread_mutex_unlock(&lock);
+  return count;
+}
+
+void power_vfs_restore(void)
+{
+  pthread_mutex_lock(&lock);
+  while (nodes) {
+    power_node *node = nodes;
+    nodes = node->next;
+    settle_locked(node);
+    free(node->path);
+    free(node);
+  }
+  is_cut = false;
+  cut_at = 0;
+  pthread_mutex_unlock(&lock);
+}
+
+void power_vfs_install(void)
+{
+  static sqlite3_vfs *vfs;
+  if (vfs) return;
+  sqlite3_vfs *real = sqlite3_vfs_find("unix");
+  if (!real) abort();
+  vfs = power_vfs_make(real);
+  if (sqlite3_vfs_register(vfs, 0) != SQLITE_OK) abort();
+}
+
+/* ---- the lock file ------------------------------------------------------------------------------------------------ */
+
+bool power_lock_file_save(const char *path, uint8_t out[4096])
+{
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  bool ok = pread(fd, out, 4096, 0) == 4096;
+  close(fd);
+  return ok;
+}
+
+void power_lock_file_tear(const char *path, const uint8_t older[4096], uint64_t seed)
+{
+  uint8_t bytes[4096] = {0};
+  uint64_t random = seed ^ UINT64_C(0x10CF11E);
+  int fd = open(path, O_RDWR | O_CLOEXEC);
+  if (fd < 0) return;
+  switch (power_random(&random) % 5) {
+  case 0: break;
+  case 1: write_all(fd, older ? older : bytes, sizeof bytes, 0, path); break;
+  case 2: write_all(fd, bytes, sizeof bytes, 0, path); break;
+  case 3:
+    for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (uint8_t)power_random(&random);
+    write_all(fd, bytes, sizeof bytes, 0, path);
+    break;
+  default:
+    if (ftruncate(fd, 0) != 0) die(path);
+  }
+  close(fd);
+}

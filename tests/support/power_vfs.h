@@ -1,0 +1,44 @@
+/*
+ * power_vfs.h: a SQLite VFS, `powercut`, that can lose power. Open a store as `sqlite:DIR?vfs=powercut`.
+ *
+ * It stands over SQLite's own VFS and remembers, file by file, what was written or truncated since that file's last xSync.
+ * A cut keeps, drops or tears (at 512-byte sectors) each of those writes at random, as a disk's lost cache would, and from then
+ * on every call on the VFS fails. Names are durable at once: a file that was made and never synced comes back, but perhaps
+ * empty; one that was deleted stays deleted. Shared memory goes through.
+ *
+ *     power_vfs_install();
+ *     power_vfs_cut_after(37, seed);              // or power_vfs_cut(seed), now
+ *     … work until it fails; close all handles …
+ *     power_vfs_restore();                        // the machine is on again
+ *     power_lock_file_tear(lock_path, older, seed); // the lock file's page is not SQLite's: lose it too
+ *     … open again: what was acknowledged must be there …
+ *
+ * One process at a time: what other processes write is not seen here.
+ */
+#ifndef SUPPORT_POWER_VFS_H
+#define SUPPORT_POWER_VFS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Register the VFS; may be called again. It is not made the default. */
+void power_vfs_install(void);
+/* Cut the power now. The same seed and the same writes give the same files. */
+void power_vfs_cut(uint64_t seed);
+/* Cut it in the middle of the n-th write, truncate or sync from now (1 is the next). 0 takes the plan back. */
+void power_vfs_cut_after(uint64_t n, uint64_t seed);
+bool power_vfs_is_cut(void);
+/* Writes, truncates and syncs since the program began. */
+uint64_t power_vfs_calls(void);
+/* Turn it on again, with nothing pending. Call when no file of the VFS is open. */
+void power_vfs_restore(void);
+
+/* Copy a store's lock file (4096 bytes), to go back to later; false if it is not there. */
+bool power_lock_file_save(const char *path, uint8_t out[4096]);
+/* What a cut may leave of it: itself, an older state (`older`, NULL: none), zeros, noise, or no bytes at all. Only when no handle has it open. */
+void power_lock_file_tear(const char *path, const uint8_t older[4096], uint64_t seed);
+
+/* A small, seeded source of numbers (splitmix64), for tests that have to replay. */
+uint64_t power_random(uint64_t *state);
+
+#endif
