@@ -322,12 +322,12 @@ static pd_code step_row(log_walk *w, sqlite3_stmt *rows, uint64_t *row_next)
 static pd_code walk_chunk(log_walk *w)
 {
   sqlite3_stmt *rows = NULL;
-  uint64_t row_next = 0, stop = w->next + READ_CHUNK_RECORDS;
+  uint64_t row_next = 0, first = w->next;
   size_t bytes = 0;
   TRY(pd_sqlite_conn_use(&w->s->reader, PD_SQL_LOG_READ, &rows, w->err));
   sqlite3_bind_int64(rows, 1, (int64_t)(w->next < INT64_MAX ? w->next : INT64_MAX));
   pd_code code = PD_OK;
-  while (code == PD_OK && w->next <= w->to && w->next < stop && bytes < READ_CHUNK_BYTES) {
+  while (code == PD_OK && w->next <= w->to && w->next - first < READ_CHUNK_RECORDS && bytes < READ_CHUNK_BYTES) {
     int rc = sqlite3_step(rows);
     if (rc == SQLITE_ROW) {
       code = step_row(w, rows, &row_next);
