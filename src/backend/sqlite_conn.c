@@ -34,6 +34,16 @@ static pd_code host_error(int why, const char *path, const char *what, pd_error 
   return pd_error_set(err, PD_STORAGE, "%.300s: %s", path, what);
 }
 
+/* What the system said. SQLite forgets to ask when a commit fails, but the WAL's file remembers. */
+static int system_errno(sqlite3 *db)
+{
+  sqlite3_file *wal = NULL;
+  int why = db ? sqlite3_system_errno(db) : 0;
+  if (why || !db || sqlite3_file_control(db, "main", SQLITE_FCNTL_JOURNAL_POINTER, &wal) != SQLITE_OK || !wal || !wal->pMethods) return why;
+  if (wal->pMethods->xFileControl(wal, SQLITE_FCNTL_LAST_ERRNO, &why) != SQLITE_OK) return 0;
+  return why;
+}
+
 pd_code pd_sqlite_error(sqlite3 *db, int rc, const char *path, pd_error *err)
 {
   const char *what = db ? sqlite3_errmsg(db) : sqlite3_errstr(rc);
@@ -50,7 +60,7 @@ pd_code pd_sqlite_error(sqlite3 *db, int rc, const char *path, pd_error *err)
   case SQLITE_CANTOPEN:
   case SQLITE_IOERR:
   case SQLITE_PERM:
-  case SQLITE_AUTH: return host_error(db ? sqlite3_system_errno(db) : 0, path, what, err);
+  case SQLITE_AUTH: return host_error(system_errno(db), path, what, err);
   case SQLITE_ERROR: /* a table or column that every store has is missing */
   case SQLITE_SCHEMA:
   case SQLITE_MISMATCH: return pd_error_set(err, PD_CORRUPT, "%.300s is damaged: %.150s", path, what);
