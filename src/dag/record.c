@@ -199,8 +199,12 @@ static void decode_commit(pd_rec *out, pd_cursor *c)
   if (count > PD_EDIT_COUNT_MAX) c->failed = true;
   out->changes_pos = (uint32_t)(c->next - (const uint8_t *)out->bytes.data);
   out->change_count = c->failed ? 0 : (size_t)count;
+}
+
+static void check_changes(const pd_rec *rec, pd_cursor *c)
+{
   pd_rec_change ch;
-  for (size_t i = 0; !c->failed && i < out->change_count; i++) pd_rec_next(out, c, &ch);
+  for (size_t i = 0; !c->failed && i < rec->change_count; i++) pd_rec_next(rec, c, &ch);
 }
 
 static void decode_body(pd_rec *out, pd_cursor *c)
@@ -235,11 +239,21 @@ static void decode_body(pd_rec *out, pd_cursor *c)
   if (out->kind == PD_RECORD_COMMIT) decode_commit(out, c);
 }
 
-pd_code pd_rec_decode(uint64_t seq, pd_bytes bytes, pd_rec *out, pd_error *err)
+pd_code pd_rec_decode_checked(uint64_t seq, pd_bytes bytes, pd_rec *out, pd_error *err)
 {
   memset(out, 0, sizeof *out);
   out->seq = seq;
   out->bytes = bytes;
+  const uint8_t *data = bytes.data;
+  pd_cursor c = {data, data + bytes.size - TRAILER_SIZE, false};
+  decode_body(out, &c);
+  memcpy(out->audit.bytes, data + bytes.size - TRAILER_SIZE, PD_ID_SIZE);
+  bool is_whole = out->kind == PD_RECORD_COMMIT ? !c.failed : pd_cursor_ok(&c);
+  return is_whole ? PD_OK : pd_error_set(err, PD_CORRUPT, "record %llu is malformed", (unsigned long long)seq);
+}
+
+pd_code pd_rec_decode(uint64_t seq, pd_bytes bytes, pd_rec *out, pd_error *err)
+{
   if (bytes.size < TRAILER_SIZE || bytes.size > PD_RECORD_SIZE_MAX || !seq)
     return pd_error_set(err, PD_CORRUPT, "record %llu is malformed: %zu bytes", (unsigned long long)seq, bytes.size);
   uint8_t check[CHECK_SIZE];
@@ -248,9 +262,9 @@ pd_code pd_rec_decode(uint64_t seq, pd_bytes bytes, pd_rec *out, pd_error *err)
   check_of(checked, check);
   if (memcmp(check, data + checked.size, CHECK_SIZE) != 0)
     return pd_error_set(err, PD_CORRUPT, "record %llu does not match its checksum", (unsigned long long)seq);
-  pd_cursor c = {data, data + bytes.size - TRAILER_SIZE, false};
-  decode_body(out, &c);
-  memcpy(out->audit.bytes, data + bytes.size - TRAILER_SIZE, PD_ID_SIZE);
+  TRY(pd_rec_decode_checked(seq, bytes, out, err));
+  pd_cursor c = {data + (out->kind == PD_RECORD_COMMIT ? out->changes_pos : bytes.size - TRAILER_SIZE), data + bytes.size - TRAILER_SIZE, false};
+  check_changes(out, &c);
   if (!pd_cursor_ok(&c)) return pd_error_set(err, PD_CORRUPT, "record %llu is malformed", (unsigned long long)seq);
   return PD_OK;
 }

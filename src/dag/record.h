@@ -63,6 +63,9 @@ PD_MUST_USE pd_code pd_rec_seal(pd_rec *rec, const pd_rec_change *changes, const
 /* Read a record; slices are borrowed from `bytes`. PD_CORRUPT names the number. Changes are checked here, read by pd_rec_next. */
 PD_MUST_USE pd_code pd_rec_decode(uint64_t seq, pd_bytes bytes, pd_rec *out, pd_error *err);
 
+/* The same for bytes that pd_rec_decode has accepted before: no checksum, no look at the changes. */
+PD_MUST_USE pd_code pd_rec_decode_checked(uint64_t seq, pd_bytes bytes, pd_rec *out, pd_error *err);
+
 /* Walk the changes of a decoded record: start with pd_rec_changes. */
 pd_cursor pd_rec_changes(const pd_rec *rec);
 void pd_rec_next(const pd_rec *rec, pd_cursor *c, pd_rec_change *out);

@@ -1,0 +1,333 @@
+/*
+ * commit.c: the write path. An intent is staged on the tips (E2): its edits are applied to the tree in memory, its record is
+ * encoded behind those already pending. flush.c appends the batch.
+ */
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/error.h"
+#include "engine/store.h"
+
+#include <stdlib.h>
+
+/* Working space for one commit. */
+typedef struct plan {
+  pd_rec_change *changes;
+  pd_tree_edit *edits;
+  size_t count;
+  pd_rec_change one_change; /* the common case allocates nothing */
+  pd_tree_edit one_edit;
+} plan;
+
+static void plan_done(pd_store *s, plan *p)
+{
+  for (size_t i = 0; i < p->count; i++) pd_cell_unref(&s->tree.pool, p->edits[i].cell);
+  if (p->changes != &p->one_change) free(p->changes);
+  if (p->edits != &p->one_edit) free(p->edits);
+}
+
+static pd_code plan_init(plan *p, size_t count, pd_error *err)
+{
+  memset(p, 0, sizeof *p);
+  p->changes = &p->one_change;
+  p->edits = &p->one_edit;
+  if (count <= 1) return PD_OK;
+  p->changes = calloc(count, sizeof *p->changes);
+  p->edits = calloc(count, sizeof *p->edits);
+  return p->changes && p->edits ? PD_OK : pd_error_memory(err, "a commit");
+}
+
+static pd_code check_version(const pd_change_in *in, uint64_t version, pd_error *err)
+{
+  if (in->expect_version != PD_ANY_VERSION && in->expect_version != version)
+    return pd_error_conflict(err, in->expect_version, version, "key '%.*s' is at version %llu, expected %llu",
+                             (int)(in->key.size < 200 ? in->key.size : 200), (const char *)in->key.data, (unsigned long long)version,
+                             (unsigned long long)in->expect_version);
+  if (in->is_delete && in->must_exist && !version)
+    return pd_error_set(err, PD_NOT_FOUND, "there is no key '%.*s'", (int)(in->key.size < 200 ? in->key.size : 200), (const char *)in->key.data);
+  return PD_OK;
+}
+
+/* Compare one edit with the tree and add what it does to the plan. */
+static pd_code plan_change(pd_store *s, plan *p, pd_node *root, const pd_change_in *in, int64_t now_ms, pd_error *err)
+{
+  pd_node *leaf;
+  size_t index;
+  TRY(pd_tree_find(&s->tree, root, in->key, &leaf, &index, err));
+  const pd_rider *old = leaf ? &leaf->riders[index] : NULL;
+  TRY(check_version(in, old ? old->version : 0, err));
+  if (in->is_delete && !old) return PD_OK;
+  bool is_in_bag = !in->is_delete && in->value.size > PD_INLINE_SIZE_MAX;
+  pd_rec_change *ch = &p->changes[p->count];
+  *ch = (pd_rec_change){.key = in->key, .is_delete = in->is_delete, .is_in_bag = is_in_bag, .prev_seq = old ? old->seq : 0,
+                        .size = (uint32_t)in->value.size, .value = in->value, .value_id = in->value_id,
+                        .version = in->is_delete ? old->version : old ? old->version + 1 : 1};
+  pd_tree_edit *edit = &p->edits[p->count];
+  *edit = (pd_tree_edit){.key = in->key, .is_delete = in->is_delete, .value_id = in->value_id};
+  edit->rider = (pd_rider){.seq = s->tip_seq + 1, .version = ch->version, .created_ms = old ? old->created_ms : now_ms, .updated_ms = now_ms,
+                           .size = ch->size};
+  if (!in->is_delete && in->value.size <= PD_CELL_SIZE_MAX) TRY(pd_cell_new(&s->tree.pool, in->value, &edit->cell, err));
+  p->count++;
+  return PD_OK;
+}
+
+/* ---- the record ---- */
+
+static pd_bytes text_or_empty(const char *text)
+{
+  return text ? pd_text(text) : (pd_bytes){NULL, 0};
+}
+
+static int64_t next_time(pd_store *s)
+{
+  int64_t now = s->now_ms(s->now_ctx);
+  if (now < 0) now = 0;
+  return now > s->tip_time_ms ? now : s->tip_time_ms; /* the log's times never go back, so a time can be searched for */
+}
+
+static void start_record(pd_store *s, const pd_intent *intent, const pd_ref_slot *slot, pd_rec *rec)
+{
+  const pd_note *note = intent->note;
+  *rec = (pd_rec){.seq = s->tip_seq + 1, .kind = intent->kind, .time_ms = next_time(s)};
+  rec->keyframe_seq = s->frame_count ? s->frames[s->frame_count - 1].seq : 0;
+  rec->author = pd_text(note && note->author ? note->author : s->author);
+  rec->run = text_or_empty(note ? note->run : NULL);
+  rec->reason = text_or_empty(note ? note->reason : NULL);
+  if (!slot) return;
+  rec->ref = pd_text(slot->name);
+  rec->ref_prev_seq = slot->tip.last_seq;
+}
+
+/* Room for one more staged record, so that nothing can fail once its bytes are there. */
+static pd_code reserve_staged(pd_batch *batch, pd_error *err)
+{
+  if (batch->count < batch->capacity) return PD_OK;
+  size_t capacity = batch->capacity ? batch->capacity * 2 : 32;
+  pd_staged *grown = realloc(batch->staged, capacity * sizeof *grown);
+  if (!grown) return pd_error_memory(err, "a batch");
+  batch->staged = grown;
+  batch->capacity = capacity;
+  return PD_OK;
+}
+
+static void push_staged(pd_store *s, const pd_rec *rec, pd_ref_slot *slot, const pd_head *head, size_t record_at, pd_ticket *ticket,
+                        const pd_catalog_frame *frame)
+{
+  pd_staged *st = &s->pending.staged[s->pending.count++];
+  *st = (pd_staged){.ticket = ticket, .slot = slot, .seq = rec->seq, .kind = rec->kind, .record_at = record_at,
+                    .record_size = s->pending.bytes.size - record_at, .audit = rec->audit, .time_ms = rec->time_ms};
+  if (slot) {
+    pd_head_copy(s, &st->head, head);
+    pd_head_copy(s, &slot->tip, head);
+  }
+  if (frame) st->frame = *frame;
+  s->tip_seq = rec->seq;
+  s->tip_audit = rec->audit;
+  s->tip_time_ms = rec->time_ms;
+}
+
+static void fill_ack(const pd_store *s, const pd_rec *rec, uint64_t version, pd_ack *out)
+{
+  if (!out) return;
+  *out = (pd_ack){.commit = rec->commit, .tree = rec->tree, .seq = rec->seq, .version = version,
+                  .durability = s->is_buffered ? PD_BUFFERED : PD_SYNCED};
+}
+
+/* ---- commits ---- */
+
+static pd_code stage_blobs(pd_store *s, const plan *p, pd_error *err)
+{
+  for (size_t i = 0; i < p->count; i++)
+    if (p->changes[i].is_in_bag) TRY(pd_batch_blob(&s->pending, &p->changes[i].value_id, p->changes[i].value, err));
+  return PD_OK;
+}
+
+static pd_code apply_plan(pd_store *s, plan *p, pd_rec *rec, pd_node *root, pd_head *head, size_t record_at, pd_error *err)
+{
+  rec->change_count = p->count;
+  TRY(pd_rec_encode(rec, p->changes, &s->pending.bytes, err));
+  for (size_t i = 0; i < p->count; i++) p->edits[i].rider.pos = p->changes[i].pos;
+  pd_node *made;
+  TRY(pd_tree_apply(&s->tree, root, p->edits, p->count, &made, err));
+  rec->tree = made->id;
+  rec->commit = pd_commit_id(&rec->tree, &head->commit.id, 1);
+  rec->target_seq = rec->seq;
+  pd_code code = pd_rec_seal(rec, p->changes, &s->tip_audit, &s->pending.bytes, record_at, err);
+  if (code) {
+    pd_node_unref(&s->tree.pool, made);
+    return code;
+  }
+  pd_head_move(head, rec);
+  head->root = made; /* the borrowed old one stays with the slot */
+  head->has_blob = false;
+  return PD_OK;
+}
+
+static pd_code stage_planned(pd_store *s, const pd_intent *intent, pd_ref_slot *slot, pd_node *root, plan *p, pd_ticket *ticket, pd_ack *out,
+                             pd_error *err)
+{
+  pd_rec rec;
+  start_record(s, intent, slot, &rec);
+  rec.parent_count = 1;
+  rec.parent_seqs[0] = slot->tip.commit.seq;
+  for (size_t i = 0; i < intent->change_count; i++) TRY(plan_change(s, p, root, &intent->changes[i], rec.time_ms, err));
+  size_t record_at = s->pending.bytes.size, blobs_before = s->pending.blob_count;
+  pd_head head = slot->tip;
+  pd_code code = reserve_staged(&s->pending, err);
+  if (!code) code = pd_index_reserve(s, s->pending.count + s->inflight.count + 1, err);
+  if (!code) code = stage_blobs(s, p, err);
+  if (!code) code = apply_plan(s, p, &rec, root, &head, record_at, err);
+  if (code) {
+    s->pending.bytes.size = record_at;
+    while (s->pending.blob_count > blobs_before) pd_buf_done(&s->pending.blobs[--s->pending.blob_count]);
+    return code;
+  }
+  push_staged(s, &rec, slot, &head, record_at, ticket, NULL);
+  pd_node_unref(&s->tree.pool, head.root);
+  fill_ack(s, &rec, p->count == 1 ? p->changes[0].version : 0, out);
+  return PD_OK;
+}
+
+static pd_code stage_commit(pd_store *s, const pd_intent *intent, pd_ref_slot *slot, pd_ticket *ticket, pd_ack *out, pd_error *err)
+{
+  pd_node *root;
+  TRY(pd_head_root(s, &slot->tip, &root, err));
+  if (!slot->seen.root && slot->seen.commit.seq == slot->tip.commit.seq) slot->seen.root = pd_node_ref(root);
+  plan p;
+  pd_code code = plan_init(&p, intent->change_count, err);
+  if (!code) code = stage_planned(s, intent, slot, root, &p, ticket, out, err);
+  plan_done(s, &p);
+  return code;
+}
+
+/* ---- moves of refs ---- */
+
+static pd_code undo_target(pd_store *s, const pd_intent *intent, const pd_head *head, uint64_t *out_seq, pd_error *err)
+{
+  uint64_t seq = head->commit.seq;
+  for (uint64_t i = 0; i < intent->count; i++) {
+    if (!seq) return pd_error_set(err, PD_NOT_FOUND, "cannot undo %llu commits: there are only %llu", (unsigned long long)intent->count,
+                                  (unsigned long long)i);
+    TRY(pd_parent_of(s, seq, &seq, err));
+  }
+  *out_seq = seq;
+  return PD_OK;
+}
+
+/* The commits from the redo tip back to the head, then `count` steps forward along them. */
+static pd_code redo_target(pd_store *s, const pd_intent *intent, const pd_head *head, uint64_t *out_seq, pd_error *err)
+{
+  if (!head->redo_seq) return pd_error_set(err, PD_NOT_FOUND, "there is nothing to redo");
+  uint64_t distance = 0;
+  for (uint64_t seq = head->redo_seq; seq != head->commit.seq; distance++) {
+    if (!seq) return pd_error_set(err, PD_CORRUPT, "the commit to redo is no descendant of the head");
+    TRY(pd_parent_of(s, seq, &seq, err));
+  }
+  if (intent->count > distance)
+    return pd_error_set(err, PD_NOT_FOUND, "cannot redo %llu commits: there are only %llu", (unsigned long long)intent->count,
+                        (unsigned long long)distance);
+  uint64_t seq = head->redo_seq;
+  for (uint64_t i = intent->count; i < distance; i++) TRY(pd_parent_of(s, seq, &seq, err));
+  *out_seq = seq;
+  return PD_OK;
+}
+
+static pd_code move_target(pd_store *s, const pd_intent *intent, const pd_head *head, pd_rec *rec, pd_error *err)
+{
+  pd_commit commit = head->commit;
+  uint64_t seq = 0;
+  if (intent->kind == PD_RECORD_FORK || intent->kind == PD_RECORD_RESET) {
+    TRY(pd_resolve_locked(s, intent->at, &commit, err));
+  } else if (intent->kind == PD_RECORD_UNDO || intent->kind == PD_RECORD_REDO) {
+    TRY(intent->kind == PD_RECORD_UNDO ? undo_target(s, intent, head, &seq, err) : redo_target(s, intent, head, &seq, err));
+    TRY(pd_commit_at(s, seq, &commit, err));
+  }
+  rec->commit = commit.id;
+  rec->tree = commit.tree;
+  rec->target_seq = commit.seq;
+  return PD_OK;
+}
+
+/* A record without changes. */
+static pd_code encode_plain(pd_store *s, pd_rec *rec, size_t *out_record_at, pd_error *err)
+{
+  TRY(reserve_staged(&s->pending, err));
+  size_t record_at = s->pending.bytes.size;
+  pd_code code = pd_rec_encode(rec, NULL, &s->pending.bytes, err);
+  if (!code) code = pd_rec_seal(rec, NULL, &s->tip_audit, &s->pending.bytes, record_at, err);
+  if (code) s->pending.bytes.size = record_at;
+  *out_record_at = record_at;
+  return code;
+}
+
+static pd_code stage_move(pd_store *s, const pd_intent *intent, pd_ref_slot *slot, pd_ticket *ticket, pd_ack *out, pd_error *err)
+{
+  pd_rec rec;
+  pd_head head = slot->tip;
+  start_record(s, intent, slot, &rec);
+  TRY(move_target(s, intent, &head, &rec, err));
+  size_t record_at;
+  TRY(encode_plain(s, &rec, &record_at, err));
+  pd_head_move(&head, &rec);
+  if (rec.kind == PD_RECORD_SWITCH && head.root)
+    pd_node_ref(head.root);
+  else if (rec.kind != PD_RECORD_SWITCH)
+    pd_head_share_root(s, &head);
+  push_staged(s, &rec, slot, &head, record_at, ticket, NULL);
+  pd_node_unref(&s->tree.pool, head.root);
+  fill_ack(s, &rec, 0, out);
+  return PD_OK;
+}
+
+static pd_code stage_keyframe(pd_store *s, const pd_intent *intent, pd_ticket *ticket, pd_ack *out, pd_error *err)
+{
+  if (s->frame_count && s->frames[s->frame_count - 1].covers >= intent->frame->covers)
+    return pd_error_set(err, PD_EXISTS, "another process wrote a newer keyframe");
+  pd_rec rec;
+  start_record(s, intent, NULL, &rec);
+  rec.catalog = intent->frame->catalog;
+  rec.covers = intent->frame->covers;
+  TRY(pd_index_reserve(s, s->pending.count + s->inflight.count + 1, err));
+  size_t record_at;
+  TRY(encode_plain(s, &rec, &record_at, err));
+  pd_catalog_frame frame = *intent->frame;
+  frame.seq = rec.seq;
+  push_staged(s, &rec, NULL, NULL, record_at, ticket, &frame);
+  fill_ack(s, &rec, 0, out);
+  return PD_OK;
+}
+
+/* ---- the door ---- */
+
+static pd_code find_target_slot(pd_store *s, const pd_intent *intent, pd_ref_slot **out, pd_error *err)
+{
+  const char *name = intent->ref && *intent->ref ? intent->ref : s->ref;
+  if (intent->kind == PD_RECORD_FORK) {
+    TRY(pd_ref_check(name, err));
+    TRY(pd_slot_make(s, name, out, err));
+    if (!(*out)->tip.is_deleted) return pd_error_set(err, PD_EXISTS, "there is a ref '%s' already", name);
+    return PD_OK;
+  }
+  *out = pd_slot_find(s, name);
+  if (!*out || (*out)->tip.is_deleted) return pd_error_set(err, PD_NOT_FOUND, "there is no ref '%s'", name);
+  if (intent->kind == PD_RECORD_REF_DELETE && strcmp(name, s->current) == 0)
+    return pd_error_set(err, PD_INVALID, "'%s' is the current ref and cannot be deleted; switch to another first", name);
+  return PD_OK;
+}
+
+static pd_code check_head(const pd_intent *intent, const pd_ref_slot *slot, pd_error *err)
+{
+  const pd_id *expect = intent->note ? intent->note->expect_head : NULL;
+  if (!expect || intent->kind == PD_RECORD_FORK || pd_id_equal(expect, &slot->tip.commit.id)) return PD_OK;
+  char is[PD_ID_HEX_SIZE], wanted[PD_ID_HEX_SIZE];
+  return pd_error_conflict(err, 0, 0, "ref '%s' is at commit %.12s, expected %.12s", slot->name, pd_id_hex(&slot->tip.commit.id, is),
+                           pd_id_hex(expect, wanted));
+}
+
+pd_code pd_stage(pd_store *s, const pd_intent *intent, pd_ticket *ticket, pd_ack *out, pd_error *err)
+{
+  pd_ref_slot *slot;
+  if (intent->kind == PD_RECORD_KEYFRAME) return stage_keyframe(s, intent, ticket, out, err);
+  TRY(find_target_slot(s, intent, &slot, err));
+  TRY(check_head(intent, slot, err));
+  return intent->kind == PD_RECORD_COMMIT ? stage_commit(s, intent, slot, ticket, out, err) : stage_move(s, intent, slot, ticket, out, err);
+}

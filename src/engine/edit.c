@@ -1,0 +1,373 @@
+/*
+ * edit.c: writing as callers see it: put, delete, moves of refs, and invocations. An invocation keeps its edits sorted by key; its
+ * reads look there first, then at the tree that its ref had when it began.
+ */
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/error.h"
+#include "base/sha256.h"
+#include "engine/iter.h"
+#include "engine/store.h"
+
+#include <stdlib.h>
+
+/* ---- single writes ---- */
+
+static pd_code check_value(const pd_store *s, pd_bytes key, pd_bytes value, pd_error *err)
+{
+  if (value.size <= s->value_size_max) return PD_OK;
+  return pd_error_set(err, PD_LIMIT, "the value of key '%.*s' has %zu bytes, the limit is %zu", (int)(key.size < 200 ? key.size : 200),
+                      (const char *)key.data, value.size, s->value_size_max);
+}
+
+pd_code pd_put_if(pd_store *store, pd_bytes key, pd_bytes value, uint64_t expect_version, const pd_note *note, pd_ack *out, pd_error *err)
+{
+  TRY(pd_key_check(key, err));
+  TRY(check_value(store, key, value, err));
+  pd_change_in change = {.key = key, .value = value, .value_id = pd_sha256(value), .expect_version = expect_version};
+  pd_intent intent = {.kind = PD_RECORD_COMMIT, .ref = note ? note->ref : NULL, .note = note, .changes = &change, .change_count = 1};
+  return pd_write(store, &intent, out, err);
+}
+
+pd_code pd_put(pd_store *store, pd_bytes key, pd_bytes value, const pd_note *note, pd_ack *out, pd_error *err)
+{
+  return pd_put_if(store, key, value, PD_ANY_VERSION, note, out, err);
+}
+
+pd_code pd_delete(pd_store *store, pd_bytes key, uint64_t expect_version, const pd_note *note, pd_ack *out, pd_error *err)
+{
+  TRY(pd_key_check(key, err));
+  pd_change_in change = {.key = key, .is_delete = true, .must_exist = true, .expect_version = expect_version};
+  pd_intent intent = {.kind = PD_RECORD_COMMIT, .ref = note ? note->ref : NULL, .note = note, .changes = &change, .change_count = 1};
+  pd_ack ack;
+  TRY(pd_write(store, &intent, &ack, err));
+  ack.version = 0;
+  if (out) *out = ack;
+  return PD_OK;
+}
+
+/* ---- moves of refs ---- */
+
+pd_code pd_fork(pd_store *store, const char *name, const char *at, const pd_note *note, pd_ack *out, pd_error *err)
+{
+  TRY(pd_ref_check(name, err));
+  pd_intent intent = {.kind = PD_RECORD_FORK, .ref = name, .at = at, .note = note};
+  return pd_write(store, &intent, out, err);
+}
+
+pd_code pd_reset(pd_store *store, const char *name, const char *at, const pd_note *note, pd_ack *out, pd_error *err)
+{
+  pd_intent intent = {.kind = PD_RECORD_RESET, .ref = name, .at = at, .note = note};
+  return pd_write(store, &intent, out, err);
+}
+
+pd_code pd_ref_delete(pd_store *store, const char *name, const pd_note *note, pd_error *err)
+{
+  TRY(pd_ref_check(name, err));
+  pd_intent intent = {.kind = PD_RECORD_REF_DELETE, .ref = name, .note = note};
+  return pd_write(store, &intent, NULL, err);
+}
+
+pd_code pd_switch(pd_store *store, const char *name, const pd_note *note, pd_error *err)
+{
+  TRY(pd_ref_check(name, err));
+  pd_intent intent = {.kind = PD_RECORD_SWITCH, .ref = name, .note = note};
+  TRY(pd_write(store, &intent, NULL, err));
+  pd_store_lock(store);
+  strcpy(store->ref, name);
+  pd_store_unlock(store);
+  return PD_OK;
+}
+
+static pd_code move_by(pd_store *store, pd_record_kind kind, uint64_t count, const pd_note *note, pd_ack *out, pd_error *err)
+{
+  if (!count) return pd_error_set(err, PD_INVALID, "the number of commits to %s is 0", pd_record_kind_name(kind));
+  pd_intent intent = {.kind = kind, .ref = note ? note->ref : NULL, .count = count, .note = note};
+  return pd_write(store, &intent, out, err);
+}
+
+pd_code pd_undo(pd_store *store, uint64_t count, const pd_note *note, pd_ack *out, pd_error *err)
+{
+  return move_by(store, PD_RECORD_UNDO, count, note, out, err);
+}
+
+pd_code pd_redo(pd_store *store, uint64_t count, const pd_note *note, pd_ack *out, pd_error *err)
+{
+  return move_by(store, PD_RECORD_REDO, count, note, out, err);
+}
+
+/* ---- invocations ---- */
+
+typedef struct staged_edit {
+  pd_buf key, value;
+  pd_id value_id;
+  bool is_delete;
+  uint64_t expect_version;
+} staged_edit;
+
+struct pd_edit {
+  pd_store *store;
+  pd_node *root; /* the tree that reads start from */
+  pd_note note;
+  char *texts[4]; /* owned copies behind note */
+  pd_id expect_head;
+  staged_edit *edits; /* ascending by key */
+  size_t count, capacity;
+};
+
+static pd_code copy_text(const char *text, char **slot, const char **out, pd_error *err)
+{
+  if (!text) return PD_OK;
+  *slot = strdup(text);
+  *out = *slot;
+  return *slot ? PD_OK : pd_error_memory(err, "an invocation");
+}
+
+static pd_code copy_note(pd_edit *edit, const pd_note *note, pd_error *err)
+{
+  if (!note) return PD_OK;
+  TRY(copy_text(note->ref, &edit->texts[0], &edit->note.ref, err));
+  TRY(copy_text(note->author, &edit->texts[1], &edit->note.author, err));
+  TRY(copy_text(note->run, &edit->texts[2], &edit->note.run, err));
+  TRY(copy_text(note->reason, &edit->texts[3], &edit->note.reason, err));
+  if (note->expect_head) {
+    edit->expect_head = *note->expect_head;
+    edit->note.expect_head = &edit->expect_head;
+  }
+  return PD_OK;
+}
+
+static pd_code begin_locked(pd_edit *edit, pd_error *err)
+{
+  pd_store *s = edit->store;
+  pd_ref_slot *slot;
+  pd_node *root;
+  TRY(pd_refresh(s, err));
+  TRY(pd_slot_get(s, edit->note.ref, &slot, err));
+  TRY(pd_head_root(s, &slot->seen, &root, err));
+  edit->root = pd_node_ref(root);
+  return PD_OK;
+}
+
+pd_code pd_edit_begin(pd_store *store, const pd_note *note, pd_edit **out, pd_error *err)
+{
+  pd_edit *edit = calloc(1, sizeof *edit);
+  if (!edit) return pd_error_memory(err, "an invocation");
+  edit->store = store;
+  pd_code code = copy_note(edit, note, err);
+  if (!code) {
+    pd_store_lock(store);
+    code = begin_locked(edit, err);
+    pd_store_unlock(store);
+  }
+  if (code) {
+    pd_edit_abort(edit);
+    return code;
+  }
+  *out = edit;
+  return PD_OK;
+}
+
+void pd_edit_abort(pd_edit *edit)
+{
+  if (!edit) return;
+  pd_store_lock(edit->store);
+  pd_node_unref(&edit->store->tree.pool, edit->root);
+  pd_store_unlock(edit->store);
+  for (size_t i = 0; i < edit->count; i++) {
+    pd_buf_done(&edit->edits[i].key);
+    pd_buf_done(&edit->edits[i].value);
+  }
+  free(edit->edits);
+  for (size_t i = 0; i < COUNT_OF(edit->texts); i++) free(edit->texts[i]);
+  free(edit);
+}
+
+static size_t edit_index(const pd_edit *edit, pd_bytes key, bool *out_equal)
+{
+  size_t low = 0, high = edit->count;
+  if (high && pd_bytes_compare(pd_buf_bytes(&edit->edits[high - 1].key), key) < 0) low = high; /* keys often come in order */
+  while (low < high) {
+    size_t mid = (low + high) / 2;
+    if (pd_bytes_compare(pd_buf_bytes(&edit->edits[mid].key), key) < 0)
+      low = mid + 1;
+    else
+      high = mid;
+  }
+  *out_equal = low < edit->count && pd_bytes_equal(pd_buf_bytes(&edit->edits[low].key), key);
+  return low;
+}
+
+static pd_code reserve_edit(pd_edit *edit, pd_error *err)
+{
+  if (edit->count >= PD_EDIT_COUNT_MAX)
+    return pd_error_set(err, PD_LIMIT, "an invocation may have at most %d edits", PD_EDIT_COUNT_MAX);
+  if (edit->count < edit->capacity) return PD_OK;
+  size_t capacity = edit->capacity ? edit->capacity * 2 : 16;
+  staged_edit *grown = realloc(edit->edits, capacity * sizeof *grown);
+  if (!grown) return pd_error_memory(err, "an invocation");
+  edit->edits = grown;
+  edit->capacity = capacity;
+  return PD_OK;
+}
+
+/* A later edit of the same key replaces the earlier one, but the first condition on it stands. */
+static pd_code stage_edit(pd_edit *edit, pd_bytes key, pd_bytes value, bool is_delete, uint64_t expect_version, pd_error *err)
+{
+  TRY(pd_key_check(key, err));
+  TRY(check_value(edit->store, key, value, err));
+  bool is_equal;
+  size_t i = edit_index(edit, key, &is_equal);
+  TRY(reserve_edit(edit, err));
+  staged_edit fresh = {.is_delete = is_delete, .expect_version = expect_version};
+  pd_code code = pd_buf_append(&fresh.value, value.data, value.size, err);
+  if (!code) code = pd_buf_append(&fresh.key, key.data, key.size, err);
+  if (code) {
+    pd_buf_done(&fresh.value);
+    return code;
+  }
+  if (!is_delete) fresh.value_id = pd_sha256(value);
+  if (is_equal) {
+    fresh.expect_version = edit->edits[i].expect_version;
+    pd_buf_done(&edit->edits[i].key);
+    pd_buf_done(&edit->edits[i].value);
+  } else {
+    memmove(edit->edits + i + 1, edit->edits + i, (edit->count - i) * sizeof *edit->edits);
+    edit->count++;
+  }
+  edit->edits[i] = fresh;
+  return PD_OK;
+}
+
+/* What the invocation itself sees of a key: 0 is absent. */
+static pd_code version_here(pd_edit *edit, pd_bytes key, uint64_t *out, pd_error *err)
+{
+  pd_entry entry;
+  pd_code code = pd_edit_get(edit, key, NULL, &entry, err);
+  *out = code ? 0 : entry.version;
+  return code == PD_NOT_FOUND ? PD_OK : code;
+}
+
+static pd_code check_expected(pd_edit *edit, pd_bytes key, uint64_t expect_version, pd_error *err)
+{
+  uint64_t version;
+  if (expect_version == PD_ANY_VERSION) return PD_OK;
+  TRY(pd_key_check(key, err));
+  TRY(version_here(edit, key, &version, err));
+  if (version == expect_version) return PD_OK;
+  return pd_error_conflict(err, expect_version, version, "key '%.*s' is at version %llu, expected %llu", (int)(key.size < 200 ? key.size : 200),
+                           (const char *)key.data, (unsigned long long)version, (unsigned long long)expect_version);
+}
+
+pd_code pd_edit_put(pd_edit *edit, pd_bytes key, pd_bytes value, uint64_t expect_version, pd_error *err)
+{
+  TRY(check_expected(edit, key, expect_version, err));
+  return stage_edit(edit, key, value, false, expect_version, err);
+}
+
+pd_code pd_edit_delete(pd_edit *edit, pd_bytes key, uint64_t expect_version, pd_error *err)
+{
+  TRY(check_expected(edit, key, expect_version, err));
+  return stage_edit(edit, key, (pd_bytes){NULL, 0}, true, expect_version, err);
+}
+
+static pd_code find_below(pd_edit *edit, pd_bytes key, pd_buf *out_value, pd_entry *out_entry, bool *out_found, pd_error *err)
+{
+  pd_store *s = edit->store;
+  pd_node *leaf;
+  size_t index;
+  TRY(pd_tree_find(&s->tree, edit->root, key, &leaf, &index, err));
+  *out_found = leaf != NULL;
+  if (!leaf) return PD_OK;
+  if (out_value) TRY(pd_value_read(s, leaf, index, out_value, err));
+  pd_entry_of(leaf, index, out_entry);
+  out_entry->key = key;
+  return PD_OK;
+}
+
+static void overlay(const staged_edit *e, bool is_below, const pd_entry *below, pd_entry *out)
+{
+  pd_entry entry = {.value_id = e->value_id, .size = e->value.size, .version = is_below ? below->version + 1 : 1,
+                    .created_ms = is_below ? below->created_ms : 0};
+  *out = entry;
+}
+
+pd_code pd_edit_get(pd_edit *edit, pd_bytes key, pd_buf *out_value, pd_entry *out_entry, pd_error *err)
+{
+  bool is_staged, is_below;
+  size_t i = edit_index(edit, key, &is_staged);
+  const staged_edit *e = is_staged ? &edit->edits[i] : NULL;
+  pd_entry below;
+  pd_store_lock(edit->store);
+  pd_code code = find_below(edit, key, e ? NULL : out_value, &below, &is_below, err);
+  pd_store_unlock(edit->store);
+  if (code) return code;
+  if (e ? e->is_delete : !is_below)
+    return pd_error_set(err, PD_NOT_FOUND, "there is no key '%.*s'", (int)(key.size < 200 ? key.size : 200), (const char *)key.data);
+  if (e && out_value) {
+    pd_buf_clear(out_value);
+    TRY(pd_buf_append(out_value, e->value.data, e->value.size, err));
+  }
+  if (e) overlay(e, is_below, &below, &below);
+  below.key = key;
+  if (out_entry) *out_entry = below;
+  return PD_OK;
+}
+
+static void edits_to_changes(const pd_edit *edit, pd_change_in *changes)
+{
+  for (size_t i = 0; i < edit->count; i++) {
+    const staged_edit *e = &edit->edits[i];
+    changes[i] = (pd_change_in){.key = pd_buf_bytes(&e->key), .value = pd_buf_bytes(&e->value), .value_id = e->value_id,
+                                .is_delete = e->is_delete, .expect_version = e->expect_version};
+  }
+}
+
+pd_code pd_edit_commit(pd_edit *edit, pd_ack *out, pd_error *err)
+{
+  pd_change_in *changes = malloc((edit->count + 1) * sizeof *changes);
+  if (!changes) return pd_error_memory(err, "an invocation");
+  edits_to_changes(edit, changes);
+  pd_intent intent = {.kind = PD_RECORD_COMMIT, .ref = edit->note.ref, .note = &edit->note, .changes = changes, .change_count = edit->count};
+  pd_code code = pd_write(edit->store, &intent, out, err);
+  free(changes);
+  if (!code) pd_edit_abort(edit); /* frees; nothing of it is pending any more */
+  return code;
+}
+
+/* The tree as the invocation sees it, for walking. */
+static pd_code tree_here(pd_edit *edit, pd_node **out_root, pd_error *err)
+{
+  pd_store *s = edit->store;
+  pd_tree_edit *edits = calloc(edit->count + 1, sizeof *edits);
+  if (!edits) return pd_error_memory(err, "an invocation");
+  pd_code code = PD_OK;
+  for (size_t i = 0; !code && i < edit->count; i++) {
+    const staged_edit *e = &edit->edits[i];
+    pd_entry below = {0}, entry;
+    bool is_below;
+    edits[i] = (pd_tree_edit){.key = pd_buf_bytes(&e->key), .is_delete = e->is_delete, .value_id = e->value_id};
+    code = find_below(edit, edits[i].key, NULL, &below, &is_below, err);
+    if (code || e->is_delete) continue;
+    overlay(e, is_below, &below, &entry);
+    edits[i].rider = (pd_rider){.version = entry.version, .created_ms = entry.created_ms, .size = (uint32_t)entry.size, .pos = PD_POS_BAG};
+    code = pd_cell_new(&s->tree.pool, pd_buf_bytes(&e->value), &edits[i].cell, err);
+  }
+  if (!code) code = pd_tree_apply(&s->tree, edit->root, edits, edit->count, out_root, err);
+  for (size_t i = 0; i < edit->count; i++) pd_cell_unref(&s->tree.pool, edits[i].cell);
+  free(edits);
+  return code;
+}
+
+pd_code pd_edit_iter(pd_edit *edit, const pd_scan *scan, pd_iter **out, pd_error *err)
+{
+  pd_node *root;
+  pd_store_lock(edit->store);
+  pd_code code = tree_here(edit, &root, err);
+  if (!code) {
+    code = pd_iter_over(edit->store, root, scan, out, err);
+    pd_node_unref(&edit->store->tree.pool, root);
+  }
+  pd_store_unlock(edit->store);
+  return code;
+}

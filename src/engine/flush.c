@@ -1,0 +1,316 @@
+/*
+ * flush.c: from staged to acknowledged. Whoever finds nobody flushing appends all that is pending as one batch, with one sync;
+ * those who come meanwhile stage behind it and share the next one.
+ */
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "engine/store.h"
+
+#include <stdlib.h>
+
+#define RECORDS_ON_STACK 64
+
+/* ---- batches ---- */
+
+pd_code pd_batch_blob(pd_batch *batch, const pd_id *id, pd_bytes blob, pd_error *err)
+{
+  if (batch->blob_count == batch->blob_capacity) {
+    size_t capacity = batch->blob_capacity ? batch->blob_capacity * 2 : 8;
+    pd_id *ids = realloc(batch->blob_ids, capacity * sizeof *ids);
+    if (!ids) return pd_error_memory(err, "a batch");
+    batch->blob_ids = ids;
+    pd_buf *blobs = realloc(batch->blobs, capacity * sizeof *blobs);
+    if (!blobs) return pd_error_memory(err, "a batch");
+    batch->blobs = blobs;
+    batch->blob_capacity = capacity;
+  }
+  pd_buf copy = {0};
+  TRY(pd_buf_append(&copy, blob.data, blob.size, err));
+  batch->blob_ids[batch->blob_count] = *id;
+  batch->blobs[batch->blob_count++] = copy;
+  return PD_OK;
+}
+
+void pd_batch_clear(pd_store *s, pd_batch *batch)
+{
+  for (size_t i = 0; i < batch->count; i++) pd_head_done(s, &batch->staged[i].head);
+  for (size_t i = 0; i < batch->blob_count; i++) pd_buf_done(&batch->blobs[i]);
+  batch->count = batch->blob_count = 0;
+  if (batch->bytes.capacity > PD_PENDING_SIZE_MAX) pd_buf_done(&batch->bytes); /* do not keep what one large commit took */
+  pd_buf_clear(&batch->bytes);
+}
+
+static pd_code put_blobs(pd_store *s, const pd_batch *batch, pd_error *err)
+{
+  for (size_t i = 0; i < batch->blob_count; i++) {
+    pd_bytes blob = pd_buf_bytes(&batch->blobs[i]);
+    TRY(s->ops->bag_put(s->backend, &batch->blob_ids[i], &blob, 1, err));
+  }
+  return PD_OK;
+}
+
+/* Without the lock: nobody else touches a batch in flight. */
+static pd_code append_batch(pd_store *s, const pd_batch *batch, pd_error *err)
+{
+  pd_bytes few[RECORDS_ON_STACK], *records = few;
+  if (batch->count > RECORDS_ON_STACK && !(records = malloc(batch->count * sizeof *records))) return pd_error_memory(err, "a batch");
+  for (size_t i = 0; i < batch->count; i++)
+    records[i] = (pd_bytes){batch->bytes.data + batch->staged[i].record_at, batch->staged[i].record_size};
+  pd_code code = put_blobs(s, batch, err);
+  if (!code) code = s->ops->log_append(s->backend, batch->staged[0].seq, records, batch->count, err);
+  if (records != few) free(records);
+  return code;
+}
+
+/* ---- outcomes ---- */
+
+static void publish_head(pd_store *s, pd_ref_slot *slot, const pd_head *head)
+{
+  if (head->last_seq <= slot->seen.last_seq) return; /* a buffered commit on top of it was seen already */
+  pd_head_copy(s, &slot->seen, head);
+}
+
+static void publish_seq(pd_store *s, const pd_staged *st)
+{
+  if (st->seq <= s->seen_seq) return;
+  s->seen_seq = st->seq;
+  s->seen_audit = st->audit;
+  s->seen_time_ms = st->time_ms;
+}
+
+static void publish(pd_store *s, pd_staged *st)
+{
+  if (st->slot) publish_head(s, st->slot, &st->head);
+  publish_seq(s, st);
+  s->log_seq = st->seq;
+  s->tail_bytes += st->record_size;
+  if (st->kind == PD_RECORD_COMMIT) {
+    pd_run_add(s, &st->head.commit.id, st->seq);
+    s->commits++;
+  }
+  if (st->kind == PD_RECORD_SWITCH) memcpy(s->current, st->slot->name, sizeof s->current);
+  if (st->kind == PD_RECORD_KEYFRAME) pd_frame_add(s, &st->frame);
+  if (st->ticket) st->ticket->is_done = true;
+}
+
+static void fail_batch(const pd_batch *batch, const pd_error *err)
+{
+  for (size_t i = 0; i < batch->count; i++) {
+    pd_ticket *ticket = batch->staged[i].ticket;
+    if (!ticket) continue;
+    ticket->code = err->code;
+    ticket->err = *err;
+    ticket->is_done = true;
+  }
+}
+
+static void restage_batch(const pd_batch *batch)
+{
+  for (size_t i = 0; i < batch->count; i++)
+    if (batch->staged[i].ticket) batch->staged[i].ticket->must_restage = true;
+}
+
+/* E4: everything staged is void. */
+static void rewind_tips(pd_store *s)
+{
+  pd_batch_clear(s, &s->inflight);
+  pd_batch_clear(s, &s->pending);
+  for (size_t i = 0; i < s->slot_count; i++) pd_head_copy(s, &s->slots[i]->tip, &s->slots[i]->seen);
+  s->tip_seq = s->seen_seq;
+  s->tip_audit = s->seen_audit;
+  s->tip_time_ms = s->seen_time_ms;
+}
+
+static void release_claim(pd_store *s)
+{
+  if (!s->is_claimed || s->pending.count || s->inflight.count) return;
+  s->ops->log_release(s->backend);
+  s->is_claimed = false;
+}
+
+static void conclude(pd_store *s, const pd_error *err)
+{
+  if (!err->code) {
+    for (size_t i = 0; i < s->inflight.count; i++) publish(s, &s->inflight.staged[i]);
+    pd_batch_clear(s, &s->inflight);
+    s->flush_error.code = PD_OK;
+    release_claim(s);
+  } else if (s->is_buffered) {
+    s->flush_error = *err; /* the batch stays in flight and is tried again */
+    fail_batch(&s->inflight, err);
+    for (size_t i = 0; i < s->inflight.count; i++) s->inflight.staged[i].ticket = NULL; /* its owner leaves */
+  } else {
+    if (err->code == PD_CONFLICT)
+      restage_batch(&s->inflight); /* another process was first */
+    else
+      fail_batch(&s->inflight, err);
+    restage_batch(&s->pending);
+    rewind_tips(s);
+  }
+}
+
+void pd_flush_batch(pd_store *s)
+{
+  if (!s->inflight.count) {
+    if (!s->pending.count) return;
+    pd_batch swap = s->inflight;
+    s->inflight = s->pending;
+    s->pending = swap;
+  }
+  pd_error err = {.code = PD_OK};
+  s->is_flushing = true;
+  pd_store_unlock(s);
+  err.code = append_batch(s, &s->inflight, &err);
+  pd_store_lock(s);
+  s->syncs++;
+  conclude(s, &err);
+  s->is_flushing = false;
+  pthread_cond_broadcast(&s->changed);
+}
+
+pd_code pd_settle(pd_store *s, pd_error *err)
+{
+  pd_code code = PD_OK;
+  s->gate++; /* no new commits: else this could wait for ever */
+  while (!code && (s->pending.count || s->inflight.count)) {
+    if (s->is_flushing) {
+      pthread_cond_wait(&s->changed, &s->lock);
+      continue;
+    }
+    pd_flush_batch(s);
+    code = s->flush_error.code;
+    if (code && err) *err = s->flush_error;
+  }
+  if (!--s->gate) pthread_cond_broadcast(&s->changed);
+  return code;
+}
+
+/* ---- the door ---- */
+
+/* A buffered store keeps other processes from appending while it holds unwritten commits, so that their ids stay true. */
+static pd_code claim(pd_store *s, pd_error *err)
+{
+  while (s->is_claiming) pthread_cond_wait(&s->changed, &s->lock);
+  if (s->is_claimed) return PD_OK;
+  s->is_claiming = true;
+  pd_store_unlock(s);
+  pd_code code = s->ops->log_claim(s->backend, err);
+  pd_store_lock(s);
+  s->is_claiming = false;
+  pthread_cond_broadcast(&s->changed);
+  if (code) return code;
+  s->is_claimed = true;
+  code = pd_catch_up(s, err);
+  if (code) release_claim(s);
+  return code;
+}
+
+static bool is_waited_for(const pd_store *s, const pd_intent *intent)
+{
+  return !s->is_buffered || intent->kind != PD_RECORD_COMMIT;
+}
+
+static pd_code prepare_buffered(pd_store *s, pd_error *err)
+{
+  TRY(pd_keeper_start(s, err));
+  TRY(claim(s, err));
+  if (!s->flush_error.code || s->pending.bytes.size <= PD_PENDING_SIZE_MAX) return PD_OK;
+  if (err) *err = s->flush_error; /* the disk has been refusing for a while */
+  return s->flush_error.code;
+}
+
+static pd_code prepare(pd_store *s, const pd_intent *intent, pd_error *err)
+{
+  if (intent->kind == PD_RECORD_COMMIT)
+    while (s->gate) pthread_cond_wait(&s->changed, &s->lock);
+  else if (intent->kind != PD_RECORD_KEYFRAME)
+    TRY(pd_settle(s, err));
+  if (s->is_buffered) TRY(prepare_buffered(s, err));
+  return pd_refresh(s, err);
+}
+
+static pd_code wait_for(pd_store *s, pd_ticket *ticket, pd_error *err)
+{
+  while (!ticket->is_done && !ticket->must_restage) {
+    if (s->is_flushing)
+      pthread_cond_wait(&s->changed, &s->lock);
+    else
+      pd_flush_batch(s);
+  }
+  if (ticket->code && err) *err = ticket->err;
+  return ticket->code;
+}
+
+/* Buffered: what is staged is seen at once; the keeper appends it in time. */
+static void buffer(pd_store *s)
+{
+  pd_staged *st = &s->pending.staged[s->pending.count - 1];
+  publish_head(s, st->slot, &st->head);
+  publish_seq(s, st);
+  if (s->pending.count == 1) {
+    s->pending_since_ms = pd_clock_monotonic_ms();
+    pthread_cond_broadcast(&s->changed);
+  }
+  while (s->pending.bytes.size > PD_PENDING_SIZE_MAX && !s->flush_error.code) {
+    if (s->is_flushing)
+      pthread_cond_wait(&s->changed, &s->lock);
+    else
+      pd_flush_batch(s);
+  }
+}
+
+static pd_code write_locked(pd_store *s, const pd_intent *intent, pd_ack *out, pd_error *err)
+{
+  for (;;) {
+    pd_ticket ticket = {0};
+    bool waits = is_waited_for(s, intent);
+    TRY(prepare(s, intent, err));
+    TRY(pd_stage(s, intent, waits ? &ticket : NULL, out, err));
+    if (!waits) {
+      buffer(s);
+      return PD_OK;
+    }
+    TRY(wait_for(s, &ticket, err));
+    if (!ticket.must_restage) break;
+  }
+  if (out) out->durability = PD_SYNCED;
+  return PD_OK;
+}
+
+static pd_code check_text(const char *text, const char *what, pd_error *err)
+{
+  if (!text) return PD_OK;
+  size_t size = strnlen(text, PD_NOTE_SIZE_MAX + 1);
+  if (size > PD_NOTE_SIZE_MAX) return pd_error_set(err, PD_LIMIT, "the %s is longer than %d bytes", what, PD_NOTE_SIZE_MAX);
+  if (!pd_utf8_check((pd_bytes){text, size})) return pd_error_set(err, PD_INVALID, "the %s is not valid UTF-8", what);
+  return PD_OK;
+}
+
+static pd_code check_note(const pd_note *note, pd_error *err)
+{
+  if (!note) return PD_OK;
+  TRY(check_text(note->author, "author", err));
+  TRY(check_text(note->run, "run", err));
+  return check_text(note->reason, "reason", err);
+}
+
+pd_code pd_write(pd_store *s, const pd_intent *intent, pd_ack *out, pd_error *err)
+{
+  if (s->is_read_only) return pd_error_set(err, PD_READ_ONLY, "the store of agent '%s' is open read-only", s->agent);
+  TRY(check_note(intent->note, err));
+  pd_ack ack;
+  pd_store_lock(s);
+  pd_code code = write_locked(s, intent, &ack, err);
+  if (!code) {
+    if (out) *out = ack;
+    if (intent->kind != PD_RECORD_KEYFRAME && pd_keyframe_is_due(s)) {
+      s->wants_keyframe = true;
+      if (!pd_keeper_start(s, NULL)) pthread_cond_broadcast(&s->changed); /* without a keeper it is written at close */
+    }
+    pd_cache_trim(s);
+  }
+  pd_store_unlock(s);
+  return code;
+}

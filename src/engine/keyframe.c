@@ -1,0 +1,226 @@
+/*
+ * keyframe.c: writing what can be derived, so that nobody replays from the beginning: the nodes of every head's tree that the bag
+ * does not have yet, the commits since the last keyframe, and a catalog; then one record that names it.
+ *
+ *   K1  A keyframe stands for a moment (`covers`) that was published before it was begun; commits go on meanwhile.
+ *   K2  A node is marked saved only after the bag took it, children before parents.
+ *   K3  Nothing depends on a keyframe but speed: if writing one fails, the store is as good as before.
+ */
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/error.h"
+#include "base/sha256.h"
+#include "engine/store.h"
+
+#include <stdlib.h>
+
+#define DUE_RECORDS_MIN 4096
+#define DUE_RECORDS_MAX 32768
+#define DUE_BYTES_MAX ((uint64_t)64 << 20)
+#define DUE_RATIO 8       /* log bytes for each byte of nodes that a keyframe would write */
+#define DUE_CACHE_SHARE 8 /* nodes that are not saved cannot leave the cache */
+#define CHUNK_COUNT 256
+#define CHUNK_BYTES ((size_t)512 << 10)
+
+bool pd_keyframe_is_due(const pd_store *s)
+{
+  uint64_t covered = s->frame_count ? s->frames[s->frame_count - 1].covers : 0;
+  uint64_t records = s->log_seq - covered;
+  if (s->is_keyframing || s->wants_keyframe || s->is_read_only) return false;
+  if (records >= DUE_RECORDS_MAX || s->tail_bytes >= DUE_BYTES_MAX) return true;
+  if (s->tree.pool.dirty_bytes > s->cache_size_max / DUE_CACHE_SHARE) return true;
+  return records >= DUE_RECORDS_MIN && s->tail_bytes >= DUE_RATIO * s->tree.pool.dirty_bytes;
+}
+
+/* The moment to be kept. */
+typedef struct moment {
+  pd_catalog catalog;
+  pd_node **roots; /* of catalog.refs, referenced */
+  pd_run_entry *run;
+  size_t run_count;
+  uint64_t base;
+  pd_node **dirty; /* children before parents; alive by the roots */
+  size_t dirty_count, dirty_capacity;
+} moment;
+
+static void moment_done(pd_store *s, moment *m)
+{
+  for (size_t i = 0; m->roots && i < m->catalog.ref_count; i++) pd_node_unref(&s->tree.pool, m->roots[i]);
+  free(m->roots);
+  free(m->run);
+  free(m->dirty);
+  pd_catalog_done(&m->catalog);
+}
+
+static pd_code gather_dirty(moment *m, pd_node *n, pd_error *err)
+{
+  if (n->is_saved) return PD_OK;
+  for (size_t i = 0; n->level && i < n->count; i++)
+    if (n->kids[i]) TRY(gather_dirty(m, n->kids[i], err));
+  if (m->dirty_count == m->dirty_capacity) {
+    size_t capacity = m->dirty_capacity ? m->dirty_capacity * 2 : 256;
+    pd_node **grown = realloc(m->dirty, capacity * sizeof *grown);
+    if (!grown) return pd_error_memory(err, "a keyframe");
+    m->dirty = grown;
+    m->dirty_capacity = capacity;
+  }
+  m->dirty[m->dirty_count++] = n;
+  return PD_OK;
+}
+
+static pd_code capture_ref(pd_store *s, moment *m, pd_ref_slot *slot, size_t i, pd_error *err)
+{
+  pd_catalog_ref *ref = &m->catalog.refs[i];
+  pd_head *head = &slot->seen;
+  memcpy(ref->name, slot->name, sizeof ref->name);
+  ref->is_deleted = head->is_deleted;
+  ref->last_seq = head->last_seq;
+  ref->redo_seq = head->redo_seq;
+  ref->updated_ms = head->updated_ms;
+  ref->commit = head->commit;
+  ref->root_blob = head->root_blob;
+  if (head->is_deleted || (!head->root && head->has_blob)) return PD_OK;
+  pd_node *root;
+  TRY(pd_head_root(s, head, &root, err));
+  m->roots[i] = pd_node_ref(root);
+  return gather_dirty(m, root, err);
+}
+
+static pd_code capture(pd_store *s, moment *m, pd_error *err)
+{
+  m->catalog.refs = calloc(s->slot_count + 1, sizeof *m->catalog.refs);
+  m->catalog.frames = malloc((s->frame_count + 1) * sizeof *m->catalog.frames);
+  m->roots = calloc(s->slot_count + 1, sizeof *m->roots);
+  m->run = malloc((s->run_count + 1) * sizeof *m->run);
+  if (!m->catalog.refs || !m->catalog.frames || !m->roots || !m->run) return pd_error_memory(err, "a keyframe");
+  m->catalog.covers = s->seen_seq;
+  m->catalog.audit = s->seen_audit;
+  m->catalog.time_ms = s->seen_time_ms;
+  memcpy(m->catalog.current, s->current, sizeof s->current);
+  m->catalog.frame_count = s->frame_count;
+  if (s->frame_count) memcpy(m->catalog.frames, s->frames, s->frame_count * sizeof *s->frames);
+  m->run_count = s->run_count;
+  if (s->run_count) memcpy(m->run, s->run, s->run_count * sizeof *s->run);
+  m->base = s->frame_count ? s->frames[s->frame_count - 1].covers : 0;
+  for (size_t i = 0; i < s->slot_count; i++) {
+    if (!s->slots[i]->seen.last_seq) continue; /* staged, never appended */
+    m->catalog.ref_count++;
+    TRY(capture_ref(s, m, s->slots[i], m->catalog.ref_count - 1, err));
+  }
+  return PD_OK;
+}
+
+/* A chunk of nodes on its way into the bag. */
+typedef struct chunk {
+  pd_buf bytes;
+  size_t ends[CHUNK_COUNT];
+  pd_id ids[CHUNK_COUNT];
+  size_t count;
+} chunk;
+
+static pd_code encode_chunk(moment *m, size_t from, chunk *c, pd_error *err)
+{
+  c->count = 0;
+  pd_buf_clear(&c->bytes);
+  while (c->count < CHUNK_COUNT && from + c->count < m->dirty_count && c->bytes.size < CHUNK_BYTES) {
+    pd_node *n = m->dirty[from + c->count];
+    size_t at = c->bytes.size;
+    TRY(pd_node_encode(n, &c->bytes, err));
+    pd_bytes blob = {c->bytes.data + at, c->bytes.size - at};
+    n->blob_id = c->ids[c->count] = pd_sha256(blob); /* its parent, encoded next, names it */
+    c->ends[c->count++] = c->bytes.size;
+  }
+  return PD_OK;
+}
+
+static pd_code put_chunk(pd_store *s, const chunk *c, pd_error *err)
+{
+  pd_bytes blobs[CHUNK_COUNT];
+  size_t at = 0;
+  for (size_t i = 0; i < c->count; i++) {
+    blobs[i] = (pd_bytes){c->bytes.data + at, c->ends[i] - at};
+    at = c->ends[i];
+  }
+  return s->ops->bag_put(s->backend, c->ids, blobs, c->count, err);
+}
+
+/* Takes the lock for encoding, not for writing. */
+static pd_code save_nodes(pd_store *s, moment *m, pd_error *err)
+{
+  chunk *c = calloc(1, sizeof *c);
+  if (!c) return pd_error_memory(err, "a keyframe");
+  pd_code code = PD_OK;
+  for (size_t from = 0; !code && from < m->dirty_count; from += c->count) {
+    pd_store_lock(s);
+    code = encode_chunk(m, from, c, err);
+    pd_store_unlock(s);
+    if (!code) code = put_chunk(s, c, err);
+    if (code) break;
+    pd_store_lock(s);
+    for (size_t i = 0; i < c->count; i++) pd_node_mark_saved(&s->tree.pool, m->dirty[from + i], &c->ids[i]); /* K2 */
+    pd_store_unlock(s);
+  }
+  pd_buf_done(&c->bytes);
+  free(c);
+  return code;
+}
+
+static pd_code put_one(pd_store *s, pd_buf *blob, pd_id *out_id, pd_error *err)
+{
+  pd_bytes bytes = pd_buf_bytes(blob);
+  *out_id = pd_sha256(bytes);
+  return s->ops->bag_put(s->backend, out_id, &bytes, 1, err);
+}
+
+static pd_code save_catalog(pd_store *s, moment *m, pd_catalog_frame *out, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf run = {0};
+  CLEANUP(pd_buf_done) pd_buf catalog = {0};
+  TRY(pd_run_encode(m->run, m->run_count, m->base, &run, err));
+  TRY(put_one(s, &run, &m->catalog.run, err));
+  for (size_t i = 0; i < m->catalog.ref_count; i++)
+    if (m->roots[i]) m->catalog.refs[i].root_blob = m->roots[i]->blob_id;
+  TRY(pd_catalog_encode(&m->catalog, &catalog, err));
+  *out = (pd_catalog_frame){.covers = m->catalog.covers, .run = m->catalog.run};
+  return put_one(s, &catalog, &out->catalog, err);
+}
+
+static pd_code write_moment(pd_store *s, moment *m, pd_error *err)
+{
+  pd_store_lock(s);
+  pd_code code = pd_refresh(s, err);
+  bool is_covered = s->frame_count && s->frames[s->frame_count - 1].covers + 1 >= s->seen_seq; /* nothing but the keyframe itself */
+  if (!code && !is_covered) code = capture(s, m, err);
+  pd_store_unlock(s);
+  if (code || is_covered) return code;
+  TRY(save_nodes(s, m, err));
+  pd_catalog_frame frame;
+  TRY(save_catalog(s, m, &frame, err));
+  pd_intent intent = {.kind = PD_RECORD_KEYFRAME, .frame = &frame};
+  code = pd_write(s, &intent, NULL, err);
+  return code == PD_EXISTS ? PD_OK : code;
+}
+
+pd_code pd_keyframe_write(pd_store *s, pd_error *err)
+{
+  if (s->is_read_only) return pd_error_set(err, PD_READ_ONLY, "the store of agent '%s' is open read-only", s->agent);
+  pd_store_lock(s);
+  while (s->is_keyframing) pthread_cond_wait(&s->changed, &s->lock);
+  s->is_keyframing = true;
+  pd_store_unlock(s);
+  moment m = {0};
+  pd_code code = write_moment(s, &m, err);
+  pd_store_lock(s);
+  moment_done(s, &m);
+  s->is_keyframing = false;
+  s->wants_keyframe = false;
+  pd_cache_trim(s);
+  pthread_cond_broadcast(&s->changed);
+  pd_store_unlock(s);
+  return code;
+}
+
+pd_code pd_store_keyframe(pd_store *store, pd_error *err)
+{
+  return pd_keyframe_write(store, err);
+}

@@ -1,0 +1,384 @@
+/*
+ * open.c: opening and closing, and following the log. Opening reads the last record, the keyframe it names, and the records
+ * after that. The same code then takes in what other processes append.
+ */
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/sha256.h"
+#include "engine/segment.h"
+
+#include <stdlib.h>
+
+#define CACHE_SIZE_DEFAULT ((size_t)64 << 20)
+#define CACHE_SIZE_MIN ((size_t)1 << 20)
+#define VALUE_SIZE_DEFAULT ((size_t)64 << 20)
+#define VALUE_SIZE_LIMIT ((size_t)1 << 30)
+#define MAIN_REF "main"
+#define CLOSE_KEYFRAME_RECORDS 1024 /* a shorter tail is not worth a keyframe at close */
+
+void pd_store_lock(pd_store *s)
+{
+  pthread_mutex_lock(&s->lock);
+}
+
+void pd_store_unlock(pd_store *s)
+{
+  pthread_mutex_unlock(&s->lock);
+}
+
+const char *pd_version(void)
+{
+  return "0.1.0";
+}
+
+/* ---- blobs and nodes ---- */
+
+pd_code pd_load_blob(pd_store *s, const pd_id *id, const char *what, pd_buf *out, pd_error *err)
+{
+  char hex[PD_ID_HEX_SIZE];
+  pd_buf_clear(out);
+  pd_code code = s->ops->bag_get(s->backend, id, out, err);
+  if (code == PD_NOT_FOUND) return pd_error_set(err, PD_CORRUPT, "%s is missing: %.16s…", what, pd_id_hex(id, hex));
+  if (code) return code;
+  pd_id got = pd_sha256(pd_buf_bytes(out));
+  if (pd_id_equal(&got, id)) return PD_OK;
+  return pd_error_set(err, PD_CORRUPT, "%s does not match its id %.16s…", what, pd_id_hex(id, hex));
+}
+
+pd_code pd_load_node(void *ctx, const pd_id *blob_id, pd_node **out, pd_error *err)
+{
+  pd_store *s = ctx;
+  CLEANUP(pd_buf_done) pd_buf blob = {0};
+  s->misses++;
+  TRY(pd_load_blob(s, blob_id, "a tree node", &blob, err));
+  return pd_node_decode(&s->tree.pool, pd_buf_bytes(&blob), blob_id, out, err);
+}
+
+/* ---- following the log ---- */
+
+/* The frame of a keyframe record that another process wrote: its catalog names the run. */
+static pd_code learn_frame(pd_store *s, const pd_rec *rec, pd_error *err)
+{
+  if (s->frame_count && s->frames[s->frame_count - 1].covers >= rec->covers) return PD_OK;
+  CLEANUP(pd_buf_done) pd_buf blob = {0};
+  CLEANUP(pd_catalog_done) pd_catalog catalog = {0};
+  TRY(pd_load_blob(s, &rec->catalog, "a keyframe's catalog", &blob, err));
+  TRY(pd_catalog_decode(pd_buf_bytes(&blob), &catalog, err));
+  pd_catalog_frame frame = {rec->seq, rec->covers, rec->catalog, catalog.run};
+  pd_frame_add(s, &frame);
+  return PD_OK;
+}
+
+static pd_code follow_ref(pd_store *s, const pd_rec *rec, pd_error *err)
+{
+  char name[PD_REF_SIZE_MAX + 1] = {0};
+  memcpy(name, rec->ref.data, rec->ref.size);
+  TRY(pd_ref_check(name, err));
+  pd_ref_slot *slot;
+  TRY(pd_slot_make(s, name, &slot, err));
+  pd_head head = slot->seen;
+  head.root = NULL;
+  bool is_next = rec->kind == PD_RECORD_COMMIT && slot->seen.root && rec->parent_seqs[0] == slot->seen.commit.seq;
+  if (is_next) TRY(pd_apply_record(&s->tree, slot->seen.root, rec, &head.root, err));
+  pd_head_move(&head, rec);
+  if (rec->kind == PD_RECORD_SWITCH) {
+    memcpy(s->current, name, sizeof s->current);
+    if (slot->seen.root) head.root = pd_node_ref(slot->seen.root);
+  } else if (rec->kind == PD_RECORD_COMMIT) {
+    head.has_blob = false;
+  } else {
+    pd_head_share_root(s, &head);
+  }
+  pd_head_copy(s, &slot->seen, &head);
+  pd_head_copy(s, &slot->tip, &head);
+  pd_node_unref(&s->tree.pool, head.root);
+  return PD_OK;
+}
+
+static pd_code follow_record(pd_store *s, uint64_t seq, pd_bytes bytes, pd_error *err)
+{
+  pd_rec rec;
+  if (seq != s->log_seq + 1) return pd_error_set(err, PD_CORRUPT, "record %llu of the log is missing", (unsigned long long)s->log_seq + 1);
+  TRY(pd_rec_decode(seq, bytes, &rec, err));
+  pd_id audit = pd_rec_audit(&rec, &s->seen_audit);
+  if (!pd_id_equal(&audit, &rec.audit))
+    return pd_error_set(err, PD_CORRUPT, "record %llu does not continue the audit chain", (unsigned long long)seq);
+  TRY(pd_index_reserve(s, 1, err));
+  if (rec.kind == PD_RECORD_KEYFRAME)
+    TRY(learn_frame(s, &rec, err));
+  else
+    TRY(follow_ref(s, &rec, err));
+  if (rec.kind == PD_RECORD_COMMIT) pd_run_add(s, &rec.commit, seq);
+  s->log_seq = s->seen_seq = s->tip_seq = seq;
+  s->seen_audit = s->tip_audit = rec.audit;
+  s->seen_time_ms = s->tip_time_ms = rec.time_ms;
+  s->tail_bytes += bytes.size;
+  return PD_OK;
+}
+
+/* One go; *out_count 0 at the end of the log. */
+static pd_code catch_up_some(pd_store *s, size_t *out_count, pd_error *err)
+{
+  CLEANUP(pd_taken_done) pd_taken t = {0};
+  TRY(pd_take_records(s, s->log_seq + 1, UINT64_MAX, &t, err));
+  for (size_t i = 0; i < t.count; i++) TRY(follow_record(s, t.first + i, pd_taken_at(&t, i), err));
+  *out_count = t.count;
+  return PD_OK;
+}
+
+pd_code pd_catch_up(pd_store *s, pd_error *err)
+{
+  for (size_t count = 1; count;) TRY(catch_up_some(s, &count, err));
+  return PD_OK;
+}
+
+pd_code pd_refresh(pd_store *s, pd_error *err)
+{
+  if (s->is_flushing || s->is_claimed || s->pending.count || s->inflight.count) return PD_OK;
+  if (s->ops->log_tail_hint(s->backend) == s->log_seq) return PD_OK;
+  return pd_catch_up(s, err);
+}
+
+/* ---- opening ---- */
+
+static pd_code adopt_ref(pd_store *s, const pd_catalog_ref *ref, pd_error *err)
+{
+  pd_ref_slot *slot;
+  TRY(pd_slot_make(s, ref->name, &slot, err));
+  pd_head head = {.commit = ref->commit, .root_blob = ref->root_blob, .has_blob = !ref->is_deleted, .is_deleted = ref->is_deleted,
+                  .last_seq = ref->last_seq, .redo_seq = ref->redo_seq, .updated_ms = ref->updated_ms};
+  slot->seen = slot->tip = head;
+  return PD_OK;
+}
+
+static pd_code adopt_keyframe(pd_store *s, const pd_rec *rec, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf blob = {0};
+  CLEANUP(pd_catalog_done) pd_catalog catalog = {0};
+  TRY(pd_load_blob(s, &rec->catalog, "a keyframe's catalog", &blob, err));
+  TRY(pd_catalog_decode(pd_buf_bytes(&blob), &catalog, err));
+  if (catalog.covers != rec->covers) return pd_error_set(err, PD_CORRUPT, "keyframe %llu covers another record than it says", (unsigned long long)rec->seq);
+  for (size_t i = 0; i < catalog.ref_count; i++) TRY(adopt_ref(s, &catalog.refs[i], err));
+  TRY(pd_index_reserve(s, catalog.frame_count + 1, err));
+  for (size_t i = 0; i < catalog.frame_count; i++) pd_frame_add(s, &catalog.frames[i]);
+  pd_catalog_frame frame = {rec->seq, rec->covers, rec->catalog, catalog.run};
+  pd_frame_add(s, &frame);
+  memcpy(s->current, catalog.current, sizeof s->current);
+  s->log_seq = s->seen_seq = s->tip_seq = catalog.covers;
+  s->seen_audit = s->tip_audit = catalog.audit;
+  s->seen_time_ms = s->tip_time_ms = catalog.time_ms;
+  return PD_OK;
+}
+
+static pd_code read_state(pd_store *s, uint64_t tail, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf scratch = {0};
+  pd_rec rec;
+  strcpy(s->current, MAIN_REF);
+  if (tail) {
+    TRY(pd_record_at(s, tail, &scratch, &rec, err));
+    uint64_t keyframe_seq = rec.kind == PD_RECORD_KEYFRAME ? tail : rec.keyframe_seq;
+    if (keyframe_seq) {
+      TRY(pd_record_at(s, keyframe_seq, &scratch, &rec, err));
+      if (rec.kind != PD_RECORD_KEYFRAME) return pd_error_set(err, PD_CORRUPT, "record %llu is no keyframe", (unsigned long long)keyframe_seq);
+      TRY(adopt_keyframe(s, &rec, err));
+    }
+  }
+  TRY(pd_catch_up(s, err));
+  if (s->log_seq < tail) return pd_error_set(err, PD_CORRUPT, "record %llu of the log is missing", (unsigned long long)s->log_seq + 1);
+  return PD_OK;
+}
+
+/* The first record of a new store: `main` at the root commit. Somebody else may be first. */
+static pd_code found_store(pd_store *s, pd_error *err)
+{
+  if (s->is_read_only) return pd_error_set(err, PD_NOT_FOUND, "the store of agent '%s' is empty", s->agent);
+  bool is_buffered = s->is_buffered;
+  s->is_buffered = false;
+  pd_intent intent = {.kind = PD_RECORD_FORK, .ref = MAIN_REF, .at = "root"};
+  pd_code code = pd_write(s, &intent, NULL, err);
+  s->is_buffered = is_buffered;
+  return code == PD_EXISTS ? PD_OK : code;
+}
+
+static pd_code set_options(pd_store *s, const char *agent, const pd_options *o, pd_error *err)
+{
+  TRY(pd_agent_check(agent, err));
+  strcpy(s->agent, agent);
+  const char *author = o->author ? o->author : agent;
+  if (strnlen(author, PD_NOTE_SIZE_MAX + 1) > PD_NOTE_SIZE_MAX || !pd_utf8_check(pd_text(author)))
+    return pd_error_set(err, PD_INVALID, "the author is not valid UTF-8 of at most %d bytes", PD_NOTE_SIZE_MAX);
+  strcpy(s->author, author);
+  s->is_read_only = o->is_read_only;
+  s->flush_ms = o->flush_ms;
+  s->is_buffered = o->flush_ms > 0;
+  s->cache_size_max = o->cache_size_max ? o->cache_size_max : CACHE_SIZE_DEFAULT;
+  if (s->cache_size_max < CACHE_SIZE_MIN) s->cache_size_max = CACHE_SIZE_MIN;
+  s->value_size_max = o->value_size_max ? o->value_size_max : VALUE_SIZE_DEFAULT;
+  if (s->value_size_max > VALUE_SIZE_LIMIT)
+    return pd_error_set(err, PD_INVALID, "value_size_max is %zu, at most %zu is possible", s->value_size_max, VALUE_SIZE_LIMIT);
+  s->now_ms = o->now_ms ? o->now_ms : pd_clock_now_ms;
+  s->now_ctx = o->now_ctx;
+  return PD_OK;
+}
+
+static pd_code open_backend(pd_store *s, const char *uri, const pd_options *o, pd_error *err)
+{
+  const char *rest;
+  if (!uri) return pd_error_set(err, PD_INVALID, "the store's URI is missing");
+  TRY(pd_backend_find(uri, &s->ops, &rest, err));
+  if (s->is_buffered && !s->ops->log_claim) return pd_error_set(err, PD_UNSUPPORTED, "backend '%s' cannot be buffered", s->ops->scheme);
+  unsigned flags = o->is_read_only ? PD_BACKEND_OPEN_READ_ONLY : o->must_exist ? 0 : PD_BACKEND_CREATE;
+  TRY(s->ops->open(rest, s->agent, flags, &s->backend, err));
+  if (s->ops->flags(s->backend) & PD_BACKEND_READ_ONLY) s->is_read_only = true;
+  return PD_OK;
+}
+
+static pd_code choose_ref(pd_store *s, const char *name, pd_error *err)
+{
+  if (!name) name = s->current;
+  TRY(pd_ref_check(name, err));
+  strcpy(s->ref, name);
+  pd_ref_slot *slot;
+  return pd_slot_get(s, name, &slot, err);
+}
+
+static pd_code open_store(pd_store *s, const char *uri, const char *agent, const pd_options *o, pd_error *err)
+{
+  uint64_t tail;
+  TRY(set_options(s, agent, o, err));
+  TRY(open_backend(s, uri, o, err));
+  TRY(s->ops->log_tail(s->backend, &tail, err));
+  TRY(read_state(s, tail, err));
+  if (!s->log_seq) TRY(found_store(s, err));
+  return choose_ref(s, o->ref, err);
+}
+
+static void free_store(pd_store *s)
+{
+  pd_batch_clear(s, &s->pending);
+  pd_batch_clear(s, &s->inflight);
+  pd_batch *batches[] = {&s->pending, &s->inflight};
+  for (size_t i = 0; i < COUNT_OF(batches); i++) {
+    pd_buf_done(&batches[i]->bytes);
+    free(batches[i]->staged);
+    free(batches[i]->blob_ids);
+    free(batches[i]->blobs);
+  }
+  pd_segments_trim(s, 0);
+  free(s->segments);
+  for (size_t i = 0; i < PD_PAST_COUNT; i++) pd_node_unref(&s->tree.pool, s->pasts[i].root);
+  for (size_t i = 0; i < s->slot_count; i++) {
+    pd_head_done(s, &s->slots[i]->seen);
+    pd_head_done(s, &s->slots[i]->tip);
+    free(s->slots[i]);
+  }
+  free(s->slots);
+  pd_index_done(s);
+  pd_buf_done(&s->evict_hand);
+  pd_tree_done(&s->tree);
+  if (s->backend) s->ops->close(s->backend);
+  pthread_cond_destroy(&s->changed);
+  pthread_mutex_destroy(&s->lock);
+  free(s);
+}
+
+pd_code pd_store_open(const char *uri, const char *agent, const pd_options *options, pd_store **out, pd_error *err)
+{
+  static const pd_options defaults;
+  pd_store *s = calloc(1, sizeof *s);
+  if (!s) return pd_error_memory(err, "a store");
+  pthread_mutex_init(&s->lock, NULL);
+  pthread_condattr_t attr;
+  pthread_condattr_init(&attr);
+  pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+  pthread_cond_init(&s->changed, &attr);
+  pthread_condattr_destroy(&attr);
+  pd_tree_init(&s->tree, pd_load_node, s);
+  pd_code code = open_store(s, uri, agent, options ? options : &defaults, err);
+  if (code) {
+    free_store(s);
+    return code;
+  }
+  *out = s;
+  return PD_OK;
+}
+
+/* ---- closing ---- */
+
+pd_code pd_store_flush(pd_store *store, pd_error *err)
+{
+  pd_store_lock(store);
+  pd_code code = pd_settle(store, err);
+  pd_store_unlock(store);
+  return code;
+}
+
+static bool closes_with_keyframe(const pd_store *s)
+{
+  uint64_t covered = s->frame_count ? s->frames[s->frame_count - 1].covers : 0;
+  return !s->is_read_only && s->commits && s->log_seq - covered >= CLOSE_KEYFRAME_RECORDS;
+}
+
+pd_code pd_store_close(pd_store *store, pd_error *err)
+{
+  if (!store) return PD_OK;
+  pd_keeper_stop(store);
+  pd_code code = pd_store_flush(store, err);
+  /* derived data: the store is whole without it, so a failure is not the caller's */
+  if (!code && closes_with_keyframe(store)) (void)!pd_keyframe_write(store, NULL);
+  free_store(store);
+  return code;
+}
+
+const char *pd_store_ref(pd_store *store)
+{
+  return store->ref;
+}
+
+/* ---- homes ---- */
+
+typedef struct names {
+  char (*list)[PD_NAME_SIZE_MAX + 1];
+  size_t count, capacity;
+  bool failed;
+} names;
+
+static void take_name(void *ctx, const char *name)
+{
+  names *n = ctx;
+  if (pd_agent_check(name, NULL)) return; /* a foreign file */
+  if (n->count == n->capacity) {
+    size_t capacity = n->capacity ? n->capacity * 2 : 16;
+    void *grown = realloc(n->list, capacity * sizeof *n->list);
+    if (!grown) {
+      n->failed = true;
+      return;
+    }
+    n->list = grown;
+    n->capacity = capacity;
+  }
+  strcpy(n->list[n->count++], name);
+}
+
+static int compare_names(const void *a, const void *b)
+{
+  return strcmp(a, b);
+}
+
+pd_code pd_home_agents(const char *uri, void (*visit)(void *ctx, const char *agent), void *ctx, pd_error *err)
+{
+  const pd_backend_ops *ops;
+  const char *rest;
+  TRY(pd_backend_find(uri, &ops, &rest, err));
+  if (!ops->stores) return pd_error_set(err, PD_UNSUPPORTED, "backend '%s' cannot list its stores", ops->scheme);
+  names n = {0};
+  pd_code code = ops->stores(rest, take_name, &n, err);
+  if (!code && n.failed) code = pd_error_memory(err, "a list of agents");
+  if (n.count) qsort(n.list, n.count, sizeof *n.list, compare_names);
+  for (size_t i = 0; !code && i < n.count; i++) visit(ctx, n.list[i]);
+  free(n.list);
+  return code;
+}

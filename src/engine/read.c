@@ -1,0 +1,177 @@
+/*
+ * read.c: get, has and get_version. At a head: the tree in memory. In the past: the segment's index, then the keyframe before it
+ * (segment.h). Nothing here walks a chain longer than a segment.
+ */
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/error.h"
+#include "base/sha256.h"
+#include "engine/segment.h"
+
+#define SLOW_READS_MAX 256 /* then a head that other processes moved gets its tree built */
+
+static pd_code not_found(pd_bytes key, pd_error *err)
+{
+  return pd_error_set(err, PD_NOT_FOUND, "there is no key '%.*s'", (int)(key.size < 200 ? key.size : 200), (const char *)key.data);
+}
+
+static pd_code get_in_tree(pd_store *s, pd_node *root, pd_bytes key, pd_buf *out_value, pd_entry *out_entry, pd_error *err)
+{
+  pd_node *leaf;
+  size_t index;
+  TRY(pd_tree_find(&s->tree, root, key, &leaf, &index, err));
+  if (!leaf) return not_found(key, err);
+  if (out_value) TRY(pd_value_read(s, leaf, index, out_value, err));
+  if (out_entry) {
+    pd_entry_of(leaf, index, out_entry);
+    out_entry->key = key;
+  }
+  return PD_OK;
+}
+
+static pd_code take_value(pd_store *s, const pd_rec_change *ch, pd_buf *out_value, pd_error *err)
+{
+  if (ch->is_in_bag) return pd_load_blob(s, &ch->value_id, "a value", out_value, err);
+  pd_buf_clear(out_value);
+  return pd_buf_append(out_value, ch->value.data, ch->value.size, err);
+}
+
+/* The entry that a change in the past made. Its value was covered by the record's checksum; its id is computed here. */
+static pd_code take_entry(pd_store *s, pd_segment *seg, const pd_rec *rec, const pd_rec_change *ch, pd_bytes key, pd_entry *out, pd_error *err)
+{
+  pd_rec whole;
+  TRY(pd_rec_decode_checked(rec->seq, rec->bytes, &whole, err));
+  pd_entry entry = {.key = key, .value_id = pd_rec_value_id(ch), .version = ch->version, .size = ch->size, .seq = rec->seq,
+                    .updated_ms = whole.time_ms};
+  bool is_known;
+  uint64_t outside;
+  TRY(pd_segment_created(seg, rec->seq, key, &is_known, &entry.created_ms, &outside, err));
+  if (!is_known) {
+    pd_entry before;
+    TRY(pd_get_at(s, outside, key, NULL, &before, err));
+    entry.created_ms = before.created_ms;
+  }
+  *out = entry;
+  return PD_OK;
+}
+
+pd_code pd_get_at(pd_store *s, uint64_t seq, pd_bytes key, pd_buf *out_value, pd_entry *out_entry, pd_error *err)
+{
+  while (seq) {
+    pd_segment *seg;
+    pd_rec rec;
+    pd_rec_change ch;
+    bool is_found;
+    TRY(pd_segment_of(s, seq, &seg, err));
+    TRY(pd_segment_find(seg, seq, key, &is_found, &rec, &ch, &seq, err));
+    if (is_found && ch.is_delete) return not_found(key, err);
+    if (is_found) {
+      if (out_value) TRY(take_value(s, &ch, out_value, err));
+      return out_entry ? take_entry(s, seg, &rec, &ch, key, out_entry, err) : PD_OK;
+    }
+    pd_node *root = NULL;
+    if (seq) TRY(pd_segment_base_root(s, seg, seq, &root, err));
+    if (root) return get_in_tree(s, root, key, out_value, out_entry, err);
+  }
+  return not_found(key, err);
+}
+
+static pd_code get_at_head(pd_store *s, pd_head *head, pd_bytes key, pd_buf *out_value, pd_entry *out_entry, pd_error *err)
+{
+  if (!head->root && !head->has_blob && head->commit.seq && head->commit.seq <= s->log_seq && ++s->slow_reads < SLOW_READS_MAX)
+    return pd_get_at(s, head->commit.seq, key, out_value, out_entry, err);
+  s->slow_reads = 0;
+  pd_node *root;
+  TRY(pd_head_root(s, head, &root, err));
+  return get_in_tree(s, root, key, out_value, out_entry, err);
+}
+
+static pd_code get_locked(pd_store *s, const char *at, pd_bytes key, pd_buf *out_value, pd_entry *out_entry, pd_error *err)
+{
+  pd_ref_slot *slot;
+  TRY(pd_refresh(s, err));
+  if (pd_resolve_head(s, at, &slot)) return get_at_head(s, &slot->seen, key, out_value, out_entry, err);
+  pd_commit commit;
+  TRY(pd_settle(s, err));
+  TRY(pd_resolve_locked(s, at, &commit, err));
+  return pd_get_at(s, commit.seq, key, out_value, out_entry, err);
+}
+
+pd_code pd_get(pd_store *store, const char *at, pd_bytes key, pd_buf *out_value, pd_entry *out_entry, pd_error *err)
+{
+  if (!key.size || key.size > PD_KEY_SIZE_MAX) TRY(pd_key_check(key, err));
+  pd_store_lock(store);
+  pd_code code = get_locked(store, at, key, out_value, out_entry, err);
+  pd_cache_trim(store);
+  pd_store_unlock(store);
+  return code;
+}
+
+pd_code pd_has(pd_store *store, const char *at, pd_bytes key, bool *out_has, pd_error *err)
+{
+  pd_error why;
+  TRY(pd_key_check(key, err));
+  pd_commit point; /* tells an absent key from an absent point */
+  pd_code code = at && *at ? pd_resolve(store, at, &point, err) : PD_OK;
+  if (code) return code;
+  code = pd_get(store, at, key, NULL, NULL, &why);
+  if (code && code != PD_NOT_FOUND) {
+    if (err) *err = why;
+    return code;
+  }
+  *out_has = !code;
+  return PD_OK;
+}
+
+/* ---- versions: each change names the record that wrote the key before ---- */
+
+pd_code pd_version_step(pd_store *s, pd_bytes key, uint64_t seq, pd_buf *scratch, pd_rec *out_rec, pd_rec_change *out_change, pd_error *err)
+{
+  TRY(pd_record_at(s, seq, scratch, out_rec, err));
+  pd_cursor c = pd_rec_changes(out_rec);
+  for (size_t i = 0; i < out_rec->change_count; i++) {
+    pd_rec_next(out_rec, &c, out_change);
+    if (pd_bytes_equal(out_change->key, key)) return PD_OK;
+  }
+  return pd_error_set(err, PD_CORRUPT, "record %llu does not change the key that it should", (unsigned long long)seq);
+}
+
+static pd_code get_version_locked(pd_store *s, const char *at, pd_bytes key, uint64_t version, pd_buf *out_value, pd_entry *out_entry,
+                                  pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf scratch = {0};
+  pd_entry entry;
+  pd_rec rec;
+  pd_rec_change ch;
+  TRY(pd_settle(s, err));
+  TRY(get_locked(s, at, key, NULL, &entry, err));
+  uint64_t seq = entry.seq;
+  if (!version || version > entry.version)
+    return pd_error_set(err, PD_NOT_FOUND, "key '%.*s' has no version %llu: it is at %llu", (int)(key.size < 200 ? key.size : 200),
+                        (const char *)key.data, (unsigned long long)version, (unsigned long long)entry.version);
+  for (;;) {
+    TRY(pd_version_step(s, key, seq, &scratch, &rec, &ch, err));
+    if (ch.version == version) break;
+    if (!ch.prev_seq || ch.prev_seq >= seq) return pd_error_set(err, PD_CORRUPT, "the versions of a key do not go back to 1");
+    seq = ch.prev_seq;
+  }
+  entry.version = version;
+  entry.size = ch.size;
+  entry.seq = seq;
+  entry.updated_ms = rec.time_ms;
+  entry.value_id = pd_rec_value_id(&ch);
+  entry.key = key;
+  if (out_value) TRY(take_value(s, &ch, out_value, err));
+  if (out_entry) *out_entry = entry;
+  return PD_OK;
+}
+
+pd_code pd_get_version(pd_store *store, const char *at, pd_bytes key, uint64_t version, pd_buf *out_value, pd_entry *out_entry, pd_error *err)
+{
+  TRY(pd_key_check(key, err));
+  pd_store_lock(store);
+  pd_code code = get_version_locked(store, at, key, version, out_value, out_entry, err);
+  pd_cache_trim(store);
+  pd_store_unlock(store);
+  return code;
+}

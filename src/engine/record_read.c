@@ -1,0 +1,114 @@
+/* record_read.c: single records, from a segment in memory or from the log, and walks along first parents. */
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/error.h"
+#include "engine/segment.h"
+
+#include <stdlib.h>
+
+typedef struct one_record {
+  pd_buf *scratch;
+  uint64_t seq;
+  bool was_met;
+} one_record;
+
+static pd_code take_record(void *ctx, uint64_t seq, pd_bytes record, pd_error *err)
+{
+  one_record *one = ctx;
+  one->was_met = seq == one->seq;
+  pd_buf_clear(one->scratch);
+  return pd_buf_append(one->scratch, record.data, record.size, err);
+}
+
+pd_code pd_record_at(pd_store *s, uint64_t seq, pd_buf *scratch, pd_rec *out, pd_error *err)
+{
+  pd_segment *seg = pd_segment_loaded(s, seq);
+  if (seg) return pd_segment_record(seg, seq, out, err);
+  one_record one = {.scratch = scratch, .seq = seq};
+  TRY(s->ops->log_read(s->backend, seq, seq, take_record, &one, err));
+  if (!one.was_met) return pd_error_set(err, PD_CORRUPT, "record %llu of the log is missing", (unsigned long long)seq);
+  return pd_rec_decode(seq, pd_buf_bytes(scratch), out, err);
+}
+
+pd_code pd_record_walk(pd_store *s, uint64_t seq, pd_buf *scratch, pd_rec *out, pd_error *err)
+{
+  (void)scratch;
+  pd_segment *seg;
+  TRY(pd_segment_of(s, seq, &seg, err));
+  return pd_segment_record(seg, seq, out, err);
+}
+
+pd_code pd_commit_at(pd_store *s, uint64_t seq, pd_commit *out, pd_error *err)
+{
+  if (!seq) {
+    *out = (pd_commit){pd_commit_root_id(), pd_tree_empty_id(), 0};
+    return PD_OK;
+  }
+  CLEANUP(pd_buf_done) pd_buf scratch = {0};
+  pd_rec rec;
+  if (seq > s->seen_seq) return pd_error_set(err, PD_NOT_FOUND, "there is no record %llu", (unsigned long long)seq);
+  TRY(pd_record_at(s, seq, &scratch, &rec, err));
+  if (rec.kind != PD_RECORD_COMMIT)
+    return pd_error_set(err, PD_NOT_FOUND, "record %llu made no commit: it is a %s", (unsigned long long)seq, pd_record_kind_name(rec.kind));
+  *out = (pd_commit){rec.commit, rec.tree, seq};
+  return PD_OK;
+}
+
+pd_code pd_parent_of(pd_store *s, uint64_t seq, uint64_t *out_parent, pd_error *err)
+{
+  pd_segment *seg = pd_segment_loaded(s, seq);
+  if (!seg) TRY(pd_segment_of(s, seq, &seg, err));
+  const pd_seg_record *r = &seg->records[seq - seg->base - 1];
+  if (r->kind != PD_RECORD_COMMIT) return pd_error_set(err, PD_CORRUPT, "record %llu is no commit", (unsigned long long)seq);
+  *out_parent = r->parent_seq;
+  return PD_OK;
+}
+
+/* ---- many at once ---- */
+
+static pd_code take(void *ctx, uint64_t seq, pd_bytes record, pd_error *err)
+{
+  pd_taken *t = ctx;
+  if (t->bytes.size > PD_TAKEN_BYTES_MAX) return PD_OK; /* enough for one go */
+  if (seq != t->first + t->count)
+    return pd_error_set(err, PD_CORRUPT, "record %llu of the log is missing", (unsigned long long)(t->first + t->count));
+  if (t->count + 1 >= t->capacity) {
+    size_t capacity = t->capacity ? t->capacity * 2 : 64;
+    size_t *grown = realloc(t->at, capacity * sizeof *grown);
+    if (!grown) return pd_error_memory(err, "records of the log");
+    t->at = grown;
+    t->capacity = capacity;
+  }
+  t->at[t->count] = t->bytes.size;
+  TRY(pd_buf_append(&t->bytes, record.data, record.size, err));
+  t->at[++t->count] = t->bytes.size;
+  return PD_OK;
+}
+
+pd_code pd_take_records(pd_store *s, uint64_t from, uint64_t to, pd_taken *out, pd_error *err)
+{
+  pd_buf_clear(&out->bytes);
+  out->count = 0;
+  out->first = from;
+  if (to - from >= PD_TAKEN_COUNT_MAX) to = from + PD_TAKEN_COUNT_MAX - 1;
+  return s->ops->log_read(s->backend, from, to, take, out, err);
+}
+
+pd_bytes pd_taken_at(const pd_taken *taken, size_t index)
+{
+  pd_bytes record = {taken->bytes.data + taken->at[index], taken->at[index + 1] - taken->at[index]};
+  return record;
+}
+
+void pd_taken_done(pd_taken *taken)
+{
+  pd_buf_done(&taken->bytes);
+  free(taken->at);
+}
+
+const char *pd_record_kind_name(pd_record_kind kind)
+{
+  static const char *const names[PD_RECORD_KIND_COUNT] = {"none",       "commit", "fork",    "reset",   "undo",
+                                                          "redo",       "delete", "switch", "keyframe"};
+  return (unsigned)kind < PD_RECORD_KIND_COUNT ? names[kind] : "unknown";
+}

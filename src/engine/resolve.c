@@ -1,0 +1,219 @@
+/* resolve.c: points in history as text: refs, commit ids and their beginnings, X~3, @time, #17. The grammar is in perdure.h. */
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "engine/segment.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+
+#define AT_SIZE_MAX 512
+#define SHORT_ID_MIN 4
+#define BACK_MAX 1000000000
+
+/* An `at` taken apart. */
+typedef struct point {
+  char name[AT_SIZE_MAX]; /* what stands before ~ and @; may be empty */
+  bool has_time;
+  int64_t time_ms;
+  uint64_t back;
+} point;
+
+static pd_code malformed(const char *at, const char *why, pd_error *err)
+{
+  return pd_error_set(err, PD_INVALID, "'%.100s' names no point in history: %s", at, why);
+}
+
+/* ~, ~3, ~~2: all add up. */
+static pd_code parse_back(const char *at, const char *p, uint64_t *out, pd_error *err)
+{
+  *out = 0;
+  while (*p == '~') {
+    char *end;
+    p++;
+    uint64_t n = isdigit((unsigned char)*p) ? strtoull(p, &end, 10) : (end = (char *)p, 1);
+    if (n > BACK_MAX || (*out += n) > BACK_MAX) return malformed(at, "too far back", err);
+    p = end;
+  }
+  return *p ? malformed(at, "'~' takes a number", err) : PD_OK;
+}
+
+static pd_code parse_point(const char *at, point *out, pd_error *err)
+{
+  size_t size = strnlen(at, AT_SIZE_MAX);
+  memset(out, 0, sizeof *out);
+  if (size >= AT_SIZE_MAX) return malformed(at, "it is too long", err);
+  size_t tilde = strcspn(at, "~"), time_at = strcspn(at, "@");
+  TRY(parse_back(at, at + tilde, &out->back, err));
+  memcpy(out->name, at, tilde < time_at ? tilde : time_at);
+  if (time_at >= tilde) return PD_OK;
+  char text[AT_SIZE_MAX] = {0};
+  memcpy(text, at + time_at + 1, tilde - time_at - 1);
+  out->has_time = true;
+  if (!pd_time_parse(text, &out->time_ms)) return malformed(at, "the time is not like 2026-11-15T10:20:30Z", err);
+  return PD_OK;
+}
+
+/* ---- by id ---- */
+
+typedef struct id_search {
+  pd_store *s;
+  char hex[PD_ID_HEX_SIZE];
+  size_t digits;
+  bool is_found, is_ambiguous;
+  pd_commit found;
+} id_search;
+
+static bool is_settled(const id_search *q)
+{
+  return q->is_ambiguous || (q->is_found && q->digits == 2 * PD_ID_SIZE);
+}
+
+/* A record whose commit's first bytes fit: does the rest? */
+static pd_code consider(void *ctx, uint64_t seq, bool *out_stop, pd_error *err)
+{
+  id_search *q = ctx;
+  pd_commit commit;
+  char hex[PD_ID_HEX_SIZE];
+  TRY(pd_commit_at(q->s, seq, &commit, err));
+  if (strncmp(pd_id_hex(&commit.id, hex), q->hex, q->digits) != 0) return PD_OK;
+  if (q->is_found && !pd_id_equal(&q->found.id, &commit.id)) q->is_ambiguous = true;
+  if (!q->is_found) q->found = commit;
+  q->is_found = true;
+  *out_stop = is_settled(q);
+  return PD_OK;
+}
+
+static void prefix_range(const char *hex, size_t digits, uint64_t *out_low, uint64_t *out_high)
+{
+  uint64_t low = 0;
+  size_t used = digits < 16 ? digits : 16;
+  for (size_t i = 0; i < used; i++) {
+    char c = hex[i];
+    low = low << 4 | (uint64_t)(isdigit((unsigned char)c) ? c - '0' : c - 'a' + 10);
+  }
+  size_t free_bits = 64 - 4 * used;
+  *out_low = free_bits ? low << free_bits : low;
+  *out_high = free_bits ? *out_low | ((1ull << free_bits) - 1) : low;
+}
+
+static pd_code resolve_id(pd_store *s, const char *text, pd_commit *out, pd_error *err)
+{
+  id_search q = {.s = s, .digits = strlen(text)};
+  for (size_t i = 0; i < q.digits; i++) q.hex[i] = (char)tolower((unsigned char)text[i]);
+  uint64_t low, high;
+  prefix_range(q.hex, q.digits, &low, &high);
+  pd_commit root = {pd_commit_root_id(), pd_tree_empty_id(), 0};
+  char hex[PD_ID_HEX_SIZE];
+  if (strncmp(pd_id_hex(&root.id, hex), q.hex, q.digits) == 0) q.found = root, q.is_found = true;
+  if (!is_settled(&q)) TRY(pd_index_search(s, low, high, consider, &q, err));
+  if (q.is_ambiguous) return pd_error_set(err, PD_AMBIGUOUS, "commit id '%s' fits more than one commit; give more digits", text);
+  if (!q.is_found) return pd_error_set(err, PD_NOT_FOUND, "there is no commit '%s'", text);
+  *out = q.found;
+  return PD_OK;
+}
+
+static bool is_hex(const char *text)
+{
+  size_t size = strlen(text);
+  return size >= SHORT_ID_MIN && size <= 2 * PD_ID_SIZE && strspn(text, "0123456789abcdefABCDEF") == size;
+}
+
+/* ---- by time ---- */
+
+/* The last record at or before a time; 0 if all are later. Times never go back in a log. */
+static pd_code last_before(pd_store *s, int64_t time_ms, uint64_t *out_seq, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf scratch = {0};
+  uint64_t low = 1, high = s->log_seq + 1;
+  while (low < high) {
+    uint64_t mid = low + (high - low) / 2;
+    pd_rec rec;
+    TRY(pd_record_at(s, mid, &scratch, &rec, err));
+    if (rec.time_ms <= time_ms)
+      low = mid + 1;
+    else
+      high = mid;
+  }
+  *out_seq = low - 1;
+  return PD_OK;
+}
+
+/* Where the ref was after record `seq`: back along the records that moved it. */
+static pd_code resolve_time(pd_store *s, const pd_ref_slot *slot, const point *p, pd_commit *out, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf scratch = {0};
+  uint64_t limit, seq = slot->seen.last_seq;
+  pd_rec rec = {0};
+  TRY(last_before(s, p->time_ms, &limit, err));
+  while (seq) {
+    TRY(pd_record_walk(s, seq, &scratch, &rec, err));
+    if (seq <= limit && rec.kind != PD_RECORD_SWITCH) break;
+    seq = rec.ref_prev_seq;
+  }
+  char time[PD_TIME_TEXT_SIZE];
+  if (!seq || rec.kind == PD_RECORD_REF_DELETE)
+    return pd_error_set(err, PD_NOT_FOUND, "ref '%s' did not exist at %s", slot->name, pd_time_text(p->time_ms, time));
+  *out = (pd_commit){rec.commit, rec.tree, rec.target_seq};
+  return PD_OK;
+}
+
+/* ---- all together ---- */
+
+static pd_code resolve_name(pd_store *s, const char *at, const point *p, pd_commit *out, pd_error *err)
+{
+  pd_ref_slot *slot = pd_slot_find(s, *p->name ? p->name : s->ref);
+  if (slot && !slot->seen.is_deleted) {
+    if (p->has_time) return resolve_time(s, slot, p, out, err);
+    *out = slot->seen.commit;
+    return PD_OK;
+  }
+  if (p->has_time) return pd_error_set(err, PD_NOT_FOUND, "there is no ref '%s'", *p->name ? p->name : s->ref);
+  if (!*p->name) return pd_error_set(err, PD_NOT_FOUND, "there is no ref '%s'", s->ref);
+  if (p->name[0] == '#') {
+    char *end;
+    uint64_t seq = isdigit((unsigned char)p->name[1]) ? strtoull(p->name + 1, &end, 10) : 0;
+    if (!seq || *end) return malformed(at, "'#' takes the number of a record", err);
+    return pd_commit_at(s, seq, out, err);
+  }
+  if (strcmp(p->name, "root") == 0) return pd_commit_at(s, 0, out, err);
+  if (is_hex(p->name)) return resolve_id(s, p->name, out, err);
+  return pd_error_set(err, PD_NOT_FOUND, "there is no ref or commit '%s'", p->name);
+}
+
+bool pd_resolve_head(pd_store *s, const char *at, pd_ref_slot **out_slot)
+{
+  pd_ref_slot *slot = pd_slot_find(s, at && *at ? at : s->ref);
+  if (!slot || slot->seen.is_deleted) return false;
+  *out_slot = slot;
+  return true;
+}
+
+pd_code pd_resolve_locked(pd_store *s, const char *at, pd_commit *out, pd_error *err)
+{
+  point p;
+  pd_commit commit;
+  TRY(parse_point(at ? at : "", &p, err));
+  TRY(resolve_name(s, at, &p, &commit, err));
+  if (p.back) {
+    uint64_t seq = commit.seq;
+    for (uint64_t i = 0; i < p.back; i++) {
+      if (!seq) return pd_error_set(err, PD_NOT_FOUND, "'%s' goes back further than history: only %llu commits", at, (unsigned long long)i);
+      TRY(pd_parent_of(s, seq, &seq, err));
+    }
+    TRY(pd_commit_at(s, seq, &commit, err));
+  }
+  *out = commit;
+  return PD_OK;
+}
+
+pd_code pd_resolve(pd_store *store, const char *at, pd_commit *out, pd_error *err)
+{
+  pd_store_lock(store);
+  pd_code code = pd_refresh(store, err);
+  if (!code) code = pd_settle(store, err);
+  if (!code) code = pd_resolve_locked(store, at, out, err);
+  pd_store_unlock(store);
+  return code;
+}

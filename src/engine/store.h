@@ -1,0 +1,288 @@
+/*
+ * store.h: the inside of an open store. Private to src/engine.
+ *
+ * The invariants that the files of this room keep and cite:
+ *
+ *   E1  One lock (`lock`) guards everything in pd_store, all nodes and all counts of references. It is never held while the log
+ *       is being synced. Functions of this room run with it held unless their comment says "takes the lock".
+ *   E2  Each ref has two heads. `seen` is what readers get: in synced stores, only what is on stable storage. `tip` is seen plus
+ *       what is staged, and what the next commit builds on. In buffered stores they are the same.
+ *   E3  tip_seq = number of the last staged record; seen_seq = of the last published one; log_seq = of the last one appended.
+ *       Staged records are numbered without gaps and appended in order, in batches, by one flusher at a time (`is_flushing`).
+ *   E4  If a batch fails, everything staged on top of it is void: the tips go back to `seen`, and the callers stage again.
+ *   E5  A head's tree may be unknown (root NULL): then it is read through segments (segment.h), or built when it is needed.
+ *   E6  Bytes from the backend are checked before they are used: records by checksum and chain, nodes and values by id.
+ */
+#ifndef PD_ENGINE_STORE_H
+#define PD_ENGINE_STORE_H
+
+#include "dag/catalog.h"
+#include "dag/record.h"
+#include "dag/tree.h"
+
+#include <perdure/backend.h>
+#include <pthread.h>
+
+#define PD_INLINE_SIZE_MAX ((size_t)16 << 10)  /* larger values are blobs in the bag */
+#define PD_CELL_SIZE_MAX ((size_t)64 << 10)    /* larger values are not kept in memory */
+#define PD_PENDING_SIZE_MAX ((size_t)8 << 20)  /* a buffered store flushes by itself beyond this */
+
+/* Where a ref points, and the tree there if it is in memory. */
+typedef struct pd_head {
+  pd_commit commit;
+  pd_node *root;     /* owned; NULL: not in memory */
+  pd_id root_blob;   /* if has_blob: the root can be loaded by this */
+  bool has_blob;
+  bool is_deleted;
+  uint64_t last_seq; /* the last record that moved the ref */
+  uint64_t redo_seq; /* the commit that redo leads to; 0: none */
+  int64_t updated_ms;
+} pd_head;
+
+typedef struct pd_ref_slot {
+  char name[PD_REF_SIZE_MAX + 1];
+  pd_head seen, tip;
+} pd_ref_slot;
+
+/* A caller that waits for its record. Lives on the caller's stack. */
+typedef struct pd_ticket {
+  bool is_done;
+  bool must_restage; /* another process was first, or the batch below failed */
+  pd_code code;
+  pd_error err;
+} pd_ticket;
+
+/* A record that waits to be appended, and what it does once it is. */
+typedef struct pd_staged {
+  pd_ticket *ticket; /* NULL in buffered stores */
+  pd_ref_slot *slot; /* NULL for a keyframe */
+  pd_head head;      /* of the slot, afterwards; owns its root */
+  uint64_t seq;
+  pd_record_kind kind;
+  size_t record_at, record_size;
+  pd_id audit;
+  int64_t time_ms;
+  pd_catalog_frame frame; /* keyframe */
+} pd_staged;
+
+typedef struct pd_batch {
+  pd_buf bytes;
+  pd_staged *staged;
+  size_t count, capacity;
+  pd_id *blob_ids; /* large values, to be put into the bag first */
+  pd_buf *blobs;
+  size_t blob_count, blob_capacity;
+} pd_batch;
+
+struct pd_segment;
+
+/* A tree built for a point in the past, kept for a while. */
+typedef struct pd_past {
+  uint64_t seq;
+  pd_node *root;
+  uint64_t used;
+} pd_past;
+
+#define PD_PAST_COUNT 8
+
+struct pd_store {
+  const pd_backend_ops *ops;
+  pd_backend *backend;
+  char agent[PD_NAME_SIZE_MAX + 1];
+  char author[PD_NOTE_SIZE_MAX + 1];
+  char ref[PD_REF_SIZE_MAX + 1];     /* the handle's */
+  char current[PD_REF_SIZE_MAX + 1]; /* the store's */
+  bool is_read_only, is_buffered;
+  uint32_t flush_ms;
+  size_t cache_size_max, value_size_max;
+  int64_t (*now_ms)(void *ctx);
+  void *now_ctx;
+
+  pthread_mutex_t lock;
+  pthread_cond_t changed; /* a batch ended, the keeper has work, a claim was settled */
+
+  pd_tree tree;
+  pd_buf evict_hand;
+  pd_ref_slot **slots; /* sorted by name */
+  size_t slot_count, slot_capacity;
+
+  uint64_t seen_seq, tip_seq;
+  uint64_t log_seq; /* the last record known to be in the log: seen_seq, or less in a buffered store */
+  pd_id seen_audit, tip_audit;
+  int64_t seen_time_ms, tip_time_ms;
+
+  pd_batch pending, inflight;
+  bool is_flushing;
+  bool is_claimed, is_claiming;
+  unsigned gate; /* > 0: commits wait, somebody needs a moment with nothing staged */
+  pd_error flush_error; /* code 0: none */
+  int64_t pending_since_ms;
+
+  pd_catalog_frame *frames; /* oldest first */
+  pd_buf *frame_runs;       /* of each frame; empty: not loaded */
+  size_t frame_count, frame_capacity;
+  pd_run_entry *run; /* commits after the last frame */
+  size_t run_count, run_capacity;
+  uint32_t *run_table; /* open addressing by prefix: index into run, plus 1 */
+  size_t run_table_size, run_tabled;
+  uint64_t tail_bytes; /* of records after the last frame */
+
+  struct pd_segment **segments;
+  size_t segment_count, segment_capacity;
+  size_t segment_bytes;
+  pd_past pasts[PD_PAST_COUNT];
+  uint64_t use_clock;
+  unsigned slow_reads;
+
+  pthread_t keeper;
+  bool has_keeper, is_closing, wants_keyframe, is_keyframing;
+  int64_t keyframe_retry_ms; /* not before, after one failed */
+
+  uint64_t commits, syncs, hits, misses;
+};
+
+void pd_store_lock(pd_store *s);
+void pd_store_unlock(pd_store *s);
+
+/* ---- refs.c ---- */
+
+/* NULL if there is none. Deleted refs have a slot too. */
+pd_ref_slot *pd_slot_find(pd_store *s, const char *name);
+PD_MUST_USE pd_code pd_slot_make(pd_store *s, const char *name, pd_ref_slot **out, pd_error *err);
+/* The handle's ref for NULL or "". PD_NOT_FOUND names it. */
+PD_MUST_USE pd_code pd_slot_get(pd_store *s, const char *name, pd_ref_slot **out, pd_error *err);
+void pd_head_done(pd_store *s, pd_head *head);
+/* `to` becomes a copy of `from`, with its own reference to the root. */
+void pd_head_copy(pd_store *s, pd_head *to, const pd_head *from);
+/* What a record does to the head of its ref, but for its root. */
+void pd_head_move(pd_head *head, const pd_rec *rec);
+/* Give the head the tree of another ref at the same commit, if one has it at hand. Overwrites root without releasing it. */
+void pd_head_share_root(pd_store *s, pd_head *head);
+
+/* ---- open.c ---- */
+
+/* Read what others appended. Only with nothing staged. */
+PD_MUST_USE pd_code pd_catch_up(pd_store *s, pd_error *err);
+/* pd_catch_up if the backend hints at something new and nothing is staged. */
+PD_MUST_USE pd_code pd_refresh(pd_store *s, pd_error *err);
+PD_MUST_USE pd_code pd_load_node(void *ctx, const pd_id *blob_id, pd_node **out, pd_error *err);
+/* A blob of the bag, compared with its id. `out` is cleared first. PD_CORRUPT if it is missing: `what` says what it is. */
+PD_MUST_USE pd_code pd_load_blob(pd_store *s, const pd_id *id, const char *what, pd_buf *out, pd_error *err);
+
+/* ---- index.c: commits by id ---- */
+
+/* Room for `more` commits and frames, so that publishing what was appended cannot fail. */
+PD_MUST_USE pd_code pd_index_reserve(pd_store *s, size_t more, pd_error *err);
+void pd_run_add(pd_store *s, const pd_id *commit, uint64_t seq);
+/* A keyframe is in the log: commits that it covers leave the run in memory. Ignored if it covers no more than the last one. */
+void pd_frame_add(pd_store *s, const pd_catalog_frame *frame);
+/* Visit the numbers of the records whose commit ids begin with low … high, newest keyframe first, until *out_stop. */
+typedef pd_code (*pd_index_visit)(void *ctx, uint64_t seq, bool *out_stop, pd_error *err);
+PD_MUST_USE pd_code pd_index_search(pd_store *s, uint64_t low, uint64_t high, pd_index_visit visit, void *ctx, pd_error *err);
+void pd_index_done(pd_store *s);
+
+/* ---- record_read.c ---- */
+
+/* Record `seq`, decoded; its slices are borrowed from `scratch` or from a segment: use them before the next call. */
+PD_MUST_USE pd_code pd_record_at(pd_store *s, uint64_t seq, pd_buf *scratch, pd_rec *out, pd_error *err);
+/* The same, but loads the whole segment: for long walks. */
+PD_MUST_USE pd_code pd_record_walk(pd_store *s, uint64_t seq, pd_buf *scratch, pd_rec *out, pd_error *err);
+/* The commit that record `seq` made; 0 is the root commit. PD_NOT_FOUND if it made none. */
+PD_MUST_USE pd_code pd_commit_at(pd_store *s, uint64_t seq, pd_commit *out, pd_error *err);
+/* First parent of the commit that `seq` made. */
+PD_MUST_USE pd_code pd_parent_of(pd_store *s, uint64_t seq, uint64_t *out_parent, pd_error *err);
+
+/* Records copied out of the log, because handling one may need the backend again. */
+typedef struct pd_taken {
+  pd_buf bytes;
+  size_t *at; /* where each begins; count + 1 of them */
+  size_t count, capacity;
+  uint64_t first;
+} pd_taken;
+
+#define PD_TAKEN_BYTES_MAX ((size_t)8 << 20)
+#define PD_TAKEN_COUNT_MAX 16384
+
+/* Some of the records from … to, beginning with `from`; none at the end of the log. Pair with pd_taken_done. Needs no lock. */
+PD_MUST_USE pd_code pd_take_records(pd_store *s, uint64_t from, uint64_t to, pd_taken *out, pd_error *err);
+pd_bytes pd_taken_at(const pd_taken *taken, size_t index);
+void pd_taken_done(pd_taken *taken);
+
+/* ---- past.c ---- */
+
+/* The tree of the commit that record `seq` made, with a reference. */
+PD_MUST_USE pd_code pd_tree_of(pd_store *s, uint64_t seq, pd_node **out_root, pd_error *err);
+/* The tree of a head, kept in it; borrowed. */
+PD_MUST_USE pd_code pd_head_root(pd_store *s, pd_head *head, pd_node **out_root, pd_error *err);
+/* Apply a decoded commit record to `root`. */
+PD_MUST_USE pd_code pd_apply_record(pd_tree *tree, pd_node *root, const pd_rec *rec, pd_node **out_root, pd_error *err);
+
+/* ---- value.c ---- */
+
+/* The bytes of a leaf entry's value replace what `out` holds, compared with their id. */
+PD_MUST_USE pd_code pd_value_read(pd_store *s, pd_node *leaf, size_t index, pd_buf *out, pd_error *err);
+/* Load the value of an entry into its cell if it is small enough. */
+PD_MUST_USE pd_code pd_value_load(pd_store *s, pd_node *leaf, size_t index, pd_error *err);
+void pd_entry_of(const pd_node *leaf, size_t index, pd_entry *out);
+/* Forget what the cache limit does not allow. */
+void pd_cache_trim(pd_store *s);
+
+/* ---- read.c ---- */
+
+/* Read a key at the commit that record `seq` made, through segments. */
+PD_MUST_USE pd_code pd_get_at(pd_store *s, uint64_t seq, pd_bytes key, pd_buf *out_value, pd_entry *out_entry, pd_error *err);
+/* The change of `key` in record `seq`. */
+PD_MUST_USE pd_code pd_version_step(pd_store *s, pd_bytes key, uint64_t seq, pd_buf *scratch, pd_rec *out_rec, pd_rec_change *out_change,
+                                    pd_error *err);
+
+/* ---- commit.c, flush.c ---- */
+
+/* One edit of an invocation. */
+typedef struct pd_change_in {
+  pd_bytes key;
+  pd_bytes value;
+  pd_id value_id;
+  bool is_delete;
+  bool must_exist; /* a delete of an absent key is PD_NOT_FOUND, not nothing */
+  uint64_t expect_version;
+} pd_change_in;
+
+/* A record to be made. */
+typedef struct pd_intent {
+  pd_record_kind kind;
+  const char *ref;
+  const pd_note *note; /* may be NULL */
+  const pd_change_in *changes; /* ascending by key */
+  size_t change_count;
+  const char *at;                 /* fork, reset: the point; undo, redo: not used */
+  uint64_t count;                 /* undo, redo */
+  const pd_catalog_frame *frame;  /* keyframe */
+} pd_intent;
+
+/* Stage, append, and wait until it is acknowledged. Takes the lock. */
+PD_MUST_USE pd_code pd_write(pd_store *s, const pd_intent *intent, pd_ack *out, pd_error *err);
+/* Stage one record on the tips (E2). */
+PD_MUST_USE pd_code pd_stage(pd_store *s, const pd_intent *intent, pd_ticket *ticket, pd_ack *out, pd_error *err);
+/* Append what is pending as one batch. With the lock held and nobody flushing; gives the lock up while it syncs. */
+void pd_flush_batch(pd_store *s);
+/* Wait until nothing is staged: then tip, seen and log are one, until the lock is given up. What looks into the past needs it. */
+PD_MUST_USE pd_code pd_settle(pd_store *s, pd_error *err);
+PD_MUST_USE pd_code pd_batch_blob(pd_batch *batch, const pd_id *id, pd_bytes blob, pd_error *err);
+void pd_batch_clear(pd_store *s, pd_batch *batch);
+
+/* ---- keyframe.c, keeper.c ---- */
+
+bool pd_keyframe_is_due(const pd_store *s);
+/* Takes the lock. */
+PD_MUST_USE pd_code pd_keyframe_write(pd_store *s, pd_error *err);
+/* Start the thread that flushes and writes keyframes, once. */
+PD_MUST_USE pd_code pd_keeper_start(pd_store *s, pd_error *err);
+void pd_keeper_stop(pd_store *s);
+
+/* ---- resolve.c ---- */
+
+PD_MUST_USE pd_code pd_resolve_locked(pd_store *s, const char *at, pd_commit *out, pd_error *err);
+/* True if `at` names the head of a ref: the cheap and common case. *out_slot is then set. */
+bool pd_resolve_head(pd_store *s, const char *at, pd_ref_slot **out_slot);
+
+#endif

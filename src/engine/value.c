@@ -1,0 +1,140 @@
+/* value.c: from a leaf entry to its bytes, and the size of the cache. */
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/error.h"
+#include "base/sha256.h"
+#include "engine/segment.h"
+
+void pd_entry_of(const pd_node *leaf, size_t index, pd_entry *out)
+{
+  const pd_rider *r = &leaf->riders[index];
+  out->key = pd_node_key(leaf, index);
+  memcpy(out->value_id.bytes, pd_node_value_id(leaf, index), PD_ID_SIZE);
+  out->version = r->version;
+  out->size = r->size;
+  out->seq = r->seq;
+  out->created_ms = r->created_ms;
+  out->updated_ms = r->updated_ms;
+}
+
+static pd_code wrong_value(const pd_node *leaf, size_t index, pd_error *err)
+{
+  pd_bytes key = pd_node_key(leaf, index);
+  return pd_error_set(err, PD_CORRUPT, "the value of key '%.*s' in record %llu does not match its id", (int)(key.size < 200 ? key.size : 200),
+                      (const char *)key.data, (unsigned long long)leaf->riders[index].seq);
+}
+
+typedef struct slice {
+  const pd_rider *rider;
+  uint64_t seq;
+  pd_buf *out;
+  bool was_met;
+} slice;
+
+static pd_code take_slice(void *ctx, uint64_t seq, pd_bytes record, pd_error *err)
+{
+  slice *sl = ctx;
+  size_t pos = sl->rider->pos, size = sl->rider->size;
+  if (seq != sl->seq || pos > record.size || size > record.size - pos)
+    return pd_error_set(err, PD_CORRUPT, "record %llu is too short for its value", (unsigned long long)sl->seq);
+  sl->was_met = true;
+  pd_buf_clear(sl->out);
+  return pd_buf_append(sl->out, (const uint8_t *)record.data + pos, size, err);
+}
+
+/* A record of a buffered store that is not in the log yet is still in one of two batches. */
+static bool find_staged(const pd_batch *batch, uint64_t seq, pd_bytes *out)
+{
+  for (size_t i = 0; i < batch->count; i++) {
+    const pd_staged *st = &batch->staged[i];
+    if (st->seq != seq) continue;
+    *out = (pd_bytes){batch->bytes.data + st->record_at, st->record_size};
+    return true;
+  }
+  return false;
+}
+
+static const pd_buf *find_blob(const pd_batch *batch, const pd_id *id)
+{
+  for (size_t i = 0; i < batch->blob_count; i++)
+    if (pd_id_equal(&batch->blob_ids[i], id)) return &batch->blobs[i];
+  return NULL;
+}
+
+static pd_code read_slice(pd_store *s, const pd_rider *rider, pd_buf *out, pd_error *err)
+{
+  slice sl = {.rider = rider, .seq = rider->seq, .out = out};
+  pd_bytes record;
+  pd_segment *seg = pd_segment_loaded(s, rider->seq);
+  if (seg) {
+    const pd_seg_record *r = &seg->records[rider->seq - seg->base - 1];
+    record = (pd_bytes){seg->data.data + r->at, r->size};
+    return take_slice(&sl, rider->seq, record, err);
+  }
+  if (rider->seq > s->log_seq && (find_staged(&s->pending, rider->seq, &record) || find_staged(&s->inflight, rider->seq, &record)))
+    return take_slice(&sl, rider->seq, record, err);
+  TRY(s->ops->log_read(s->backend, rider->seq, rider->seq, take_slice, &sl, err));
+  return sl.was_met ? PD_OK : pd_error_set(err, PD_CORRUPT, "record %llu of the log is missing", (unsigned long long)rider->seq);
+}
+
+static pd_code read_blob(pd_store *s, const pd_id *id, pd_buf *out, pd_error *err)
+{
+  const pd_buf *staged = find_blob(&s->pending, id);
+  if (!staged) staged = find_blob(&s->inflight, id);
+  if (staged) {
+    pd_buf_clear(out);
+    return pd_buf_append(out, staged->data, staged->size, err);
+  }
+  return pd_load_blob(s, id, "a value", out, err);
+}
+
+pd_code pd_value_read(pd_store *s, pd_node *leaf, size_t index, pd_buf *out, pd_error *err)
+{
+  const pd_cell *cell = leaf->cells[index];
+  if (cell) {
+    s->hits++;
+    pd_buf_clear(out);
+    return pd_buf_append(out, cell->data, cell->size, err);
+  }
+  s->misses++;
+  const pd_rider *rider = &leaf->riders[index];
+  pd_id id;
+  memcpy(id.bytes, pd_node_value_id(leaf, index), PD_ID_SIZE);
+  if (rider->pos == PD_POS_BAG) {
+    TRY(read_blob(s, &id, out, err));
+    return out->size == rider->size ? PD_OK : wrong_value(leaf, index, err);
+  }
+  TRY(read_slice(s, rider, out, err));
+  pd_id got = pd_sha256(pd_buf_bytes(out));
+  if (!pd_id_equal(&got, &id)) return wrong_value(leaf, index, err);
+  if (out->size <= PD_CELL_SIZE_MAX) (void)!pd_cell_new(&s->tree.pool, pd_buf_bytes(out), &leaf->cells[index], NULL); /* only a cache */
+  return PD_OK;
+}
+
+pd_code pd_value_load(pd_store *s, pd_node *leaf, size_t index, pd_error *err)
+{
+  if (leaf->cells[index] || leaf->riders[index].pos == PD_POS_BAG) return PD_OK;
+  CLEANUP(pd_buf_done) pd_buf value = {0};
+  return pd_value_read(s, leaf, index, &value, err);
+}
+
+void pd_cache_trim(pd_store *s)
+{
+  if (s->tree.pool.bytes <= s->cache_size_max) return;
+  size_t target = s->cache_size_max / 8 * 7;
+  for (size_t i = 0; i < PD_PAST_COUNT; i++) {
+    pd_node_unref(&s->tree.pool, s->pasts[i].root);
+    s->pasts[i].root = NULL;
+  }
+  for (int round = 0; round < 2; round++) { /* the first may only take second chances away */
+    for (size_t i = 0; i < s->slot_count; i++) {
+      if (s->slots[i]->seen.root) pd_tree_evict(&s->tree, s->slots[i]->seen.root, &s->evict_hand, target);
+      if (s->tree.pool.bytes <= target) return;
+    }
+    for (size_t i = 0; i < s->segment_count; i++) {
+      pd_segment *seg = s->segments[i];
+      for (size_t k = 0; seg->roots && k < seg->catalog.ref_count; k++)
+        if (seg->roots[k]) pd_tree_evict(&s->tree, seg->roots[k], &s->evict_hand, target);
+    }
+  }
+}

@@ -1,0 +1,384 @@
+/*
+ * verify.c: recompute everything. The log is replayed into trees of its own, next to the store's: every checksum, audit, tree id and
+ * commit id is compared, every large value is read, and at each keyframe what was replayed is compared with what the bag holds.
+ *
+ * Two passes: the first learns which commits are pointed at again later (forks, undos…) and which keyframes there are, so that the
+ * second keeps no more trees than it needs.
+ */
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/error.h"
+#include "base/sha256.h"
+#include "engine/store.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define PROGRESS_EVERY 1024
+
+/* A commit that is pointed at again. */
+typedef struct kept {
+  uint64_t seq;
+  pd_commit commit;
+  pd_node *root;
+} kept;
+
+typedef struct due_frame {
+  uint64_t covers, seq;
+  pd_id catalog;
+} due_frame;
+
+typedef struct verifier {
+  pd_store *s;
+  const pd_verify_options *options;
+  pd_verify_report report;
+  uint64_t first, tail; /* records first … tail are compared */
+  bool is_stopped;      /* nothing after this can be judged */
+  bool is_given_up;     /* by the caller */
+  pd_store *replay;     /* heads and trees as the log gives them: only refs, tree and numbers of it are used */
+  kept *kepts;
+  size_t kept_count, kept_capacity;
+  due_frame *frames;
+  size_t frame_count, frame_capacity;
+  pd_run_entry *commits;
+  size_t commit_count, commit_capacity;
+} verifier;
+
+static void finding(verifier *v, const char *fmt, ...) PD_PRINTF(2, 3);
+
+static void finding(verifier *v, const char *fmt, ...)
+{
+  char line[PD_ERROR_MESSAGE_MAX];
+  va_list args;
+  va_start(args, fmt);
+  vsnprintf(line, sizeof line, fmt, args);
+  va_end(args);
+  v->report.findings++;
+  if (v->options->finding) v->options->finding(v->options->ctx, line);
+}
+
+static void backend_finding(void *ctx, const char *what)
+{
+  finding(ctx, "%s", what);
+}
+
+/* Damage is a finding; anything else (memory, disk) ends the verification with that error. */
+static pd_code judge(verifier *v, pd_code code, const pd_error *err, pd_error *out)
+{
+  if (!code) return PD_OK;
+  if (code != PD_CORRUPT && code != PD_NOT_FOUND) {
+    if (out) *out = *err;
+    return code;
+  }
+  finding(v, "%s", err->message);
+  v->is_stopped = true;
+  return PD_OK;
+}
+
+static pd_code grow(void **array, size_t count, size_t *capacity, size_t size, pd_error *err)
+{
+  if (count < *capacity) return PD_OK;
+  size_t bigger = *capacity ? *capacity * 2 : 64;
+  void *grown = realloc(*array, bigger * size);
+  if (!grown) return pd_error_memory(err, "a verification");
+  *array = grown;
+  *capacity = bigger;
+  return PD_OK;
+}
+
+static bool tick(verifier *v, uint64_t done)
+{
+  if (!v->options->progress || done % PROGRESS_EVERY) return true;
+  v->is_given_up = !v->options->progress(v->options->ctx, done, 2 * v->tail);
+  return !v->is_given_up;
+}
+
+/* ---- first pass ---- */
+
+static pd_code survey_record(verifier *v, const pd_rec *rec, pd_error *err)
+{
+  if (rec->kind == PD_RECORD_KEYFRAME) {
+    TRY(grow((void **)&v->frames, v->frame_count, &v->frame_capacity, sizeof *v->frames, err));
+    v->frames[v->frame_count++] = (due_frame){rec->covers, rec->seq, rec->catalog};
+  } else if (rec->kind != PD_RECORD_COMMIT && rec->target_seq) {
+    TRY(grow((void **)&v->kepts, v->kept_count, &v->kept_capacity, sizeof *v->kepts, err));
+    v->kepts[v->kept_count++] = (kept){.seq = rec->target_seq};
+  }
+  return PD_OK;
+}
+
+static int compare_kepts(const void *a, const void *b)
+{
+  const kept *x = a, *y = b;
+  return (x->seq > y->seq) - (x->seq < y->seq);
+}
+
+static int compare_frames(const void *a, const void *b)
+{
+  const due_frame *x = a, *y = b;
+  return (x->covers > y->covers) - (x->covers < y->covers);
+}
+
+static kept *find_kept(verifier *v, uint64_t seq)
+{
+  kept wanted = {.seq = seq};
+  return v->kept_count ? bsearch(&wanted, v->kepts, v->kept_count, sizeof *v->kepts, compare_kepts) : NULL;
+}
+
+static void sort_survey(verifier *v)
+{
+  if (v->kept_count) qsort(v->kepts, v->kept_count, sizeof *v->kepts, compare_kepts);
+  if (v->frame_count) qsort(v->frames, v->frame_count, sizeof *v->frames, compare_frames);
+  size_t unique = 0;
+  for (size_t i = 0; i < v->kept_count; i++)
+    if (!unique || v->kepts[unique - 1].seq != v->kepts[i].seq) v->kepts[unique++] = v->kepts[i];
+  v->kept_count = unique;
+}
+
+typedef pd_code (*handle_record)(verifier *v, const pd_rec *rec, pd_error *err);
+
+/* Hand every record to `handle`, until damage makes it pointless. */
+static pd_code for_each_record(verifier *v, handle_record handle, uint64_t progress_from, pd_error *err)
+{
+  CLEANUP(pd_taken_done) pd_taken t = {0};
+  for (uint64_t seq = v->first; seq <= v->tail && !v->is_stopped;) {
+    pd_error why = {.code = PD_OK};
+    pd_code code = pd_take_records(v->s, seq, v->tail, &t, &why);
+    if (!code && !t.count) code = pd_error_set(&why, PD_CORRUPT, "record %llu of the log is missing", (unsigned long long)seq);
+    for (size_t i = 0; !code && i < t.count && !v->is_stopped; i++, seq++) {
+      pd_rec rec;
+      if (!tick(v, progress_from + seq)) return pd_error_set(err, PD_INVALID, "the verification was given up");
+      code = pd_rec_decode(seq, pd_taken_at(&t, i), &rec, &why);
+      if (!code) code = handle(v, &rec, &why);
+    }
+    TRY(judge(v, code, &why, err));
+  }
+  return PD_OK;
+}
+
+/* ---- second pass ---- */
+
+static pd_code check_values(verifier *v, const pd_rec *rec, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf value = {0};
+  pd_cursor c = pd_rec_changes(rec);
+  for (size_t i = 0; i < rec->change_count; i++) {
+    pd_rec_change ch;
+    pd_rec_next(rec, &c, &ch);
+    v->report.values += !ch.is_delete;
+    if (!ch.is_in_bag) continue;
+    TRY(pd_load_blob(v->s, &ch.value_id, "a value", &value, err));
+    if (value.size != ch.size) return pd_error_set(err, PD_CORRUPT, "record %llu: a value has another size than it says", (unsigned long long)rec->seq);
+  }
+  return PD_OK;
+}
+
+static pd_code replay_commit(verifier *v, const pd_rec *rec, pd_head *head, pd_error *err)
+{
+  if (rec->parent_seqs[0] != head->commit.seq)
+    return pd_error_set(err, PD_CORRUPT, "record %llu: its parent is not the head of its ref", (unsigned long long)rec->seq);
+  pd_node *made;
+  TRY(pd_apply_record(&v->replay->tree, head->root, rec, &made, err));
+  pd_id id = pd_commit_id(&rec->tree, &head->commit.id, 1);
+  pd_node_unref(&v->replay->tree.pool, head->root);
+  head->root = made;
+  if (!pd_id_equal(&id, &rec->commit))
+    return pd_error_set(err, PD_CORRUPT, "record %llu: its commit id does not follow from tree and parent", (unsigned long long)rec->seq);
+  TRY(check_values(v, rec, err));
+  v->report.commits++;
+  TRY(grow((void **)&v->commits, v->commit_count, &v->commit_capacity, sizeof *v->commits, err));
+  v->commits[v->commit_count++] = (pd_run_entry){pd_id_prefix(&rec->commit), rec->seq};
+  return PD_OK;
+}
+
+static pd_code replay_move(verifier *v, const pd_rec *rec, pd_head *head, pd_error *err)
+{
+  pd_commit target = {pd_commit_root_id(), pd_tree_empty_id(), 0};
+  kept *k = rec->target_seq ? find_kept(v, rec->target_seq) : NULL;
+  if (rec->target_seq && (!k || !k->root))
+    return pd_error_set(err, PD_CORRUPT, "record %llu points at a commit that is not there", (unsigned long long)rec->seq);
+  if (k) target = k->commit;
+  if (!pd_id_equal(&target.id, &rec->commit) || !pd_id_equal(&target.tree, &rec->tree))
+    return pd_error_set(err, PD_CORRUPT, "record %llu names another commit than it points at", (unsigned long long)rec->seq);
+  pd_node *root;
+  if (k)
+    root = pd_node_ref(k->root);
+  else
+    TRY(pd_tree_empty(&v->replay->tree, &root, err));
+  pd_node_unref(&v->replay->tree.pool, head->root);
+  head->root = root;
+  return PD_OK;
+}
+
+static pd_code replay_ref(verifier *v, const pd_rec *rec, pd_error *err)
+{
+  char name[PD_REF_SIZE_MAX + 1] = {0};
+  pd_ref_slot *slot;
+  memcpy(name, rec->ref.data, rec->ref.size);
+  TRY(pd_ref_check(name, err));
+  TRY(pd_slot_make(v->replay, name, &slot, err));
+  pd_head *head = &slot->seen;
+  if (head->is_deleted != (rec->kind == PD_RECORD_FORK))
+    return pd_error_set(err, PD_CORRUPT, "record %llu: ref '%s' %s", (unsigned long long)rec->seq, name, head->is_deleted ? "does not exist" : "exists already");
+  if (rec->ref_prev_seq != head->last_seq)
+    return pd_error_set(err, PD_CORRUPT, "record %llu does not follow the record before on ref '%s'", (unsigned long long)rec->seq, name);
+  if (rec->kind == PD_RECORD_COMMIT)
+    TRY(replay_commit(v, rec, head, err));
+  else if (rec->kind == PD_RECORD_SWITCH)
+    memcpy(v->replay->current, name, sizeof name);
+  else if (rec->kind != PD_RECORD_REF_DELETE)
+    TRY(replay_move(v, rec, head, err));
+  pd_head_move(head, rec);
+  kept *k = rec->kind == PD_RECORD_COMMIT ? find_kept(v, rec->seq) : NULL;
+  if (k) {
+    k->commit = head->commit;
+    k->root = pd_node_ref(head->root);
+  }
+  return PD_OK;
+}
+
+/* ---- keyframes ---- */
+
+/* Children first: the blob that a replayed node encodes to must be in the bag. */
+static pd_code check_nodes(verifier *v, pd_node *n, pd_buf *blob, pd_buf *stored, pd_error *err)
+{
+  if (n->is_saved) return PD_OK; /* compared at an earlier keyframe */
+  for (size_t i = 0; n->level && i < n->count; i++) TRY(check_nodes(v, n->kids[i], blob, stored, err));
+  pd_buf_clear(blob);
+  TRY(pd_node_encode(n, blob, err));
+  pd_id id = pd_sha256(pd_buf_bytes(blob));
+  TRY(pd_load_blob(v->s, &id, "a tree node", stored, err));
+  pd_node_mark_saved(&v->replay->tree.pool, n, &id);
+  v->report.nodes++;
+  return PD_OK;
+}
+
+static bool is_same_ref(const pd_catalog_ref *ref, const pd_ref_slot *slot)
+{
+  const pd_head *h = &slot->seen;
+  if (strcmp(ref->name, slot->name) != 0 || ref->is_deleted != h->is_deleted || ref->last_seq != h->last_seq) return false;
+  if (h->is_deleted) return true;
+  return ref->commit.seq == h->commit.seq && pd_id_equal(&ref->commit.id, &h->commit.id) && pd_id_equal(&ref->commit.tree, &h->commit.tree) &&
+         ref->redo_seq == h->redo_seq && ref->updated_ms == h->updated_ms && pd_id_equal(&ref->root_blob, &h->root->blob_id);
+}
+
+static pd_code check_run(verifier *v, const pd_catalog *catalog, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf run = {0};
+  uint64_t base = catalog->frame_count ? catalog->frames[catalog->frame_count - 1].covers : 0;
+  size_t from = v->commit_count, count = 0;
+  while (from && v->commits[from - 1].seq > base) from--, count++;
+  pd_run_entry *copy = malloc((count + 1) * sizeof *copy);
+  if (!copy) return pd_error_memory(err, "a verification");
+  if (count) memcpy(copy, v->commits + from, count * sizeof *copy);
+  pd_code code = pd_run_encode(copy, count, base, &run, err);
+  free(copy);
+  if (code) return code;
+  pd_id id = pd_sha256(pd_buf_bytes(&run));
+  if (!pd_id_equal(&id, &catalog->run)) return pd_error_set(err, PD_CORRUPT, "its list of commits is not what the log gives");
+  return pd_load_blob(v->s, &id, "a keyframe's commit list", &run, err);
+}
+
+static pd_code check_catalog(verifier *v, const pd_catalog *catalog, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf blob = {0};
+  CLEANUP(pd_buf_done) pd_buf stored = {0};
+  const pd_store *r = v->replay;
+  if (catalog->covers != r->seen_seq || !pd_id_equal(&catalog->audit, &r->seen_audit) || catalog->time_ms != r->seen_time_ms ||
+      strcmp(catalog->current, r->current) != 0 || catalog->ref_count != r->slot_count)
+    return pd_error_set(err, PD_CORRUPT, "its catalog is not what the log gives");
+  for (size_t i = 0; i < r->slot_count; i++) {
+    if (!r->slots[i]->seen.is_deleted) TRY(check_nodes(v, r->slots[i]->seen.root, &blob, &stored, err));
+    if (!is_same_ref(&catalog->refs[i], r->slots[i])) return pd_error_set(err, PD_CORRUPT, "ref '%s' is not what the log gives", r->slots[i]->name);
+  }
+  return check_run(v, catalog, err);
+}
+
+static pd_code check_frame(verifier *v, const due_frame *f, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf blob = {0};
+  CLEANUP(pd_catalog_done) pd_catalog catalog = {0};
+  pd_error why = {.code = PD_OK};
+  pd_code code = pd_load_blob(v->s, &f->catalog, "the catalog", &blob, &why);
+  if (!code) code = pd_catalog_decode(pd_buf_bytes(&blob), &catalog, &why);
+  if (!code) code = check_catalog(v, &catalog, &why);
+  v->report.keyframes++;
+  if (code == PD_CORRUPT) { /* derived data: the rest can still be judged */
+    finding(v, "keyframe %llu: %s", (unsigned long long)f->seq, why.message);
+    return PD_OK;
+  }
+  if (code && err) *err = why;
+  return code;
+}
+
+static pd_code replay_record(verifier *v, const pd_rec *rec, pd_error *err)
+{
+  pd_store *r = v->replay;
+  pd_id audit = pd_rec_audit(rec, &r->seen_audit);
+  if (!pd_id_equal(&audit, &rec->audit))
+    return pd_error_set(err, PD_CORRUPT, "record %llu does not continue the audit chain", (unsigned long long)rec->seq);
+  if (rec->time_ms < r->seen_time_ms) return pd_error_set(err, PD_CORRUPT, "record %llu is older than the one before", (unsigned long long)rec->seq);
+  if (rec->kind != PD_RECORD_KEYFRAME) TRY(replay_ref(v, rec, err));
+  v->report.records++;
+  r->seen_seq = rec->seq;
+  r->seen_audit = rec->audit;
+  r->seen_time_ms = rec->time_ms;
+  for (size_t i = 0; i < v->frame_count; i++)
+    if (v->frames[i].covers == rec->seq) TRY(check_frame(v, &v->frames[i], err));
+  return PD_OK;
+}
+
+/* ---- all together ---- */
+
+static void verifier_done(verifier *v)
+{
+  pd_store *r = v->replay;
+  for (size_t i = 0; i < v->kept_count; i++) pd_node_unref(&r->tree.pool, v->kepts[i].root);
+  for (size_t i = 0; r && i < r->slot_count; i++) {
+    pd_head_done(r, &r->slots[i]->seen);
+    free(r->slots[i]);
+  }
+  if (r) pd_tree_done(&r->tree);
+  if (r) free(r->slots);
+  free(r);
+  free(v->kepts);
+  free(v->frames);
+  free(v->commits);
+}
+
+static pd_code never_load(void *ctx, const pd_id *blob_id, pd_node **out, pd_error *err)
+{
+  (void)ctx, (void)blob_id, (void)out;
+  return pd_error_set(err, PD_CORRUPT, "a replayed tree lost a node"); /* cannot happen: nothing is evicted there */
+}
+
+static pd_code run_verifier(verifier *v, pd_error *err)
+{
+  v->replay = calloc(1, sizeof *v->replay);
+  if (!v->replay) return pd_error_memory(err, "a verification");
+  pd_tree_init(&v->replay->tree, never_load, NULL);
+  strcpy(v->replay->current, "main");
+  if (v->s->ops->check) TRY(v->s->ops->check(v->s->backend, backend_finding, v, err));
+  TRY(for_each_record(v, survey_record, 0, err));
+  sort_survey(v);
+  if (!v->is_stopped) TRY(for_each_record(v, replay_record, v->tail, err));
+  return PD_OK;
+}
+
+pd_code pd_verify(pd_store *store, const pd_verify_options *options, pd_verify_report *out, pd_error *err)
+{
+  static const pd_verify_options defaults;
+  verifier v = {.s = store, .options = options ? options : &defaults, .first = 1};
+  pd_store_lock(store);
+  pd_code code = pd_settle(store, err);
+  if (!code) code = pd_refresh(store, err);
+  v.tail = store->log_seq;
+  pd_store_unlock(store);
+  if (!code) code = run_verifier(&v, err);
+  if (out && !code) *out = v.report;
+  if (!code && v.report.findings)
+    code = pd_error_set(err, PD_CORRUPT, "the store of agent '%s' is damaged: %llu findings", store->agent, (unsigned long long)v.report.findings);
+  verifier_done(&v);
+  return code;
+}
