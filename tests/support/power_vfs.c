@@ -58,6 +58,7 @@ power_node *power_node_of(const char *path)
 
 static void settle_locked(power_node *node)
 {
+  if (node->newest) close(node->fd);
   while (node->newest) {
     power_change *change = node->newest;
     node->newest = change->older;
@@ -79,6 +80,7 @@ void power_remember(power_node *node, power_change change)
   power_change *copy = power_alloc(sizeof *copy);
   *copy = change;
   pthread_mutex_lock(&lock);
+  if (!node->newest && (node->fd = open(node->path, O_RDWR | O_CLOEXEC)) < 0) die(node->path);
   copy->older = node->newest;
   node->newest = copy;
   pthread_mutex_unlock(&lock);
@@ -123,11 +125,7 @@ static power_change *reversed(power_change *list)
 /* Back to the last sync, newest change first; then forward again with luck. */
 static void cut_node(power_node *node, uint64_t *random)
 {
-  int fd = open(node->path, O_RDWR | O_CLOEXEC);
-  if (fd < 0) {
-    settle_locked(node); /* renamed or removed by other means, after its last sync */
-    return;
-  }
+  int fd = node->fd;
   for (power_change *c = node->newest; c; c = c->older) {
     write_all(fd, c->old_data, c->old_size, c->offset, node->path);
     if (ftruncate(fd, c->old_file_size) != 0) die(node->path);
@@ -137,7 +135,6 @@ static void cut_node(power_node *node, uint64_t *random)
     if (!c->is_truncate) replay_write(fd, c, random, node->path);
     else if (power_random(random) % 2 && ftruncate(fd, c->offset) != 0) die(node->path);
   }
-  close(fd);
   settle_locked(node);
 }
 

@@ -23,7 +23,7 @@
 
 /* Register the VFS; may be called again. It is not made the default. */
 void power_vfs_install(void);
-/* Cut the power now. The same seed and the same writes give the same files. */
+/* Cut the power now, while no other thread writes. The same seed and the same writes give the same files. */
 void power_vfs_cut(uint64_t seed);
 /* Cut it in the middle of the n-th write, truncate or sync from now (1 is the next). 0 takes the plan back. */
 void power_vfs_cut_after(uint64_t n, uint64_t seed);

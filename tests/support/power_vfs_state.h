@@ -20,6 +20,7 @@ typedef struct power_change {
 typedef struct power_node {
   struct power_node *next;
   char *path;
+  int fd; /* while something is pending: finds the file again if it was renamed */
   power_change *newest;
 } power_node;
 
