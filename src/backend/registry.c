@@ -79,8 +79,8 @@ pd_code pd_backend_find(const char *uri, const pd_backend_ops **out_ops, const c
   if (colon == uri) return pd_error_set(err, PD_INVALID, "URI '%.200s' has an empty scheme (known: %s)", uri, list);
   const pd_backend_ops *ops = find_scheme(uri, (size_t)(colon - uri));
   if (!ops) {
-    return pd_error_set(err, PD_INVALID, "URI '%.200s' has the unknown scheme '%.*s' (known: %s)", uri, (int)(colon - uri < 60 ? colon - uri : 60),
-                        uri, list);
+    return pd_error_set(err, PD_INVALID, "URI '%.200s' has the unknown scheme '%.*s' (known: %s)", uri,
+                        (int)(colon - uri < 60 ? colon - uri : 60), uri, list);
   }
   *out_ops = ops;
   *out_rest = colon + 1;

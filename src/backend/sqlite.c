@@ -20,7 +20,7 @@
 #define WAL_GROW_AFTER 64            /* appends of a handle */
 #define WAL_GROW_TO ((sqlite3_int64)CHECKPOINT_FRAMES * (4096 + 24))
 #define WAL_GROW_STEP (64 << 10)
-#define BLOB_SIZE_MAX 999000000      /* SQLite's own limit is 1e9 for a row */
+#define BLOB_SIZE_MAX 999000000 /* SQLite's own limit is 1e9 for a row */
 #define BATCH_KEEP_MAX (1 << 20)
 #define READ_CHUNK_RECORDS 1024
 #define READ_CHUNK_BYTES (4 << 20)
@@ -106,7 +106,8 @@ static void grow_wal(pd_sqlite *s)
   sqlite3_int64 size = 0;
   int rc = sqlite3_file_control(s->writer.db, "main", SQLITE_FCNTL_JOURNAL_POINTER, &wal);
   if (rc != SQLITE_OK || !wal || !wal->pMethods || wal->pMethods->xFileSize(wal, &size) != SQLITE_OK) return;
-  for (sqlite3_int64 at = size; at < WAL_GROW_TO && rc == SQLITE_OK; at += WAL_GROW_STEP) rc = wal->pMethods->xWrite(wal, zeros, WAL_GROW_STEP, at);
+  for (sqlite3_int64 at = size; at < WAL_GROW_TO && rc == SQLITE_OK; at += WAL_GROW_STEP)
+    rc = wal->pMethods->xWrite(wal, zeros, WAL_GROW_STEP, at);
   if (size < WAL_GROW_TO && rc == SQLITE_OK) rc = wal->pMethods->xSync(wal, SQLITE_SYNC_NORMAL);
   if (rc != SQLITE_OK) wal->pMethods->xTruncate(wal, size);
 }
@@ -163,14 +164,17 @@ static pd_code pack(pd_sqlite *s, const pd_bytes *records, size_t count, pd_byte
     }
     *out = pd_buf_bytes(&s->batch);
   }
-  if (out->size > BLOB_SIZE_MAX) return pd_error_set(err, PD_LIMIT, "%zu bytes of records are over SQLite's limit of %d", out->size, BLOB_SIZE_MAX);
+  if (out->size > BLOB_SIZE_MAX)
+    return pd_error_set(err, PD_LIMIT, "%zu bytes of records are over SQLite's limit of %d", out->size, BLOB_SIZE_MAX);
   return PD_OK;
 }
 
 static void bind_bytes(sqlite3_stmt *statement, int at, pd_bytes bytes)
 {
-  if (bytes.size) sqlite3_bind_blob64(statement, at, bytes.data, bytes.size, SQLITE_STATIC);
-  else sqlite3_bind_zeroblob(statement, at, 0);
+  if (bytes.size)
+    sqlite3_bind_blob64(statement, at, bytes.data, bytes.size, SQLITE_STATIC);
+  else
+    sqlite3_bind_zeroblob(statement, at, 0);
 }
 
 /* The commit failed. Did it? Nobody else can have appended, so the table's tail tells. */
@@ -306,7 +310,8 @@ static pd_code visit_row(log_walk *w, uint64_t seq, uint64_t count, pd_bytes dat
 static pd_code step_row(log_walk *w, sqlite3_stmt *rows, uint64_t *row_next)
 {
   int64_t seq = sqlite3_column_int64(rows, 0), count = sqlite3_column_int64(rows, 1);
-  if (seq < 1 || count < 1 || seq > (int64_t)PD_LOCK_TAIL_MAX || count > (int64_t)PD_LOCK_TAIL_MAX) return damaged_record(w, w->next, "is damaged");
+  if (seq < 1 || count < 1 || seq > (int64_t)PD_LOCK_TAIL_MAX || count > (int64_t)PD_LOCK_TAIL_MAX)
+    return damaged_record(w, w->next, "is damaged");
   if ((uint64_t)seq > w->next || (*row_next && (uint64_t)seq != *row_next)) return damaged_record(w, w->next, "is missing");
   *row_next = (uint64_t)(seq + count);
   if (*row_next <= w->next) return PD_OK; /* the row before: the log ends just there, or the next one continues it */
@@ -374,7 +379,8 @@ static bool is_row_of(sqlite3_stmt *row, const pd_id *id)
 }
 
 /* Step `which` (PD_SQL_BAG_FIND or _GET) to the row of `id`. The caller resets `out_row`. */
-static pd_code find_blob(pd_sqlite_conn *conn, pd_sqlite_statement which, const pd_id *id, sqlite3_stmt **out_row, bool *out_found, pd_error *err)
+static pd_code find_blob(pd_sqlite_conn *conn, pd_sqlite_statement which, const pd_id *id, sqlite3_stmt **out_row, bool *out_found,
+                         pd_error *err)
 {
   int rc;
   TRY(pd_sqlite_conn_use(conn, which, out_row, err));
@@ -390,7 +396,8 @@ static pd_code put_one(pd_sqlite *s, const pd_id *id, pd_bytes data, pd_error *e
 {
   sqlite3_stmt *row = NULL, *insert = NULL;
   bool is_there = false;
-  if (data.size > BLOB_SIZE_MAX) return pd_error_set(err, PD_LIMIT, "a blob of %zu bytes is over SQLite's limit of %d", data.size, BLOB_SIZE_MAX);
+  if (data.size > BLOB_SIZE_MAX)
+    return pd_error_set(err, PD_LIMIT, "a blob of %zu bytes is over SQLite's limit of %d", data.size, BLOB_SIZE_MAX);
   pd_code code = find_blob(&s->writer, PD_SQL_BAG_FIND, id, &row, &is_there, err);
   sqlite3_reset(row);
   if (code != PD_OK || is_there) return code;
@@ -412,8 +419,10 @@ static pd_code put_locked(pd_sqlite *s, const pd_id *ids, const pd_bytes *blobs,
   pd_code code = PD_OK;
   for (size_t i = 0; i < count && code == PD_OK; i++) code = put_one(s, &ids[i], blobs[i], err);
   if (code == PD_OK) code = pd_sqlite_conn_run(&s->writer, PD_SQL_COMMIT, err);
-  if (code == PD_OK) checkpoint_if_due(s);
-  else roll_back(s);
+  if (code == PD_OK)
+    checkpoint_if_due(s);
+  else
+    roll_back(s);
   return code;
 }
 

@@ -49,8 +49,8 @@ static bool visit_log_row(void *ctx, sqlite3_stmt *row)
   uint64_t seq = (uint64_t)sqlite3_column_int64(row, 0), count = (uint64_t)sqlite3_column_int64(row, 1);
   char line[PD_ERROR_MESSAGE_MAX];
   if (seq != c->next || count < 1 || count > PD_LOCK_TAIL_MAX) {
-    snprintf(line, sizeof line, "%.300s: the log has a row of %lld records at %lld where record %llu should be", c->s->path, (long long)count,
-             (long long)seq, (unsigned long long)c->next);
+    snprintf(line, sizeof line, "%.300s: the log has a row of %lld records at %lld where record %llu should be", c->s->path,
+             (long long)count, (long long)seq, (unsigned long long)c->next);
     c->visit(c->ctx, line);
   }
   c->next = seq + count;
@@ -116,12 +116,12 @@ pd_code pd_sqlite_usage(pd_backend *b, pd_backend_usage *out, pd_error *err)
   pd_backend_usage usage = {0};
   pthread_mutex_lock(&s->read_lock);
   /* length() of a blob reads the row's header alone, not its overflow pages */
-  pd_code code = ask(s,
-                     "SELECT (SELECT coalesce(sum(length(data)), 0) FROM log), coalesce(sum(length(data)), 0), count(*) FROM bag",
+  pd_code code = ask(s, "SELECT (SELECT coalesce(sum(length(data)), 0) FROM log), coalesce(sum(length(data)), 0), count(*) FROM bag",
                      take_usage, &usage, err);
   pthread_mutex_unlock(&s->read_lock);
   TRY(code);
-  usage.disk_bytes = disk_bytes(s->path) + disk_bytes_beside(s->path, "-wal") + disk_bytes_beside(s->path, "-shm") + disk_bytes(s->lock.path);
+  usage.disk_bytes =
+    disk_bytes(s->path) + disk_bytes_beside(s->path, "-wal") + disk_bytes_beside(s->path, "-shm") + disk_bytes(s->lock.path);
   *out = usage;
   return PD_OK;
 }

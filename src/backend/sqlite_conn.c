@@ -27,7 +27,8 @@ static const char *const sql_texts[PD_SQL_COUNT] = {
 
 static pd_code host_error(int why, const char *path, const char *what, pd_error *err)
 {
-  if (why == ENOSPC || why == EDQUOT || why == EFBIG) return pd_error_set(err, PD_FULL, "no space left to write %.300s: %s", path, strerror(why));
+  if (why == ENOSPC || why == EDQUOT || why == EFBIG)
+    return pd_error_set(err, PD_FULL, "no space left to write %.300s: %s", path, strerror(why));
   if (why == EROFS) return pd_error_set(err, PD_READ_ONLY, "%.300s is on a read-only medium", path);
   if (why == EACCES || why == EPERM) return pd_error_set(err, PD_STORAGE, "no permission to open %.300s", path);
   if (why) return pd_error_set(err, PD_STORAGE, "%.300s: %s: %s", path, what, strerror(why));
@@ -109,7 +110,8 @@ static pd_code open_as(pd_sqlite_conn *conn, const char *name, int flags, const 
   if (rc == SQLITE_OK) rc = sqlite3_busy_timeout(conn->db, BUSY_TIMEOUT_MS);
   if (rc == SQLITE_OK) rc = harden(conn->db);
   if (rc == SQLITE_OK) {
-    rc = sqlite3_exec(conn->db, "PRAGMA wal_autocheckpoint=0; PRAGMA cell_size_check=ON; SELECT 1 FROM sqlite_schema LIMIT 1", NULL, NULL, NULL);
+    rc = sqlite3_exec(conn->db, "PRAGMA wal_autocheckpoint=0; PRAGMA cell_size_check=ON; SELECT 1 FROM sqlite_schema LIMIT 1", NULL, NULL,
+                      NULL);
   }
   if (rc == SQLITE_OK) return PD_OK;
   pd_code code = pd_sqlite_error(conn->db, rc, conn->path, err);
@@ -131,7 +133,8 @@ static bool has_wal(const char *path)
 static pd_code open_immutable(pd_sqlite_conn *conn, const char *path, const char *vfs, pd_error *err)
 {
   if (has_wal(path)) {
-    return pd_error_set(err, PD_STORAGE, "%.300s has unfinished business in its -wal file, and the folder cannot be written to settle it", path);
+    return pd_error_set(err, PD_STORAGE, "%.300s has unfinished business in its -wal file, and the folder cannot be written to settle it",
+                        path);
   }
   char *uri = immutable_uri(path);
   if (!uri) return pd_error_memory(err, "a SQLite file name");
@@ -200,8 +203,8 @@ pd_code pd_sqlite_conn_tail(pd_sqlite_conn *conn, uint64_t *out_tail, pd_error *
   if (rc == SQLITE_ROW) {
     int64_t seq = sqlite3_column_int64(statement, 0), count = sqlite3_column_int64(statement, 1);
     if (seq < 1 || count < 1 || seq > INT64_MAX - count) {
-      code = pd_error_set(err, PD_CORRUPT, "%.300s is damaged: its last log row is numbered %lld with %lld records", conn->path, (long long)seq,
-                          (long long)count);
+      code = pd_error_set(err, PD_CORRUPT, "%.300s is damaged: its last log row is numbered %lld with %lld records", conn->path,
+                          (long long)seq, (long long)count);
     } else {
       *out_tail = (uint64_t)(seq + count - 1);
     }
@@ -233,7 +236,8 @@ static pd_code judge_header(const uint8_t header[HEADER_SIZE], const char *path,
     return pd_error_set(err, PD_FORMAT, "%.300s is not a perdure store", path);
   }
   if (format > PD_SQLITE_FORMAT) {
-    return pd_error_set(err, PD_FORMAT, "%.300s was written by a newer perdure (format %u, this one knows %d)", path, format, PD_SQLITE_FORMAT);
+    return pd_error_set(err, PD_FORMAT, "%.300s was written by a newer perdure (format %u, this one knows %d)", path, format,
+                        PD_SQLITE_FORMAT);
   }
   if (format < PD_SQLITE_FORMAT) return pd_error_set(err, PD_FORMAT, "%.300s has the unknown format %u", path, format);
   return PD_OK;

@@ -90,7 +90,8 @@ static void close_keeping_errno(pd_lock_file *lock)
 static bool is_still_there(const pd_lock_file *lock)
 {
   struct stat open_file, named;
-  return fstat(lock->fd, &open_file) == 0 && stat(lock->path, &named) == 0 && open_file.st_ino == named.st_ino && open_file.st_dev == named.st_dev;
+  return fstat(lock->fd, &open_file) == 0 && stat(lock->path, &named) == 0 && open_file.st_ino == named.st_ino &&
+         open_file.st_dev == named.st_dev;
 }
 
 /* Open, fill and map, with the lock held meanwhile; false with errno. */

@@ -191,9 +191,10 @@ static pd_code create_store(const pd_sqlite *s, pd_error *err)
 pd_code pd_sqlite_witness(const pd_sqlite *s, uint64_t tail, uint64_t acknowledged, pd_error *err)
 {
   if (tail >= acknowledged) return PD_OK;
-  return pd_error_set(err, PD_CORRUPT,
-                      "%.200s: the log ends at record %llu but %llu were acknowledged (if an older copy was put there on purpose, remove %.150s)",
-                      s->path, (unsigned long long)tail, (unsigned long long)acknowledged, s->lock.path);
+  return pd_error_set(
+    err, PD_CORRUPT,
+    "%.200s: the log ends at record %llu but %llu were acknowledged (if an older copy was put there on purpose, remove %.150s)", s->path,
+    (unsigned long long)tail, (unsigned long long)acknowledged, s->lock.path);
 }
 
 /* Bind the lock file to the store and compare the two. */
@@ -207,12 +208,15 @@ static pd_code check_witness(pd_sqlite *s, pd_error *err)
   bool is_uuid = rc == SQLITE_ROW && sqlite3_column_bytes(statement, 0) == sizeof uuid;
   if (is_uuid) memcpy(uuid, sqlite3_column_blob(statement, 0), sizeof uuid);
   pd_code code = PD_OK;
-  if (rc != SQLITE_ROW && rc != SQLITE_DONE) code = pd_sqlite_error(s->reader.db, rc, s->path, err);
-  else if (!is_uuid) code = pd_error_set(err, PD_CORRUPT, "%.300s is damaged: it has no uuid", s->path);
+  if (rc != SQLITE_ROW && rc != SQLITE_DONE)
+    code = pd_sqlite_error(s->reader.db, rc, s->path, err);
+  else if (!is_uuid)
+    code = pd_error_set(err, PD_CORRUPT, "%.300s is damaged: it has no uuid", s->path);
   sqlite3_finalize(statement);
   TRY(code);
   TRY(pd_sqlite_conn_tail(&s->reader, &s->tail, err));
-  if (s->tail > PD_LOCK_TAIL_MAX) return pd_error_set(err, PD_CORRUPT, "%.300s is damaged: its log is said to have %llu records", s->path, (unsigned long long)s->tail);
+  if (s->tail > PD_LOCK_TAIL_MAX)
+    return pd_error_set(err, PD_CORRUPT, "%.300s is damaged: its log is said to have %llu records", s->path, (unsigned long long)s->tail);
   pd_lock_file_bind(&s->lock, uuid);
   bool is_known = pd_lock_file_tail(&s->lock, &acknowledged);
   if (is_known) TRY(pd_sqlite_witness(s, s->tail, acknowledged, err));
@@ -231,8 +235,8 @@ static pd_code open_locked(pd_sqlite *s, unsigned flags, pd_error *err)
     if (!(flags & PD_BACKEND_CREATE)) return pd_error_set(err, PD_NOT_FOUND, "no store at %.300s", s->path);
     if (s->flags & PD_BACKEND_READ_ONLY) return pd_error_set(err, PD_READ_ONLY, "%.300s cannot be made: the medium is read-only", s->path);
     if (stat(s->path, &st) == 0 && pd_lock_file_peek(&s->lock, &acknowledged) && acknowledged > 0) {
-      return pd_error_set(err, PD_CORRUPT, "%.300s is empty but %llu records were acknowledged (to begin anew, remove it and %.150s)", s->path,
-                          (unsigned long long)acknowledged, s->lock.path);
+      return pd_error_set(err, PD_CORRUPT, "%.300s is empty but %llu records were acknowledged (to begin anew, remove it and %.150s)",
+                          s->path, (unsigned long long)acknowledged, s->lock.path);
     }
     TRY(create_store(s, err));
   }

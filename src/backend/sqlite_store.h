@@ -26,12 +26,12 @@ typedef struct pd_sqlite {
 
   pthread_mutex_t write_lock;
   pthread_cond_t unclaimed;
-  bool is_claimed; /* this handle keeps the lock file between its calls */
+  bool is_claimed;       /* this handle keeps the lock file between its calls */
   pd_sqlite_conn writer; /* opened by the first write */
-  bool is_sync_normal; /* the writer's PRAGMA synchronous */
-  pd_buf batch; /* where several records become one row */
-  int wal_frames; /* after the writer's last commit */
-  int checkpoint_at; /* frames */
+  bool is_sync_normal;   /* the writer's PRAGMA synchronous */
+  pd_buf batch;          /* where several records become one row */
+  int wal_frames;        /* after the writer's last commit */
+  int checkpoint_at;     /* frames */
   uint64_t append_count;
 } pd_sqlite;
 

@@ -133,9 +133,12 @@ int main(void)
 {
   const backend_contract_target target = {.name = "fault_without_a_plan", .uri_new = uri_new, .uri_destroy = uri_destroy};
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(fault__the_nth_call_fails_and_only_it),  cmocka_unit_test(fault__several_in_a_row_fail),
-    cmocka_unit_test(fault__only_the_chosen_operations_are_counted), cmocka_unit_test(fault__after_means_done_and_denied),
-    cmocka_unit_test(fault__tear_means_half),                 cmocka_unit_test(fault__opening_can_fail_before_and_after),
+    cmocka_unit_test(fault__the_nth_call_fails_and_only_it),
+    cmocka_unit_test(fault__several_in_a_row_fail),
+    cmocka_unit_test(fault__only_the_chosen_operations_are_counted),
+    cmocka_unit_test(fault__after_means_done_and_denied),
+    cmocka_unit_test(fault__tear_means_half),
+    cmocka_unit_test(fault__opening_can_fail_before_and_after),
   };
   fault_backend_install();
   fault_backend_install(); /* once more does no harm */

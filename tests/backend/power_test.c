@@ -164,7 +164,8 @@ static void expect_all(round *r)
     fail_msg("seed %llu: %llu records of %llu acknowledged, %llu tried", (unsigned long long)r->seed, (unsigned long long)tail,
              (unsigned long long)r->acknowledged, (unsigned long long)r->tried);
   }
-  if (b->ops->log_read(b, 1, UINT64_MAX, expect_record, r, &err) != PD_OK) fail_msg("seed %llu: %s", (unsigned long long)r->seed, err.message);
+  if (b->ops->log_read(b, 1, UINT64_MAX, expect_record, r, &err) != PD_OK)
+    fail_msg("seed %llu: %s", (unsigned long long)r->seed, err.message);
   for (uint64_t seq = 3; seq <= tail; seq += 3) {
     char text[64];
     pd_id id = blob_text(seq, r->seed, text);
@@ -237,10 +238,8 @@ static void power__a_cut_while_creating_leaves_a_store_or_none(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(power__without_syncs_acknowledged_rows_are_lost),
-    cmocka_unit_test(power__wal_with_synchronous_full_loses_nothing),
-    cmocka_unit_test(power__the_same_seed_leaves_the_same_file),
-    cmocka_unit_test(power__what_the_backend_acknowledged_survives),
+    cmocka_unit_test(power__without_syncs_acknowledged_rows_are_lost),    cmocka_unit_test(power__wal_with_synchronous_full_loses_nothing),
+    cmocka_unit_test(power__the_same_seed_leaves_the_same_file),          cmocka_unit_test(power__what_the_backend_acknowledged_survives),
     cmocka_unit_test(power__a_cut_while_creating_leaves_a_store_or_none),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

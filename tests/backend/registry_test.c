@@ -27,8 +27,10 @@ static void expect_refused(const char *uri, const char *named)
 static void registry__the_built_in_backends_are_found(void **state)
 {
   (void)state;
-  const char *const uris[][3] = {
-    {"memory:", "memory", ""}, {"memory:x:y", "memory", "x:y"}, {"sqlite:./.perdure", "sqlite", "./.perdure"}, {"sqlite:C:/x", "sqlite", "C:/x"}};
+  const char *const uris[][3] = {{"memory:", "memory", ""},
+                                 {"memory:x:y", "memory", "x:y"},
+                                 {"sqlite:./.perdure", "sqlite", "./.perdure"},
+                                 {"sqlite:C:/x", "sqlite", "C:/x"}};
   for (size_t i = 0; i < COUNT_OF(uris); i++) {
     const pd_backend_ops *ops = NULL;
     const char *rest = NULL;
@@ -70,7 +72,8 @@ static void registry__an_over_long_uri_is_refused(void **state)
 static void registry__sqlite_without_a_folder_or_with_a_strange_option_is_refused(void **state)
 {
   (void)state;
-  static const char *const bad[] = {"sqlite:", "sqlite:?vfs=unix", "sqlite:x?", "sqlite:x?vfs=", "sqlite:x?mode=rw", "sqlite:x?vfs=unix&a=b", "sqlite:x?vfs=nosuch"};
+  static const char *const bad[] = {
+    "sqlite:", "sqlite:?vfs=unix", "sqlite:x?", "sqlite:x?vfs=", "sqlite:x?mode=rw", "sqlite:x?vfs=unix&a=b", "sqlite:x?vfs=nosuch"};
   for (size_t i = 0; i < COUNT_OF(bad); i++) {
     const pd_backend_ops *ops = NULL;
     const char *rest = NULL;

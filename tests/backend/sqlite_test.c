@@ -210,8 +210,8 @@ static void B11_an_empty_file_counts_as_absent(void **state)
 
 static void B11_a_wal_without_its_database_is_not_replayed_into_a_new_one(void **state)
 {
-  char *folder = file_in(*state, "a"), *db = file_in(folder, "main.db"), *wal = file_in(folder, "main.db-wal"), *kept = file_in(*state, "wal"),
-       *lock = file_in(folder, "main.lock");
+  char *folder = file_in(*state, "a"), *db = file_in(folder, "main.db"), *wal = file_in(folder, "main.db-wal"),
+       *kept = file_in(*state, "wal"), *lock = file_in(folder, "main.lock");
   pd_backend *b = open_main(folder, PD_BACKEND_CREATE, PD_OK, NULL);
   assert_int_equal(append_some(b, 5, NULL), PD_OK);
   copy_file(wal, kept);

@@ -55,8 +55,10 @@ pd_code append_anywhere(pd_backend *b, size_t count, pd_error *err)
 {
   for (size_t done = 0; done < count;) {
     pd_code code = append_numbered(b, b->ops->log_tail_hint(b) + 1, 1, err);
-    if (code == PD_OK) done++;
-    else if (code != PD_CONFLICT) return code;
+    if (code == PD_OK)
+      done++;
+    else if (code != PD_CONFLICT)
+      return code;
   }
   return PD_OK;
 }

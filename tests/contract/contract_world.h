@@ -26,8 +26,14 @@ typedef struct clause {
   clause_needs needs;
 } clause;
 
-#define CLAUSE(test) {#test, test, NEEDS_NOTHING}
-#define CLAUSE_IF(test, needs) {#test, test, needs}
+#define CLAUSE(test)                                                                                                                       \
+  {                                                                                                                                        \
+#test, test, NEEDS_NOTHING                                                                                                             \
+  }
+#define CLAUSE_IF(test, needs)                                                                                                             \
+  {                                                                                                                                        \
+#test, test, needs                                                                                                                     \
+  }
 
 extern const clause log_clauses[], bag_clauses[], shared_clauses[]; /* each ends with a NULL name */
 

@@ -104,8 +104,10 @@ static pd_code fault_open(const char *rest, const char *store, unsigned flags, p
     h->inner->ops->close(h->inner);
     code = fault(&p, "open", err);
   }
-  if (code != PD_OK) free(h);
-  else *out = &h->base;
+  if (code != PD_OK)
+    free(h);
+  else
+    *out = &h->base;
   return code;
 }
 

@@ -132,8 +132,10 @@ static void cut_node(power_node *node, uint64_t *random)
   }
   node->newest = reversed(node->newest);
   for (power_change *c = node->newest; c; c = c->older) {
-    if (!c->is_truncate) replay_write(fd, c, random, node->path);
-    else if (power_random(random) % 2 && ftruncate(fd, c->offset) != 0) die(node->path);
+    if (!c->is_truncate)
+      replay_write(fd, c, random, node->path);
+    else if (power_random(random) % 2 && ftruncate(fd, c->offset) != 0)
+      die(node->path);
   }
   settle_locked(node);
 }
