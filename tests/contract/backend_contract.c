@@ -169,14 +169,16 @@ static size_t add_clauses(struct CMUnitTest *tests, size_t count, const clause *
   return count;
 }
 
-int backend_contract_run(const backend_contract_target *target)
+int backend_contract_run(const backend_contract_target *target, const struct CMUnitTest *own, size_t own_count)
 {
   static struct CMUnitTest tests[CLAUSE_COUNT_MAX];
   current = target;
   size_t count = add_clauses(tests, 0, log_clauses);
   count = add_clauses(tests, count, bag_clauses);
   count = add_clauses(tests, count, shared_clauses);
-  int failed = _cmocka_run_group_tests(target->name, tests, count, NULL, NULL);
+  if (count + own_count > CLAUSE_COUNT_MAX) abort();
+  for (size_t i = 0; i < own_count; i++) tests[count + i] = own[i];
+  int failed = _cmocka_run_group_tests(target->name, tests, count + own_count, NULL, NULL);
   for (size_t i = 0; i < count; i++) free((void *)tests[i].name);
   return failed;
 }

@@ -1,7 +1,7 @@
 /*
  * backend_contract.h: the contract of include/perdure/backend.h as a test suite, written once for all backends.
  *
- * A backend's own test is a few lines: describe it, call backend_contract_run, then test what only it has.
+ * A backend's own test is a few lines: describe it, add what only it has, call backend_contract_run.
  */
 #ifndef CONTRACT_BACKEND_CONTRACT_H
 #define CONTRACT_BACKEND_CONTRACT_H
@@ -18,7 +18,9 @@ typedef struct backend_contract_target {
   bool is_shareable; /* several processes can have it open */
 } backend_contract_target;
 
-/* Run every clause; returns the number of failures. Prints what cmocka prints. */
-int backend_contract_run(const backend_contract_target *target);
+struct CMUnitTest;
+
+/* Run every clause, then the backend's own tests (one TAP plan for all); returns the number of failures. */
+int backend_contract_run(const backend_contract_target *target, const struct CMUnitTest *own, size_t own_count);
 
 #endif

@@ -35,7 +35,8 @@ void power_vfs_restore(void);
 
 /* Copy a store's lock file (4096 bytes), to go back to later; false if it is not there. */
 bool power_lock_file_save(const char *path, uint8_t out[4096]);
-/* What a cut may leave of it: itself, an older state (`older`, NULL: none), zeros, noise, or no bytes at all. Only when no handle has it open. */
+/* What a cut may leave of it: itself, an older state (`older`, NULL: none), zeros, noise, or no bytes at all. Only when no
+ * handle has it open. */
 void power_lock_file_tear(const char *path, const uint8_t older[4096], uint64_t seed);
 
 /* A small, seeded source of numbers (splitmix64), for tests that have to replay. */
