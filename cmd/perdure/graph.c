@@ -161,18 +161,17 @@ static void trim_lanes(graph *g)
 /* A line that leads lane `from` into lane `to`, which is left of it. `slash` is / to join, \ to part. */
 static void print_bend(graph *g, size_t to, size_t from, char slash)
 {
-  out_stream *o = &g->cli->out;
+  char row[2 * LANES_MAX + 1];
+  memset(row, ' ', sizeof row);
   for (size_t i = 0; i < g->lane_count; i++) {
-    if (i == from) {
-      out_text(o, "  ");
-      continue;
-    }
     bool is_crossed = i > to && i < from;
-    out_text(o, g->is_lane[i] ? "|" : is_crossed ? "_" : " ");
-    char between[2] = {i + 1 == from ? slash : i >= to && i + 1 < from ? '_' : ' ', 0};
-    out_text(o, between);
+    if (i != from) row[2 * i] = g->is_lane[i] ? '|' : is_crossed ? '_' : ' ';
+    if (i >= to && i + 1 < from) row[2 * i + 1] = '_';
   }
-  out_text(o, "\n");
+  row[2 * from - 1] = slash;
+  size_t size = 2 * g->lane_count;
+  while (size && row[size - 1] == ' ') size--;
+  out_printf(&g->cli->out, "%.*s\n", (int)size, row);
 }
 
 /* The lane that waits for `id` from `first` on; lane_count if none does. */

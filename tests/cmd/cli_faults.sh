@@ -16,7 +16,7 @@ run_as_nobody() {
 own() { [ "$(id -u)" != 0 ] || chown -R 65534:65534 "$@"; }
 
 t cli__malformed_uris_are_refused
-for uri in '' nosuch:x sqlite: 'memory:bad name' ftp://host/x; do
+for uri in '' nosuch:x sqlite: ftp://host/x; do
   run --store "$uri" put k 1
   want_failure 2 .
 done

@@ -155,8 +155,17 @@ if command -v script >/dev/null 2>&1; then
   want_count 1
   TERM=xterm PERDURE_PAGER='head -c 0' script -qec "$perdure log; echo code \$?" /dev/null >"$out" 2>"$err" </dev/null
   want_out_like '^code 0'
-  TERM=xterm script -qec "$perdure verify" /dev/null >"$out" 2>"$err" </dev/null
-  want_out_like 'verify \[#+\] 100%'
+fi
+
+t cli__verify_shows_its_progress_on_a_terminal
+i=0
+while [ $i -lt 1200 ]; do echo "{\"op\":\"put\",\"key\":\"k\",\"value\":$i}"; i=$((i + 1)); done | "$perdure" --store home batch >/dev/null
+run --store home verify
+want_no_err
+if command -v script >/dev/null 2>&1; then
+  TERM=xterm script -qec "$perdure --no-color --store home verify" /dev/null >"$out" 2>"$err" </dev/null
+  want_out_like 'verify \[[#.]+\] +[0-9]+%'
+  want_out_like '^ok'
 fi
 
 t cli__talk_is_silenced_by_quiet

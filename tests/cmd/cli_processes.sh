@@ -62,6 +62,7 @@ round=0
 while [ $round -lt 5 ]; do
   rm -rf .perdure answers in
   mkfifo in
+  : >answers
   "$perdure" batch <in >answers 2>"$err" &
   child=$!
   (i=0; while [ $i -lt 5000 ]; do echo "{\"op\":\"put\",\"key\":\"k$i\",\"value\":$i}"; i=$((i + 1)); done >in) 2>/dev/null &

@@ -127,7 +127,7 @@ run get k --version 9
 want_code 1
 run get k --at root
 want_code 1
-run get k --at '#1'
+run get k --at '#2'
 want_out one
 run get k --at @2001-01-01
 want_code 1
