@@ -3,6 +3,8 @@
 #include "base/error.h"
 #include "commands.h"
 
+#include <stdio.h>
+
 /* Making what is there already is no fault: the wish is fulfilled. */
 static pd_code run_init(cli_session *cli, const args_parsed *args, pd_error *err)
 {
@@ -52,17 +54,27 @@ static void visit_agent(void *ctx, const char *agent)
     out_printf(&view->cli->out, "%s\n", agent);
 }
 
+static pd_code visit_agents(agents_view *view, pd_error *err)
+{
+  cli_session *cli = view->cli;
+  pd_code code = pd_home_agents(cli->uri, visit_agent, view, err);
+  if (code != PD_NOT_FOUND) return code;
+  cli->exit_code = CLI_EXIT_STORAGE;
+  snprintf(cli->hint, sizeof cli->hint, "make a store with: perdure init");
+  return pd_error_set(err, PD_NOT_FOUND, "there are no stores in %s", cli->uri);
+}
+
 static pd_code run_agents(cli_session *cli, const args_parsed *args, pd_error *err)
 {
   (void)args;
   agents_view view = {cli, NULL};
-  if (!cli->is_json) return pd_home_agents(cli->uri, visit_agent, &view, err);
+  if (!cli->is_json) return visit_agents(&view, err);
   pd_json_writer w = cli_json(cli, err);
   view.writer = &w;
   pd_json_open(&w, '{');
   pd_json_key(&w, "agents");
   pd_json_open(&w, '[');
-  TRY(pd_home_agents(cli->uri, visit_agent, &view, err));
+  TRY(visit_agents(&view, err));
   pd_json_close(&w, ']');
   pd_json_close(&w, '}');
   return cli_json_end(cli, &w);

@@ -117,14 +117,12 @@ static const cli_command cmd_help = {
   .run = run_help,
 };
 
-/* A closed standard stream would be reused for a database file, and then be written to. Reading from what takes its place is
- * empty, writing to it fails. */
+/* A closed standard stream would be reused for a database file, and then be written to. What takes its place can neither be read
+ * (standard input) nor written (the others), so that using it is an error and not a silent nothing. */
 static void guard_streams(void)
 {
-  int fd;
-  do fd = open("/dev/null", O_RDONLY);
-  while (fd >= 0 && fd <= STDERR_FILENO);
-  if (fd > STDERR_FILENO) close(fd);
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+    if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd) abort();
 }
 
 static const char *setting(const args_parsed *args, const char *option, const char *variable, const char *otherwise)

@@ -24,7 +24,7 @@ static pd_code run_put(cli_session *cli, const args_parsed *args, pd_error *err)
   TRY(pd_key_check(key, err));
   if (note.ref) TRY(pd_ref_check(note.ref, err));
   TRY(read_value(args, &value, err));
-  TRY(cli_open(cli, CLI_CREATE, err));
+  TRY(cli_open(cli, note.ref ? CLI_WRITE : CLI_CREATE, err)); /* a new store has no ref but its first */
   if (expect == PD_ANY_VERSION)
     TRY(pd_put(cli->store, key, pd_buf_bytes(&value), &note, &ack, err));
   else

@@ -10,8 +10,9 @@ static pd_code run_fork(cli_session *cli, const args_parsed *args, pd_error *err
   pd_note note = cli_note(args);
   pd_ack ack;
   TRY(pd_ref_check(args->words[0], err));
-  TRY(cli_open(cli, CLI_CREATE, err));
-  TRY(pd_fork(cli->store, args->words[0], args_get(args, "at"), &note, &ack, err));
+  const char *at = args_get(args, "at");
+  TRY(cli_open(cli, at ? CLI_WRITE : CLI_CREATE, err));
+  TRY(pd_fork(cli->store, args->words[0], at, &note, &ack, err));
   char hex[PD_ID_HEX_SIZE];
   cli_say(cli, "new ref '%s' at %s", args->words[0], cli_short_id(&ack.commit, hex));
   return cli_print_ack(cli, &ack, NULL, args->words[0], err);

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "commands.h"
 
-#include <inttypes.h>
+#include <stdio.h>
 
 static pd_code print_move(cli_session *cli, const char *what, const pd_ack *ack, const char *ref, pd_error *err)
 {
@@ -21,7 +21,10 @@ static pd_code run_move(cli_session *cli, const args_parsed *args, const char *w
   pd_ack ack;
   if (args->word_count) TRY(args_parse_number(what, args->words[0], 1, &count, err));
   TRY(cli_open(cli, CLI_WRITE, err));
-  TRY(move(cli->store, count, &note, &ack, err));
+  pd_code code = move(cli->store, count, &note, &ack, err);
+  if (code == PD_NOT_FOUND)
+    snprintf(cli->hint, sizeof cli->hint, "where the ref has been: perdure log --ref %s --oneline", pd_store_ref(cli->store));
+  TRY(code);
   return print_move(cli, what, &ack, note.ref ? note.ref : pd_store_ref(cli->store), err);
 }
 

@@ -94,6 +94,12 @@ for line in 'get k' 'has k' ls log 'history k' 'show x' 'diff a b' refs 'switch 
   want_failure 4 "no store for agent 'main' in sqlite:./.perdure"
   want_err_like '^hint: make one with: perdure init$'
 done
+run agents
+want_failure 4 'no stores in sqlite:./.perdure'
+run put k 1 --ref other
+want_failure 4 'no store'
+run fork x --at y
+want_failure 4 'no store'
 want_true test ! -e .perdure
 
 t cli__a_full_disk_behind_standard_output_is_an_error
@@ -118,7 +124,11 @@ run put k 1
 code=$?
 : >"$out"
 want_failure 4 'standard output'
+"$perdure" put k - 2>"$err" <&-
+code=$?
+want_failure 4 'standard input'
 "$perdure" put k 2 >&- 2>"$err" <&-
+"$perdure" put k 3 --expect 9 >&- 2>&- <&-
 run verify
 want_code 0
 run get k
