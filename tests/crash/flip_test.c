@@ -289,6 +289,21 @@ static bool is_store_file(const char *folder, const char *name, uint64_t *out_si
   return true;
 }
 
+/* A byte of a file; mostly one that is not zero, for files are grown before they are filled. */
+static uint64_t pick_byte(const char *folder, const char *name, uint64_t size)
+{
+  char path[CRASH_PATH_MAX + 300];
+  uint64_t at = crash_random(size);
+  uint8_t byte = 0;
+  if (crash_random(4) == 0) return at;
+  snprintf(path, sizeof path, "%s/%s", folder, name);
+  int fd = open(path, O_RDONLY);
+  assert_true(fd >= 0);
+  for (int tries = 0; tries < 1000 && pread(fd, &byte, 1, (off_t)at) == 1 && !byte; tries++) at = crash_random(size);
+  close(fd);
+  return at;
+}
+
 /* Any bit of any file; half of the time of a file chosen first, so that small ones get their share. */
 static void pick_flip(const char *folder, flip *out)
 {
@@ -311,7 +326,7 @@ static void pick_flip(const char *folder, flip *out)
     for (uint64_t at = crash_random(total); at >= sizes[i]; i++) at -= sizes[i];
   }
   *out = files[i];
-  out->byte = crash_random(sizes[i]);
+  out->byte = pick_byte(folder, out->file, sizes[i]);
   out->bit = (unsigned)crash_random(8);
 }
 

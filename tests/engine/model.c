@@ -231,7 +231,7 @@ uint32_t model_forward(const model *m, uint32_t head, uint32_t top, uint64_t cou
 {
   size_t ahead = 0;
   for (uint32_t c = top; c != head; c = m->commits[c].parent) ahead++;
-  return model_back(m, top, count < ahead ? ahead - count : 0);
+  return count > ahead ? MODEL_NONE : model_back(m, top, ahead - count);
 }
 
 uint32_t model_ref_at(const model *m, int ref, int64_t time_ms)

@@ -90,7 +90,7 @@ const model_record *model_record_of(const model *m, uint64_t seq);
 uint32_t model_back(const model *m, uint32_t commit, uint64_t count);
 /* Commits between `commit` and the root. */
 size_t model_depth(const model *m, uint32_t commit);
-/* `count` commits from `head` towards `top`, at most to it. */
+/* `count` commits from `head` towards `top`; MODEL_NONE if that is past it. */
 uint32_t model_forward(const model *m, uint32_t head, uint32_t top, uint64_t count);
 /* The head of a ref as it was at a time, or MODEL_NONE before its birth. */
 uint32_t model_ref_at(const model *m, int ref, int64_t time_ms);

@@ -20,6 +20,8 @@ void op_ref_delete(world *w);
 void op_undo(world *w);
 void op_redo(world *w);
 void op_bad_write(world *w);
+/* One large invocation on main that puts about two keys in three. */
+void fill_store(world *w);
 
 /* model_read.c */
 void op_get(world *w);

@@ -19,7 +19,8 @@
 
 #define OPS_DEFAULT 100000
 #define OPS_UNDER_SANITIZER 12000
-#define SYNCED_SHARE 10 /* one operation in so many runs on a store that syncs each commit */
+#define FILL_KEYS_MIN 100 /* with fewer keys, a store fills by itself */
+#define SYNCED_SHARE 10   /* one operation in so many runs on a store that syncs each commit */
 
 static char scratch[] = "/tmp/perdure-model-XXXXXX";
 
@@ -129,6 +130,7 @@ static void run_round(const char *uri, uint32_t flush_ms, const round_shape *sha
   world w;
   world_open(&w, uri, flush_ms, shape->key_count, seed);
   w.random = seed * 1000003 + round;
+  if (shape->key_count >= FILL_KEYS_MIN) fill_store(&w);
   while (w.op < shape->op_count) run_op(&w);
   check_everything(&w);
   op_reopen(&w);

@@ -308,6 +308,27 @@ void op_edit(world *w)
   free(in.view);
 }
 
+void fill_store(world *w)
+{
+  pd_edit *edit = NULL;
+  pd_error err = {0};
+  pd_ack ack = {0};
+  model_record about = {.time_ms = world_now_ms()};
+  model_entry *next = model_copy(&w->model, w->model.refs[0].head);
+  w->doing = "fill";
+  world_expect(w, pd_edit_begin(w->handles[w->current], NULL, &edit, &err), PD_OK, &err);
+  for (size_t key = 0; key < w->key_count; key++) {
+    if (world_chance(w, 33)) continue;
+    uint32_t value = ++w->value_count;
+    world_expect(w, pd_edit_put(edit, w->keys[key], world_value(w, value), 0, &err), PD_OK, &err);
+    model_entry_put(&next[key], value, 0, about.time_ms);
+  }
+  world_expect(w, pd_edit_commit(edit, &ack, &err), PD_OK, &err);
+  for (size_t key = 0; key < w->key_count; key++)
+    if (next[key].is_present) next[key].seq = ack.seq;
+  accept(w, model_commit_add(&w->model, 0, next, &ack, &about));
+}
+
 /* ---- refs ---- */
 
 void op_fork(world *w)
@@ -388,16 +409,15 @@ void op_redo(world *w)
   uint64_t count = 1 + world_random(w, 4);
   wr.about.kind = PD_RECORD_REDO;
   const model_ref *r = &w->model.refs[wr.ref];
-  bool has_any = r->exists && r->redo_top != MODEL_NONE;
-  uint32_t to = has_any ? model_forward(&w->model, r->head, r->redo_top, count) : MODEL_NONE;
+  uint32_t to = r->exists && r->redo_top != MODEL_NONE ? model_forward(&w->model, r->head, r->redo_top, count) : MODEL_NONE;
   pd_ack ack = {0};
   pd_error err = {0};
   pd_code code = pd_redo(store, count, &wr.note, &ack, &err);
-  if (wr.code == PD_CONFLICT && !has_any) {
+  if (wr.code == PD_CONFLICT && to == MODEL_NONE) {
     world_require(w, code == PD_CONFLICT || code == PD_NOT_FOUND);
     return;
   }
-  world_expect(w, code, wr.code != PD_OK ? wr.code : has_any ? PD_OK : PD_NOT_FOUND, &err);
+  world_expect(w, code, wr.code != PD_OK ? wr.code : to == MODEL_NONE ? PD_NOT_FOUND : PD_OK, &err);
   count_code(w, code);
   if (code == PD_OK) accept(w, model_ref_move(&w->model, wr.ref, to, &ack, &wr.about));
 }
