@@ -339,6 +339,17 @@ static void B4_a_batch_whose_sizes_make_no_sense_is_found(void **state)
   expect_damage(*state, "UPDATE log SET data=x'ffffffffffffffffffff01' WHERE seq=5", 5);
 }
 
+static void B4_rows_that_overlap_are_found(void **state)
+{
+  pd_backend *b = open_main(*state, PD_BACKEND_CREATE, PD_OK, NULL);
+  pd_bytes batch[3] = {pd_text("one"), pd_text("two"), pd_text("three")};
+  assert_int_equal(b->ops->log_append(b, 1, batch, 3, NULL), PD_OK);
+  assert_int_equal(append_some(b, 2, NULL), PD_OK);
+  run_sql(*state, "INSERT INTO log VALUES(2, 1, x'00')");
+  assert_int_equal(read_all(b, NULL), PD_CORRUPT);
+  b->ops->close(b);
+}
+
 static void B4_lost_records_at_the_end_are_found(void **state)
 {
   pd_error err = {0};
@@ -449,6 +460,7 @@ int main(void)
     CASE(B4_a_batch_that_is_too_short_is_found),
     CASE(B4_a_batch_that_is_too_long_is_found),
     CASE(B4_a_batch_whose_sizes_make_no_sense_is_found),
+    CASE(B4_rows_that_overlap_are_found),
     CASE(B4_lost_records_at_the_end_are_found),
     CASE(sqlite__a_store_without_its_tables_is_damaged),
     CASE(sqlite__a_file_that_lost_pages_never_reads_as_whole),

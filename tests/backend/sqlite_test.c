@@ -411,6 +411,23 @@ static void B8_a_full_disk_changes_nothing_and_work_goes_on_when_there_is_room(v
   as_nobody(fill_up, *state);
 }
 
+static void B8_a_blob_that_is_too_large_is_refused_whole_and_work_goes_on(void **state)
+{
+  pd_backend *a = open_main(*state, PD_BACKEND_CREATE, PD_OK, NULL), *b = open_main(*state, 0, PD_OK, NULL);
+  const pd_bytes blobs[] = {pd_text("fits"), {"", 1000000000}, pd_text("fits too")}; /* refused by its size, unread */
+  pd_id ids[3] = {{{1}}, {{2}}, {{3}}};
+  pd_buf out = {0};
+  pd_error err = {0};
+  assert_int_equal(a->ops->bag_put(a, ids, blobs, 3, &err), PD_LIMIT);
+  assert_int_equal(a->ops->log_append(a, 1, &blobs[1], 1, &err), PD_LIMIT);
+  for (size_t i = 0; i < 3; i++) assert_int_equal(a->ops->bag_get(a, &ids[i], &out, NULL), PD_NOT_FOUND);
+  assert_int_equal(append_some(b, 1, NULL), PD_OK); /* nothing was left open in the other handle */
+  assert_int_equal(append_some(a, 1, NULL), PD_OK);
+  assert_int_equal(a->ops->bag_put(a, ids, blobs, 1, &err), PD_OK);
+  a->ops->close(a);
+  b->ops->close(b);
+}
+
 /* ---- the WAL, other programs -------------------------------------------------------------------------------------- */
 
 static void sqlite__the_wal_is_checkpointed_and_does_not_grow_for_ever(void **state)
@@ -494,6 +511,7 @@ int main(void)
     CASE(sqlite__without_its_lock_file_a_store_can_still_be_read),
     CASE(sqlite__a_pending_wal_that_cannot_be_read_is_not_passed_over),
     CASE(B8_a_full_disk_changes_nothing_and_work_goes_on_when_there_is_room),
+    CASE(B8_a_blob_that_is_too_large_is_refused_whole_and_work_goes_on),
     CASE(sqlite__the_wal_is_checkpointed_and_does_not_grow_for_ever),
     CASE(sqlite__another_programs_transaction_is_waited_for),
     CASE(sqlite__usage_tells_what_is_there),

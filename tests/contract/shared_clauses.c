@@ -3,6 +3,7 @@
 #include "contract/contract_world.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,6 +66,7 @@ typedef struct job {
   contract_world *w;
   pd_backend *b;
   int index;
+  bool is_stopped;
   pd_code code;
   pd_error err;
 } job;
@@ -269,6 +271,17 @@ static void B11_a_store_that_is_not_there_is_not_found_and_not_made(void **state
 
 /* ---- B12, claims -------------------------------------------------------------------------------------------------- */
 
+/* Appends until told to stop; `index` counts. */
+static void *append_until_stopped(void *arg)
+{
+  job *j = arg;
+  while (j->code == PD_OK && !__atomic_load_n(&j->is_stopped, __ATOMIC_ACQUIRE)) {
+    j->code = append_anywhere(j->b, 1, &j->err);
+    if (j->code == PD_OK) __atomic_add_fetch(&j->index, 1, __ATOMIC_RELEASE);
+  }
+  return NULL;
+}
+
 static void B12_between_claim_and_release_an_append_never_conflicts(void **state)
 {
   contract_world *w = *state;
@@ -276,8 +289,11 @@ static void B12_between_claim_and_release_an_append_never_conflicts(void **state
   pd_backend *mine = world_open(w, "main");
   job other = {.b = world_open(w, "main")};
   pthread_t thread;
-  assert_int_equal(pthread_create(&thread, NULL, append_each, &other), 0);
-  for (int round = 0; round < EACH; round++) {
+  uint64_t rounds = 0;
+  assert_int_equal(pthread_create(&thread, NULL, append_until_stopped, &other), 0);
+  while (w->ops->log_tail_hint(mine) == 0) sched_yield();
+  int enough = __atomic_load_n(&other.index, __ATOMIC_ACQUIRE) + 5 * EACH; /* both are at it at the same time */
+  for (; rounds < EACH || (rounds < 50 * EACH && __atomic_load_n(&other.index, __ATOMIC_ACQUIRE) < enough); rounds++) {
     uint64_t tail = 0, again = 0;
     assert_int_equal(w->ops->log_claim(mine, NULL), PD_OK);
     assert_int_equal(w->ops->log_tail(mine, &tail, NULL), PD_OK);
@@ -288,9 +304,10 @@ static void B12_between_claim_and_release_an_append_never_conflicts(void **state
     assert_int_equal(again, tail + 3);
     w->ops->log_release(mine);
   }
+  __atomic_store_n(&other.is_stopped, true, __ATOMIC_RELEASE);
   pthread_join(thread, NULL);
   assert_int_equal(other.code, PD_OK);
-  expect_numbered_log(mine, EACH * 4);
+  expect_numbered_log(mine, rounds * 3 + (uint64_t)other.index);
   w->ops->close(other.b);
   w->ops->close(mine);
 }
