@@ -312,6 +312,35 @@ static void B12_between_claim_and_release_an_append_never_conflicts(void **state
   w->ops->close(mine);
 }
 
+static void *begin_and_append(void *arg)
+{
+  job *j = arg;
+  __atomic_store_n(&j->index, 1, __ATOMIC_RELEASE);
+  j->code = append_anywhere(j->b, 1, &j->err);
+  return NULL;
+}
+
+/* If the claim did not hold, the append would happen at once; many turns of the scheduler are given to it. */
+static void B12_another_handle_waits_for_the_release(void **state)
+{
+  contract_world *w = *state;
+  if (!w->ops->log_claim) skip();
+  pd_backend *mine = world_open(w, "main");
+  job other = {.b = world_open(w, "main")};
+  pthread_t thread;
+  assert_int_equal(w->ops->log_claim(mine, NULL), PD_OK);
+  assert_int_equal(pthread_create(&thread, NULL, begin_and_append, &other), 0);
+  while (!__atomic_load_n(&other.index, __ATOMIC_ACQUIRE)) sched_yield();
+  for (int turn = 0; turn < 5000 && w->ops->log_tail_hint(mine) == 0; turn++) sched_yield();
+  expect_numbered_log(mine, 0);
+  w->ops->log_release(mine);
+  pthread_join(thread, NULL);
+  assert_int_equal(other.code, PD_OK);
+  expect_numbered_log(mine, 1);
+  w->ops->close(other.b);
+  w->ops->close(mine);
+}
+
 static void *release_it(void *arg)
 {
   pd_backend *b = arg;
@@ -412,6 +441,7 @@ const clause shared_clauses[] = {
   CLAUSE(B10_the_stores_of_a_home_can_be_listed),
   CLAUSE(B11_a_store_that_is_not_there_is_not_found_and_not_made),
   CLAUSE(B12_between_claim_and_release_an_append_never_conflicts),
+  CLAUSE(B12_another_handle_waits_for_the_release),
   CLAUSE(B12_a_claim_belongs_to_the_handle_not_to_the_thread),
   CLAUSE(B12_closing_a_handle_gives_its_claim_back),
   CLAUSE(B12_claims_of_threads_on_one_handle_wait_for_each_other),
