@@ -211,7 +211,14 @@ static pd_code reserve_edit(pd_edit *edit, pd_error *err)
   return PD_OK;
 }
 
-/* A later edit of the same key replaces the earlier one, but the first condition on it stands. */
+/* A later edit of the same key replaces the earlier one, and both conditions hold: what the later one expects of an earlier put is
+ * one more than what the ref must have; of an earlier delete, nothing. */
+static uint64_t join_conditions(const staged_edit *earlier, uint64_t expect_version)
+{
+  bool says_more = earlier->expect_version == PD_ANY_VERSION && expect_version != PD_ANY_VERSION && !earlier->is_delete;
+  return says_more ? expect_version - 1 : earlier->expect_version;
+}
+
 static pd_code stage_edit(pd_edit *edit, pd_bytes key, pd_bytes value, bool is_delete, uint64_t expect_version, pd_error *err)
 {
   TRY(pd_key_check(key, err));
@@ -228,7 +235,7 @@ static pd_code stage_edit(pd_edit *edit, pd_bytes key, pd_bytes value, bool is_d
   }
   if (!is_delete) fresh.value_id = pd_sha256(value);
   if (is_equal) {
-    fresh.expect_version = edit->edits[i].expect_version;
+    fresh.expect_version = join_conditions(&edit->edits[i], expect_version);
     pd_buf_done(&edit->edits[i].key);
     pd_buf_done(&edit->edits[i].value);
   } else {
@@ -329,10 +336,14 @@ pd_code pd_edit_commit(pd_edit *edit, pd_ack *out, pd_error *err)
   if (!changes) return pd_error_memory(err, "an invocation");
   edits_to_changes(edit, changes);
   pd_intent intent = {.kind = PD_RECORD_COMMIT, .ref = edit->note.ref, .note = &edit->note, .changes = changes, .change_count = edit->count};
-  pd_code code = pd_write(edit->store, &intent, out, err);
+  pd_ack ack;
+  pd_code code = pd_write(edit->store, &intent, &ack, err);
   free(changes);
-  if (!code) pd_edit_abort(edit); /* frees; nothing of it is pending any more */
-  return code;
+  if (code) return code;
+  ack.version = 0; /* of a single key only */
+  if (out) *out = ack;
+  pd_edit_abort(edit); /* frees; nothing of it is pending any more */
+  return PD_OK;
 }
 
 /* The tree as the invocation sees it, for walking. */

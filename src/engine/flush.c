@@ -303,7 +303,9 @@ pd_code pd_write(pd_store *s, const pd_intent *intent, pd_ack *out, pd_error *er
   pd_ack ack;
   pd_store_lock(s);
   pd_code code = write_locked(s, intent, &ack, err);
-  if (!code) {
+  if (code) {
+    release_claim(s); /* nothing was staged: do not keep others out */
+  } else {
     if (out) *out = ack;
     if (intent->kind != PD_RECORD_KEYFRAME && pd_keyframe_is_due(s)) {
       s->wants_keyframe = true;
