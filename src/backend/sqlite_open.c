@@ -224,13 +224,12 @@ static pd_code check_witness(pd_sqlite *s, pd_error *err)
   return PD_OK;
 }
 
-/* Under the lock file. */
-static pd_code open_locked(pd_sqlite *s, unsigned flags, pd_error *err)
+/* Under the lock file. `is_there`: as it was before we had the lock; somebody may have made it since. */
+static pd_code open_locked(pd_sqlite *s, unsigned flags, bool is_there, pd_error *err)
 {
-  bool is_there = false;
   uint64_t acknowledged = 0;
   struct stat st;
-  TRY(pd_sqlite_probe(s->path, s->vfs, &is_there, err));
+  if (!is_there) TRY(pd_sqlite_probe(s->path, s->vfs, &is_there, err));
   if (!is_there) {
     if (!(flags & PD_BACKEND_CREATE)) return pd_error_set(err, PD_NOT_FOUND, "no store at %.300s", s->path);
     if (s->flags & PD_BACKEND_READ_ONLY) return pd_error_set(err, PD_READ_ONLY, "%.300s cannot be made: the medium is read-only", s->path);
@@ -256,7 +255,7 @@ static pd_code open_files(pd_sqlite *s, const char *store, unsigned flags, pd_er
   TRY(pd_lock_file_open(&s->lock, lock_path, is_read_only, err));
   if (is_read_only || !s->lock.is_writable) s->flags |= PD_BACKEND_READ_ONLY;
   TRY(pd_lock_file_lock(&s->lock, !s->lock.is_writable, err));
-  pd_code code = open_locked(s, flags, err);
+  pd_code code = open_locked(s, flags, is_there, err);
   if (code != PD_OK) pd_sqlite_conn_close(&s->reader);
   pd_lock_file_unlock(&s->lock);
   return code;
