@@ -25,6 +25,9 @@ static const char *const sql_texts[PD_SQL_COUNT] = {
   [PD_SQL_SYNC_NORMAL] = "PRAGMA synchronous=NORMAL",
 };
 
+/* A WAL that one large bag_put blew up is cut back to 32 MiB when it starts again; below that it is kept and overwritten. */
+static const char writer_sql[] = "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA journal_size_limit=33554432";
+
 static pd_code host_error(int why, const char *path, const char *what, pd_error *err)
 {
   if (why == ENOSPC || why == EDQUOT || why == EFBIG)
@@ -154,7 +157,7 @@ pd_code pd_sqlite_conn_open(pd_sqlite_conn *conn, const char *path, const char *
   if (mode == PD_SQLITE_READ_ONLY && (code == PD_STORAGE || code == PD_READ_ONLY)) return open_immutable(conn, path, vfs, err);
   if (code != PD_OK && err) *err = first;
   if (code == PD_OK && mode == PD_SQLITE_READ) code = pd_sqlite_conn_exec(conn, "PRAGMA query_only=ON", err);
-  if (code == PD_OK && mode == PD_SQLITE_WRITE) code = pd_sqlite_conn_exec(conn, "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL", err);
+  if (code == PD_OK && mode == PD_SQLITE_WRITE) code = pd_sqlite_conn_exec(conn, writer_sql, err);
   if (code != PD_OK) pd_sqlite_conn_close(conn);
   return code;
 }

@@ -445,6 +445,23 @@ static void sqlite__the_wal_is_checkpointed_and_does_not_grow_for_ever(void **st
   free(bytes), free(wal);
 }
 
+static void sqlite__a_wal_that_one_large_put_blew_up_is_cut_back(void **state)
+{
+  pd_backend *b = open_main(*state, PD_BACKEND_CREATE, PD_OK, NULL);
+  pd_bytes blob = {calloc(1, 60 << 20), 60 << 20};
+  pd_id id = {{1}};
+  struct stat st;
+  char *wal = file_in(*state, "main.db-wal");
+  assert_int_equal(b->ops->bag_put(b, &id, &blob, 1, NULL), PD_OK);
+  assert_int_equal(stat(wal, &st), 0);
+  assert_true(st.st_size > 60 << 20);
+  assert_int_equal(append_some(b, 2, NULL), PD_OK);
+  assert_int_equal(stat(wal, &st), 0);
+  assert_true(st.st_size <= 32 << 20);
+  b->ops->close(b);
+  free((void *)blob.data), free(wal);
+}
+
 static void *append_in_thread(void *arg)
 {
   pd_backend *b = arg;
@@ -513,6 +530,7 @@ int main(void)
     CASE(B8_a_full_disk_changes_nothing_and_work_goes_on_when_there_is_room),
     CASE(B8_a_blob_that_is_too_large_is_refused_whole_and_work_goes_on),
     CASE(sqlite__the_wal_is_checkpointed_and_does_not_grow_for_ever),
+    CASE(sqlite__a_wal_that_one_large_put_blew_up_is_cut_back),
     CASE(sqlite__another_programs_transaction_is_waited_for),
     CASE(sqlite__usage_tells_what_is_there),
   };
