@@ -9,11 +9,15 @@
 #include "support/temp_folder.h"
 
 #include <setjmp.h>
+#include <signal.h>
 #include <sqlite3.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -110,6 +114,9 @@ typedef struct round {
   uint64_t seed, acknowledged, tried;
 } round;
 
+/* Where a child that may die tells what was acknowledged; NULL: nobody asks. */
+static uint64_t *told;
+
 static pd_id blob_text(uint64_t seq, uint64_t seed, char out[64])
 {
   snprintf(out, 64, "blob %llu of seed %llu", (unsigned long long)seq, (unsigned long long)seed);
@@ -137,6 +144,7 @@ static void work_until_dark(round *r, uint64_t most)
     r->tried = seq;
     if (b->ops->log_append(b, seq, &record, 1, NULL) != PD_OK) break;
     r->acknowledged = seq;
+    if (told) __atomic_store_n(told, seq, __ATOMIC_RELEASE);
   }
   b->ops->close(b);
 }
@@ -235,12 +243,62 @@ static void power__a_cut_while_creating_leaves_a_store_or_none(void **state)
   }
 }
 
+/* ---- a process that dies ------------------------------------------------------------------------------------------- */
+
+/* In a child: create, put blobs, append, close; die before the n-th change of a file. True if it lived to the end. */
+static bool work_and_die(round *r, uint64_t n, uint64_t *acknowledged)
+{
+  int status = 0;
+  fflush(NULL);
+  pid_t pid = fork();
+  if (pid == 0) {
+    power_vfs_kill_after(n);
+    work_until_dark(r, 12);
+    _exit(r->acknowledged == 12 ? 0 : 1);
+  }
+  assert_int_equal(waitpid(pid, &status, 0), pid);
+  if (WIFEXITED(status))
+    assert_int_equal(WEXITSTATUS(status), 0);
+  else
+    assert_int_equal(WTERMSIG(status), SIGKILL);
+  r->acknowledged = *acknowledged;
+  r->tried = 12;
+  return WIFEXITED(status);
+}
+
+static void power__a_process_killed_at_any_write_loses_nothing_it_acknowledged(void **state)
+{
+  (void)state;
+  told = mmap(NULL, sizeof *told, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  assert_ptr_not_equal(told, MAP_FAILED);
+  power_vfs_install();
+  bool has_lived = false;
+  for (uint64_t n = 1; !has_lived; n++) {
+    char *folder = temp_folder_new();
+    round r = {.folder = folder, .uri = text_of("%s?vfs=powercut", folder), .lock = file_in(folder, "main.lock"), .seed = 1};
+    *told = 0;
+    has_lived = work_and_die(&r, n, told);
+    pd_backend *b = open_main(folder, PD_BACKEND_CREATE, PD_OK, NULL); /* it may have died before there was one */
+    b->ops->close(b);
+    expect_all(&r);
+    assert_true(n < 1000);
+    temp_folder_free(r.folder);
+    free(r.uri);
+    free(r.lock);
+  }
+  munmap(told, sizeof *told);
+  told = NULL;
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(power__without_syncs_acknowledged_rows_are_lost),    cmocka_unit_test(power__wal_with_synchronous_full_loses_nothing),
-    cmocka_unit_test(power__the_same_seed_leaves_the_same_file),          cmocka_unit_test(power__what_the_backend_acknowledged_survives),
+    cmocka_unit_test(power__without_syncs_acknowledged_rows_are_lost),
+    cmocka_unit_test(power__wal_with_synchronous_full_loses_nothing),
+    cmocka_unit_test(power__the_same_seed_leaves_the_same_file),
+    cmocka_unit_test(power__what_the_backend_acknowledged_survives),
     cmocka_unit_test(power__a_cut_while_creating_leaves_a_store_or_none),
+    cmocka_unit_test(power__a_process_killed_at_any_write_loses_nothing_it_acknowledged),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,7 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static power_node *nodes;
 static bool is_cut;
-static uint64_t call_count, cut_at, cut_seed;
+static uint64_t call_count, cut_at, cut_seed, kill_at;
 
 uint64_t power_random(uint64_t *state)
 {
@@ -166,10 +167,18 @@ void power_vfs_cut_after(uint64_t n, uint64_t seed)
   pthread_mutex_unlock(&lock);
 }
 
+void power_vfs_kill_after(uint64_t n)
+{
+  pthread_mutex_lock(&lock);
+  kill_at = n ? call_count + n : 0;
+  pthread_mutex_unlock(&lock);
+}
+
 bool power_strikes(void)
 {
   pthread_mutex_lock(&lock);
   if (!is_cut && ++call_count == cut_at) cut_locked(cut_seed);
+  if (!is_cut && call_count == kill_at) raise(SIGKILL);
   bool is_off = is_cut;
   pthread_mutex_unlock(&lock);
   return is_off;

@@ -27,6 +27,8 @@ void power_vfs_install(void);
 void power_vfs_cut(uint64_t seed);
 /* Cut it in the middle of the n-th write, truncate or sync from now (1 is the next). 0 takes the plan back. */
 void power_vfs_cut_after(uint64_t n, uint64_t seed);
+/* Instead of the power, the process goes: SIGKILL to itself before its n-th write, truncate or sync from now. 0 takes it back. */
+void power_vfs_kill_after(uint64_t n);
 bool power_vfs_is_cut(void);
 /* Writes, truncates and syncs since the program began. */
 uint64_t power_vfs_calls(void);
