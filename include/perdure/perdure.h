@@ -109,13 +109,13 @@ typedef enum pd_durability {
 } pd_durability;
 
 typedef struct pd_options {
-  bool is_read_only;        /* refuse writes; the store must exist                                   */
-  bool must_exist;          /* PD_NOT_FOUND instead of creating                                      */
-  uint32_t flush_ms;        /* 0: each commit is synced before its call returns. Else buffered       */
-  size_t cache_size_max;    /* memory for nodes and values, bytes; 0: 64 MiB                         */
-  size_t value_size_max;    /* largest value; 0: 64 MiB; at most 1 GiB                               */
-  const char *ref;          /* the ref that this handle works on; NULL: the store's current ref      */
-  const char *author;       /* default for pd_note.author; NULL: the agent's name                    */
+  bool is_read_only;            /* refuse writes; the store must exist                                   */
+  bool must_exist;              /* PD_NOT_FOUND instead of creating                                      */
+  uint32_t flush_ms;            /* 0: each commit is synced before its call returns. Else buffered       */
+  size_t cache_size_max;        /* memory for nodes and values, bytes; 0: 64 MiB                         */
+  size_t value_size_max;        /* largest value; 0: 64 MiB; at most 1 GiB                               */
+  const char *ref;              /* the ref that this handle works on; NULL: the store's current ref      */
+  const char *author;           /* default for pd_note.author; NULL: the agent's name                    */
   int64_t (*now_ms)(void *ctx); /* NULL: the system's clock, milliseconds since 1970 UTC             */
   void *now_ctx;
 } pd_options;
@@ -186,10 +186,10 @@ PD_API PD_MUST_USE pd_code pd_get_version(pd_store *store, const char *at, pd_by
                                           pd_entry *out_entry, pd_error *err);
 
 typedef struct pd_scan {
-  pd_bytes prefix;     /* only keys that begin with it */
-  pd_bytes after;      /* only keys greater than it (paging: the last key of the page before) */
-  pd_bytes from, to;   /* only from <= key < to; empty: no bound */
-  bool keys_only;      /* leave the values where they are */
+  pd_bytes prefix;   /* only keys that begin with it */
+  pd_bytes after;    /* only keys greater than it (paging: the last key of the page before) */
+  pd_bytes from, to; /* only from <= key < to; empty: no bound */
+  bool keys_only;    /* leave the values where they are */
 } pd_scan;
 
 typedef struct pd_iter pd_iter;
@@ -313,8 +313,8 @@ typedef struct pd_record {
   uint64_t seq;
   pd_record_kind kind;
   const char *ref;
-  pd_commit commit;      /* made by it, or the one the ref was moved to; zero for keyframes */
-  const pd_id *parents;  /* commits only */
+  pd_commit commit;     /* made by it, or the one the ref was moved to; zero for keyframes */
+  const pd_id *parents; /* commits only */
   size_t parent_count;
   const char *author, *run, *reason; /* "" if none */
   int64_t time_ms;
@@ -384,13 +384,13 @@ typedef struct pd_verify_report {
 PD_API PD_MUST_USE pd_code pd_verify(pd_store *store, const pd_verify_options *options, pd_verify_report *out, pd_error *err);
 
 typedef struct pd_stats {
-  uint64_t records;        /* in the log */
-  uint64_t keys;           /* at the handle's head */
+  uint64_t records; /* in the log */
+  uint64_t keys;    /* at the handle's head */
   uint64_t refs;
   uint64_t keyframes;
-  uint64_t tail_records;   /* since the last keyframe: what an open has to read */
+  uint64_t tail_records; /* since the last keyframe: what an open has to read */
   uint64_t log_bytes, bag_bytes, disk_bytes;
-  uint64_t cache_bytes;    /* held by this handle */
+  uint64_t cache_bytes; /* held by this handle */
   uint64_t cache_hits, cache_misses;
   uint64_t commits, syncs; /* by this handle since it was opened; commits / syncs is the mean group */
   bool is_durable;         /* the backend survives power loss */

@@ -39,7 +39,8 @@ char *pd_time_text(int64_t time_ms, char out[PD_TIME_TEXT_SIZE])
     snprintf(out, PD_TIME_TEXT_SIZE, "%lld", (long long)time_ms);
     return out;
   }
-  size_t n = strftime(out, PD_TIME_TEXT_SIZE, "%Y-%m-%dT%H:%M:%S", &tm);
+  size_t n = (size_t)snprintf(out, PD_TIME_TEXT_SIZE, "%04d", tm.tm_year + 1900); /* %Y does not pad */
+  n += strftime(out + n, PD_TIME_TEXT_SIZE - n, "-%m-%dT%H:%M:%S", &tm);
   snprintf(out + n, PD_TIME_TEXT_SIZE - n, ".%03dZ", (int)(time_ms - (int64_t)seconds * 1000));
   return out;
 }

@@ -189,7 +189,8 @@ size_t pd_run_count(pd_bytes run)
 pd_run_entry pd_run_at(pd_bytes run, size_t index)
 {
   const uint8_t *p = (const uint8_t *)run.data, *e = p + RUN_HEAD_SIZE + index * RUN_ENTRY_SIZE;
-  pd_run_entry entry = {get_u64(e), get_u64(p + 2) + ((uint64_t)e[8] | (uint64_t)e[9] << 8 | (uint64_t)e[10] << 16 | (uint64_t)e[11] << 24)};
+  pd_run_entry entry = {get_u64(e),
+                        get_u64(p + 2) + ((uint64_t)e[8] | (uint64_t)e[9] << 8 | (uint64_t)e[10] << 16 | (uint64_t)e[11] << 24)};
   return entry;
 }
 

@@ -263,7 +263,8 @@ pd_code pd_rec_decode(uint64_t seq, pd_bytes bytes, pd_rec *out, pd_error *err)
   if (memcmp(check, data + checked.size, CHECK_SIZE) != 0)
     return pd_error_set(err, PD_CORRUPT, "record %llu does not match its checksum", (unsigned long long)seq);
   TRY(pd_rec_decode_checked(seq, bytes, out, err));
-  pd_cursor c = {data + (out->kind == PD_RECORD_COMMIT ? out->changes_pos : bytes.size - TRAILER_SIZE), data + bytes.size - TRAILER_SIZE, false};
+  pd_cursor c = {data + (out->kind == PD_RECORD_COMMIT ? out->changes_pos : bytes.size - TRAILER_SIZE), data + bytes.size - TRAILER_SIZE,
+                 false};
   check_changes(out, &c);
   if (!pd_cursor_ok(&c)) return pd_error_set(err, PD_CORRUPT, "record %llu is malformed", (unsigned long long)seq);
   return PD_OK;

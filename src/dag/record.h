@@ -41,16 +41,16 @@ typedef struct pd_rec {
   pd_bytes author, run, reason;
   /* commit: the new commit. fork, reset, undo, redo: the one pointed at */
   pd_id commit, tree;
-  uint64_t target_seq;                      /* of the commit pointed at; commits: their own number */
+  uint64_t target_seq;                       /* of the commit pointed at; commits: their own number */
   uint64_t parent_seqs[PD_PARENT_COUNT_MAX]; /* commits; 0 is the root commit */
   size_t parent_count;
   size_t change_count;
   pd_id catalog;   /* keyframe */
   uint64_t covers; /* keyframe: the last record it stands for */
   pd_id audit;
-  pd_bytes bytes;        /* decoded: the whole record, borrowed */
-  uint32_t ids_pos;      /* of commit and tree in the record */
-  uint32_t changes_pos;  /* of the first change */
+  pd_bytes bytes;       /* decoded: the whole record, borrowed */
+  uint32_t ids_pos;     /* of commit and tree in the record */
+  uint32_t changes_pos; /* of the first change */
 } pd_rec;
 
 /* Append the record to `out`, with its ids and audit left open, and set `pos` of each inline change. The record begins at the

@@ -43,7 +43,8 @@ static pd_code check_version(const pd_change_in *in, uint64_t version, pd_error 
                              (int)(in->key.size < 200 ? in->key.size : 200), (const char *)in->key.data, (unsigned long long)version,
                              (unsigned long long)in->expect_version);
   if (in->is_delete && in->must_exist && !version)
-    return pd_error_set(err, PD_NOT_FOUND, "there is no key '%.*s'", (int)(in->key.size < 200 ? in->key.size : 200), (const char *)in->key.data);
+    return pd_error_set(err, PD_NOT_FOUND, "there is no key '%.*s'", (int)(in->key.size < 200 ? in->key.size : 200),
+                        (const char *)in->key.data);
   return PD_OK;
 }
 
@@ -58,13 +59,20 @@ static pd_code plan_change(pd_store *s, plan *p, pd_node *root, const pd_change_
   if (in->is_delete && !old) return PD_OK;
   bool is_in_bag = !in->is_delete && in->value.size > PD_INLINE_SIZE_MAX;
   pd_rec_change *ch = &p->changes[p->count];
-  *ch = (pd_rec_change){.key = in->key, .is_delete = in->is_delete, .is_in_bag = is_in_bag, .prev_seq = old ? old->seq : 0,
-                        .size = (uint32_t)in->value.size, .value = in->value, .value_id = in->value_id,
-                        .version = in->is_delete ? old->version : old ? old->version + 1 : 1};
+  *ch = (pd_rec_change){.key = in->key,
+                        .is_delete = in->is_delete,
+                        .is_in_bag = is_in_bag,
+                        .prev_seq = old ? old->seq : 0,
+                        .size = (uint32_t)in->value.size,
+                        .value = in->value,
+                        .value_id = in->value_id,
+                        .version = in->is_delete ? old->version
+                                   : old         ? old->version + 1
+                                                 : 1};
   pd_tree_edit *edit = &p->edits[p->count];
   *edit = (pd_tree_edit){.key = in->key, .is_delete = in->is_delete, .value_id = in->value_id};
-  edit->rider = (pd_rider){.seq = s->tip_seq + 1, .version = ch->version, .created_ms = old ? old->created_ms : now_ms, .updated_ms = now_ms,
-                           .size = ch->size};
+  edit->rider = (pd_rider){
+    .seq = s->tip_seq + 1, .version = ch->version, .created_ms = old ? old->created_ms : now_ms, .updated_ms = now_ms, .size = ch->size};
   if (!in->is_delete && in->value.size <= PD_CELL_SIZE_MAX) TRY(pd_cell_new(&s->tree.pool, in->value, &edit->cell, err));
   p->count++;
   return PD_OK;
@@ -113,8 +121,14 @@ static void push_staged(pd_store *s, const pd_rec *rec, pd_ref_slot *slot, const
                         const pd_catalog_frame *frame)
 {
   pd_staged *st = &s->pending.staged[s->pending.count++];
-  *st = (pd_staged){.ticket = ticket, .slot = slot, .seq = rec->seq, .kind = rec->kind, .record_at = record_at,
-                    .record_size = s->pending.bytes.size - record_at, .audit = rec->audit, .time_ms = rec->time_ms};
+  *st = (pd_staged){.ticket = ticket,
+                    .slot = slot,
+                    .seq = rec->seq,
+                    .kind = rec->kind,
+                    .record_at = record_at,
+                    .record_size = s->pending.bytes.size - record_at,
+                    .audit = rec->audit,
+                    .time_ms = rec->time_ms};
   if (slot) {
     pd_head_copy(s, &st->head, head);
     pd_head_copy(s, &slot->tip, head);
@@ -128,8 +142,8 @@ static void push_staged(pd_store *s, const pd_rec *rec, pd_ref_slot *slot, const
 static void fill_ack(const pd_store *s, const pd_rec *rec, uint64_t version, pd_ack *out)
 {
   if (!out) return;
-  *out = (pd_ack){.commit = rec->commit, .tree = rec->tree, .seq = rec->seq, .version = version,
-                  .durability = s->is_buffered ? PD_BUFFERED : PD_SYNCED};
+  *out = (pd_ack){
+    .commit = rec->commit, .tree = rec->tree, .seq = rec->seq, .version = version, .durability = s->is_buffered ? PD_BUFFERED : PD_SYNCED};
 }
 
 /* ---- commits ---- */
@@ -162,8 +176,8 @@ static pd_code apply_plan(pd_store *s, plan *p, pd_rec *rec, pd_node *root, pd_h
   return PD_OK;
 }
 
-static pd_code stage_planned(pd_store *s, const pd_intent *intent, pd_ref_slot *slot, pd_node *root, plan *p, pd_ticket *ticket, pd_ack *out,
-                             pd_error *err)
+static pd_code stage_planned(pd_store *s, const pd_intent *intent, pd_ref_slot *slot, pd_node *root, plan *p, pd_ticket *ticket,
+                             pd_ack *out, pd_error *err)
 {
   pd_rec rec;
   start_record(s, intent, slot, &rec);
@@ -205,8 +219,9 @@ static pd_code undo_target(pd_store *s, const pd_intent *intent, const pd_head *
 {
   uint64_t seq = head->commit.seq;
   for (uint64_t i = 0; i < intent->count; i++) {
-    if (!seq) return pd_error_set(err, PD_NOT_FOUND, "cannot undo %llu commits: there are only %llu", (unsigned long long)intent->count,
-                                  (unsigned long long)i);
+    if (!seq)
+      return pd_error_set(err, PD_NOT_FOUND, "cannot undo %llu commits: there are only %llu", (unsigned long long)intent->count,
+                          (unsigned long long)i);
     TRY(pd_parent_of(s, seq, &seq, err));
   }
   *out_seq = seq;

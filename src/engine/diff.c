@@ -140,8 +140,8 @@ static pd_code diff_locked(pd_store *s, const char *before, const char *after, d
   return code;
 }
 
-pd_code pd_diff(pd_store *store, const char *before, const char *after, bool (*visit)(void *ctx, const pd_difference *difference), void *ctx,
-                pd_error *err)
+pd_code pd_diff(pd_store *store, const char *before, const char *after, bool (*visit)(void *ctx, const pd_difference *difference),
+                void *ctx, pd_error *err)
 {
   diff d = {.visit = visit, .ctx = ctx};
   pd_store_lock(store);

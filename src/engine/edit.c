@@ -200,8 +200,7 @@ static size_t edit_index(const pd_edit *edit, pd_bytes key, bool *out_equal)
 
 static pd_code reserve_edit(pd_edit *edit, pd_error *err)
 {
-  if (edit->count >= PD_EDIT_COUNT_MAX)
-    return pd_error_set(err, PD_LIMIT, "an invocation may have at most %d edits", PD_EDIT_COUNT_MAX);
+  if (edit->count >= PD_EDIT_COUNT_MAX) return pd_error_set(err, PD_LIMIT, "an invocation may have at most %d edits", PD_EDIT_COUNT_MAX);
   if (edit->count < edit->capacity) return PD_OK;
   size_t capacity = edit->capacity ? edit->capacity * 2 : 16;
   staged_edit *grown = realloc(edit->edits, capacity * sizeof *grown);
@@ -262,8 +261,9 @@ static pd_code check_expected(pd_edit *edit, pd_bytes key, uint64_t expect_versi
   TRY(pd_key_check(key, err));
   TRY(version_here(edit, key, &version, err));
   if (version == expect_version) return PD_OK;
-  return pd_error_conflict(err, expect_version, version, "key '%.*s' is at version %llu, expected %llu", (int)(key.size < 200 ? key.size : 200),
-                           (const char *)key.data, (unsigned long long)version, (unsigned long long)expect_version);
+  return pd_error_conflict(err, expect_version, version, "key '%.*s' is at version %llu, expected %llu",
+                           (int)(key.size < 200 ? key.size : 200), (const char *)key.data, (unsigned long long)version,
+                           (unsigned long long)expect_version);
 }
 
 pd_code pd_edit_put(pd_edit *edit, pd_bytes key, pd_bytes value, uint64_t expect_version, pd_error *err)
@@ -294,7 +294,9 @@ static pd_code find_below(pd_edit *edit, pd_bytes key, pd_buf *out_value, pd_ent
 
 static void overlay(const staged_edit *e, bool is_below, const pd_entry *below, pd_entry *out)
 {
-  pd_entry entry = {.value_id = e->value_id, .size = e->value.size, .version = is_below ? below->version + 1 : 1,
+  pd_entry entry = {.value_id = e->value_id,
+                    .size = e->value.size,
+                    .version = is_below ? below->version + 1 : 1,
                     .created_ms = is_below ? below->created_ms : 0};
   *out = entry;
 }
@@ -325,8 +327,11 @@ static void edits_to_changes(const pd_edit *edit, pd_change_in *changes)
 {
   for (size_t i = 0; i < edit->count; i++) {
     const staged_edit *e = &edit->edits[i];
-    changes[i] = (pd_change_in){.key = pd_buf_bytes(&e->key), .value = pd_buf_bytes(&e->value), .value_id = e->value_id,
-                                .is_delete = e->is_delete, .expect_version = e->expect_version};
+    changes[i] = (pd_change_in){.key = pd_buf_bytes(&e->key),
+                                .value = pd_buf_bytes(&e->value),
+                                .value_id = e->value_id,
+                                .is_delete = e->is_delete,
+                                .expect_version = e->expect_version};
   }
 }
 
@@ -335,7 +340,8 @@ pd_code pd_edit_commit(pd_edit *edit, pd_ack *out, pd_error *err)
   pd_change_in *changes = malloc((edit->count + 1) * sizeof *changes);
   if (!changes) return pd_error_memory(err, "an invocation");
   edits_to_changes(edit, changes);
-  pd_intent intent = {.kind = PD_RECORD_COMMIT, .ref = edit->note.ref, .note = &edit->note, .changes = changes, .change_count = edit->count};
+  pd_intent intent = {
+    .kind = PD_RECORD_COMMIT, .ref = edit->note.ref, .note = &edit->note, .changes = changes, .change_count = edit->count};
   pd_ack ack;
   pd_code code = pd_write(edit->store, &intent, &ack, err);
   free(changes);

@@ -189,7 +189,7 @@ static pd_code write_moment(pd_store *s, moment *m, pd_error *err)
 {
   pd_store_lock(s);
   pd_code code = pd_refresh(s, err);
-  if (!code && s->is_buffered) code = pd_settle(s, err); /* K1: what is seen must be in the log */
+  if (!code && s->is_buffered) code = pd_settle(s, err);                                       /* K1: what is seen must be in the log */
   bool is_covered = s->frame_count && s->frames[s->frame_count - 1].covers + 1 >= s->seen_seq; /* nothing but the keyframe itself */
   if (!code && !is_covered) code = capture(s, m, err);
   pd_store_unlock(s);

@@ -59,8 +59,13 @@ static pd_code show(pd_store *s, const pd_rec *rec, pd_buf *keep, shown *sh, pd_
   pd_buf_clear(keep);
   TRY(pd_buf_append(keep, rec->bytes.data, rec->bytes.size, err)); /* looking up parents may move the segment */
   TRY(pd_rec_decode_checked(rec->seq, pd_buf_bytes(keep), &own, err));
-  sh->record = (pd_record){.seq = own.seq, .kind = own.kind, .commit = {own.commit, own.tree, own.target_seq}, .time_ms = own.time_ms,
-                           .audit = own.audit, .parents = sh->parents, .parent_count = own.parent_count};
+  sh->record = (pd_record){.seq = own.seq,
+                           .kind = own.kind,
+                           .commit = {own.commit, own.tree, own.target_seq},
+                           .time_ms = own.time_ms,
+                           .audit = own.audit,
+                           .parents = sh->parents,
+                           .parent_count = own.parent_count};
   TRY(copy_texts(sh, &own, err));
   if (own.kind == PD_RECORD_COMMIT) TRY(copy_changes(sh, &own, err));
   for (size_t i = 0; i < own.parent_count; i++) {
@@ -197,8 +202,13 @@ static pd_code history_locked(pd_store *s, const char *at, pd_bytes key, uint64_
     TRY(pd_version_step(s, key, seq, &scratch, &rec, &ch, err));
     TRY(copy_texts(&sh, &rec, err));
     pd_version_info info = {.commit = rec.commit, .author = sh.record.author, .run = sh.record.run, .reason = sh.record.reason};
-    info.entry = (pd_entry){.key = key, .value_id = pd_rec_value_id(&ch), .version = ch.version, .size = ch.size, .seq = seq,
-                            .created_ms = entry.created_ms, .updated_ms = rec.time_ms};
+    info.entry = (pd_entry){.key = key,
+                            .value_id = pd_rec_value_id(&ch),
+                            .version = ch.version,
+                            .size = ch.size,
+                            .seq = seq,
+                            .created_ms = entry.created_ms,
+                            .updated_ms = rec.time_ms};
     goes_on = visit(ctx, &info);
     seq = ch.prev_seq;
   }

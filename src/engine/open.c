@@ -147,8 +147,13 @@ static pd_code adopt_ref(pd_store *s, const pd_catalog_ref *ref, pd_error *err)
 {
   pd_ref_slot *slot;
   TRY(pd_slot_make(s, ref->name, &slot, err));
-  pd_head head = {.commit = ref->commit, .root_blob = ref->root_blob, .has_blob = !ref->is_deleted, .is_deleted = ref->is_deleted,
-                  .last_seq = ref->last_seq, .redo_seq = ref->redo_seq, .updated_ms = ref->updated_ms};
+  pd_head head = {.commit = ref->commit,
+                  .root_blob = ref->root_blob,
+                  .has_blob = !ref->is_deleted,
+                  .is_deleted = ref->is_deleted,
+                  .last_seq = ref->last_seq,
+                  .redo_seq = ref->redo_seq,
+                  .updated_ms = ref->updated_ms};
   slot->seen = slot->tip = head;
   return PD_OK;
 }
@@ -159,7 +164,8 @@ static pd_code adopt_keyframe(pd_store *s, const pd_rec *rec, pd_error *err)
   CLEANUP(pd_catalog_done) pd_catalog catalog = {0};
   TRY(pd_load_blob(s, &rec->catalog, "a keyframe's catalog", &blob, err));
   TRY(pd_catalog_decode(pd_buf_bytes(&blob), &catalog, err));
-  if (catalog.covers != rec->covers) return pd_error_set(err, PD_CORRUPT, "keyframe %llu covers another record than it says", (unsigned long long)rec->seq);
+  if (catalog.covers != rec->covers)
+    return pd_error_set(err, PD_CORRUPT, "keyframe %llu covers another record than it says", (unsigned long long)rec->seq);
   for (size_t i = 0; i < catalog.ref_count; i++) TRY(adopt_ref(s, &catalog.refs[i], err));
   TRY(pd_index_reserve(s, catalog.frame_count + 1, err));
   for (size_t i = 0; i < catalog.frame_count; i++) pd_frame_add(s, &catalog.frames[i]);
@@ -182,7 +188,8 @@ static pd_code read_state(pd_store *s, uint64_t tail, pd_error *err)
     uint64_t keyframe_seq = rec.kind == PD_RECORD_KEYFRAME ? tail : rec.keyframe_seq;
     if (keyframe_seq) {
       TRY(pd_record_at(s, keyframe_seq, &scratch, &rec, err));
-      if (rec.kind != PD_RECORD_KEYFRAME) return pd_error_set(err, PD_CORRUPT, "record %llu is no keyframe", (unsigned long long)keyframe_seq);
+      if (rec.kind != PD_RECORD_KEYFRAME)
+        return pd_error_set(err, PD_CORRUPT, "record %llu is no keyframe", (unsigned long long)keyframe_seq);
       TRY(adopt_keyframe(s, &rec, err));
     }
   }

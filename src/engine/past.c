@@ -77,8 +77,8 @@ static pd_code edit_of_steps(pd_tree *tree, pd_node *base, const step *steps, si
   *out = (pd_tree_edit){.key = last->change.key, .is_delete = last->change.is_delete};
   if (out->is_delete) return PD_OK;
   out->value_id = pd_rec_value_id(&last->change);
-  out->rider = (pd_rider){.seq = last->seq, .version = last->change.version, .updated_ms = last->time_ms, .size = last->change.size,
-                          .pos = last->change.pos};
+  out->rider = (pd_rider){
+    .seq = last->seq, .version = last->change.version, .updated_ms = last->time_ms, .size = last->change.size, .pos = last->change.pos};
   return created_of(tree, base, steps, count, &out->rider.created_ms, err);
 }
 

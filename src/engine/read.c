@@ -37,12 +37,13 @@ static pd_code take_value(pd_store *s, const pd_rec_change *ch, pd_buf *out_valu
 }
 
 /* The entry that a change in the past made. Its value was covered by the record's checksum; its id is computed here. */
-static pd_code take_entry(pd_store *s, pd_segment *seg, const pd_rec *rec, const pd_rec_change *ch, pd_bytes key, pd_entry *out, pd_error *err)
+static pd_code take_entry(pd_store *s, pd_segment *seg, const pd_rec *rec, const pd_rec_change *ch, pd_bytes key, pd_entry *out,
+                          pd_error *err)
 {
   pd_rec whole;
   TRY(pd_rec_decode_checked(rec->seq, rec->bytes, &whole, err));
-  pd_entry entry = {.key = key, .value_id = pd_rec_value_id(ch), .version = ch->version, .size = ch->size, .seq = rec->seq,
-                    .updated_ms = whole.time_ms};
+  pd_entry entry = {
+    .key = key, .value_id = pd_rec_value_id(ch), .version = ch->version, .size = ch->size, .seq = rec->seq, .updated_ms = whole.time_ms};
   bool is_known;
   uint64_t outside;
   TRY(pd_segment_created(seg, rec->seq, key, &is_known, &entry.created_ms, &outside, err));
@@ -166,7 +167,8 @@ static pd_code get_version_locked(pd_store *s, const char *at, pd_bytes key, uin
   return PD_OK;
 }
 
-pd_code pd_get_version(pd_store *store, const char *at, pd_bytes key, uint64_t version, pd_buf *out_value, pd_entry *out_entry, pd_error *err)
+pd_code pd_get_version(pd_store *store, const char *at, pd_bytes key, uint64_t version, pd_buf *out_value, pd_entry *out_entry,
+                       pd_error *err)
 {
   TRY(pd_key_check(key, err));
   pd_store_lock(store);

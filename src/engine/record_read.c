@@ -49,7 +49,8 @@ pd_code pd_commit_at(pd_store *s, uint64_t seq, pd_commit *out, pd_error *err)
   if (seq > s->seen_seq) return pd_error_set(err, PD_NOT_FOUND, "there is no record %llu", (unsigned long long)seq);
   TRY(pd_record_at(s, seq, &scratch, &rec, err));
   if (rec.kind != PD_RECORD_COMMIT)
-    return pd_error_set(err, PD_NOT_FOUND, "record %llu made no commit: it is a %s", (unsigned long long)seq, pd_record_kind_name(rec.kind));
+    return pd_error_set(err, PD_NOT_FOUND, "record %llu made no commit: it is a %s", (unsigned long long)seq,
+                        pd_record_kind_name(rec.kind));
   *out = (pd_commit){rec.commit, rec.tree, seq};
   return PD_OK;
 }
@@ -108,7 +109,7 @@ void pd_taken_done(pd_taken *taken)
 
 const char *pd_record_kind_name(pd_record_kind kind)
 {
-  static const char *const names[PD_RECORD_KIND_COUNT] = {"none",       "commit", "fork",    "reset",   "undo",
-                                                          "redo",       "delete", "switch", "keyframe"};
+  static const char *const names[PD_RECORD_KIND_COUNT] = {"none", "commit", "fork",   "reset",   "undo",
+                                                          "redo", "delete", "switch", "keyframe"};
   return (unsigned)kind < PD_RECORD_KIND_COUNT ? names[kind] : "unknown";
 }

@@ -290,8 +290,7 @@ pd_code pd_segment_find(const pd_segment *seg, uint64_t seq, pd_bytes key, bool 
                         uint64_t *out_outside, pd_error *err)
 {
   uint32_t r = (uint32_t)(seq - seg->base - 1);
-  if (seg->records[r].kind != PD_RECORD_COMMIT)
-    return pd_error_set(err, PD_CORRUPT, "record %llu is no commit", (unsigned long long)seq);
+  if (seg->records[r].kind != PD_RECORD_COMMIT) return pd_error_set(err, PD_CORRUPT, "record %llu is no commit", (unsigned long long)seq);
   uint64_t hash = hash_key(key);
   *out_found = false;
   for (uint32_t i = newest_change(seg, hash); i; i = seg->changes[i - 1].older) {

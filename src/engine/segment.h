@@ -33,8 +33,8 @@ typedef struct pd_lineage {
 } pd_lineage;
 
 typedef struct pd_segment {
-  uint64_t base; /* records up to here are before it: a keyframe's `covers`, or 0 */
-  uint64_t last; /* the last record it holds */
+  uint64_t base;      /* records up to here are before it: a keyframe's `covers`, or 0 */
+  uint64_t last;      /* the last record it holds */
   pd_catalog catalog; /* of the keyframe at `base` */
   pd_node **roots;    /* of catalog.refs; NULL: not loaded */
   pd_buf data;

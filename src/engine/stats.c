@@ -12,10 +12,19 @@ static pd_code stats_locked(pd_store *s, pd_stats *out, pd_error *err)
   TRY(pd_slot_get(s, NULL, &slot, err));
   TRY(pd_head_root(s, &slot->seen, &root, err));
   if (s->ops->usage) TRY(s->ops->usage(s->backend, &usage, err));
-  *out = (pd_stats){.records = s->seen_seq, .keys = root->key_count, .keyframes = s->frame_count, .log_bytes = usage.log_bytes,
-                    .bag_bytes = usage.bag_bytes, .disk_bytes = usage.disk_bytes, .cache_bytes = s->tree.pool.bytes + s->segment_bytes,
-                    .cache_hits = s->hits, .cache_misses = s->misses, .commits = s->commits, .syncs = s->syncs,
-                    .is_durable = s->ops->flags(s->backend) & PD_BACKEND_LASTS, .is_read_only = s->is_read_only};
+  *out = (pd_stats){.records = s->seen_seq,
+                    .keys = root->key_count,
+                    .keyframes = s->frame_count,
+                    .log_bytes = usage.log_bytes,
+                    .bag_bytes = usage.bag_bytes,
+                    .disk_bytes = usage.disk_bytes,
+                    .cache_bytes = s->tree.pool.bytes + s->segment_bytes,
+                    .cache_hits = s->hits,
+                    .cache_misses = s->misses,
+                    .commits = s->commits,
+                    .syncs = s->syncs,
+                    .is_durable = s->ops->flags(s->backend) & PD_BACKEND_LASTS,
+                    .is_read_only = s->is_read_only};
   out->tail_records = s->seen_seq - (s->frame_count ? s->frames[s->frame_count - 1].covers : 0);
   for (size_t i = 0; i < s->slot_count; i++) out->refs += !s->slots[i]->seen.is_deleted;
   return PD_OK;

@@ -23,15 +23,15 @@
 #include <perdure/backend.h>
 #include <pthread.h>
 
-#define PD_INLINE_SIZE_MAX ((size_t)16 << 10)  /* larger values are blobs in the bag */
-#define PD_CELL_SIZE_MAX ((size_t)64 << 10)    /* larger values are not kept in memory */
-#define PD_PENDING_SIZE_MAX ((size_t)8 << 20)  /* a buffered store flushes by itself beyond this */
+#define PD_INLINE_SIZE_MAX ((size_t)16 << 10) /* larger values are blobs in the bag */
+#define PD_CELL_SIZE_MAX ((size_t)64 << 10)   /* larger values are not kept in memory */
+#define PD_PENDING_SIZE_MAX ((size_t)8 << 20) /* a buffered store flushes by itself beyond this */
 
 /* Where a ref points, and the tree there if it is in memory. */
 typedef struct pd_head {
   pd_commit commit;
-  pd_node *root;     /* owned; NULL: not in memory */
-  pd_id root_blob;   /* if has_blob: the root can be loaded by this */
+  pd_node *root;   /* owned; NULL: not in memory */
+  pd_id root_blob; /* if has_blob: the root can be loaded by this */
   bool has_blob;
   bool is_deleted;
   uint64_t last_seq; /* the last record that moved the ref */
@@ -114,7 +114,7 @@ struct pd_store {
   pd_batch pending, inflight;
   bool is_flushing;
   bool is_claimed, is_claiming;
-  unsigned gate; /* > 0: commits wait, somebody needs a moment with nothing staged */
+  unsigned gate;        /* > 0: commits wait, somebody needs a moment with nothing staged */
   pd_error flush_error; /* code 0: none */
   int64_t pending_since_ms;
 
@@ -251,12 +251,12 @@ typedef struct pd_change_in {
 typedef struct pd_intent {
   pd_record_kind kind;
   const char *ref;
-  const pd_note *note; /* may be NULL */
+  const pd_note *note;         /* may be NULL */
   const pd_change_in *changes; /* ascending by key */
   size_t change_count;
-  const char *at;                 /* fork, reset: the point; undo, redo: not used */
-  uint64_t count;                 /* undo, redo */
-  const pd_catalog_frame *frame;  /* keyframe */
+  const char *at;                /* fork, reset: the point; undo, redo: not used */
+  uint64_t count;                /* undo, redo */
+  const pd_catalog_frame *frame; /* keyframe */
 } pd_intent;
 
 /* Stage, append, and wait until it is acknowledged. Takes the lock. */

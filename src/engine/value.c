@@ -20,8 +20,8 @@ void pd_entry_of(const pd_node *leaf, size_t index, pd_entry *out)
 static pd_code wrong_value(const pd_node *leaf, size_t index, pd_error *err)
 {
   pd_bytes key = pd_node_key(leaf, index);
-  return pd_error_set(err, PD_CORRUPT, "the value of key '%.*s' in record %llu does not match its id", (int)(key.size < 200 ? key.size : 200),
-                      (const char *)key.data, (unsigned long long)leaf->riders[index].seq);
+  return pd_error_set(err, PD_CORRUPT, "the value of key '%.*s' in record %llu does not match its id",
+                      (int)(key.size < 200 ? key.size : 200), (const char *)key.data, (unsigned long long)leaf->riders[index].seq);
 }
 
 typedef struct slice {

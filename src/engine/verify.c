@@ -169,7 +169,8 @@ static pd_code check_values(verifier *v, const pd_rec *rec, pd_error *err)
     v->report.values += !ch.is_delete;
     if (!ch.is_in_bag) continue;
     TRY(pd_load_blob(v->s, &ch.value_id, "a value", &value, err));
-    if (value.size != ch.size) return pd_error_set(err, PD_CORRUPT, "record %llu: a value has another size than it says", (unsigned long long)rec->seq);
+    if (value.size != ch.size)
+      return pd_error_set(err, PD_CORRUPT, "record %llu: a value has another size than it says", (unsigned long long)rec->seq);
   }
   return PD_OK;
 }
@@ -220,7 +221,8 @@ static pd_code replay_ref(verifier *v, const pd_rec *rec, pd_error *err)
   TRY(pd_slot_make(v->replay, name, &slot, err));
   pd_head *head = &slot->seen;
   if (head->is_deleted != (rec->kind == PD_RECORD_FORK))
-    return pd_error_set(err, PD_CORRUPT, "record %llu: ref '%s' %s", (unsigned long long)rec->seq, name, head->is_deleted ? "does not exist" : "exists already");
+    return pd_error_set(err, PD_CORRUPT, "record %llu: ref '%s' %s", (unsigned long long)rec->seq, name,
+                        head->is_deleted ? "does not exist" : "exists already");
   if (rec->ref_prev_seq != head->last_seq)
     return pd_error_set(err, PD_CORRUPT, "record %llu does not follow the record before on ref '%s'", (unsigned long long)rec->seq, name);
   if (rec->kind == PD_RECORD_COMMIT)
@@ -259,8 +261,9 @@ static bool is_same_ref(const pd_catalog_ref *ref, const pd_ref_slot *slot)
   const pd_head *h = &slot->seen;
   if (strcmp(ref->name, slot->name) != 0 || ref->is_deleted != h->is_deleted || ref->last_seq != h->last_seq) return false;
   if (h->is_deleted) return true;
-  return ref->commit.seq == h->commit.seq && pd_id_equal(&ref->commit.id, &h->commit.id) && pd_id_equal(&ref->commit.tree, &h->commit.tree) &&
-         ref->redo_seq == h->redo_seq && ref->updated_ms == h->updated_ms && pd_id_equal(&ref->root_blob, &h->root->blob_id);
+  return ref->commit.seq == h->commit.seq && pd_id_equal(&ref->commit.id, &h->commit.id) &&
+         pd_id_equal(&ref->commit.tree, &h->commit.tree) && ref->redo_seq == h->redo_seq && ref->updated_ms == h->updated_ms &&
+         pd_id_equal(&ref->root_blob, &h->root->blob_id);
 }
 
 static pd_code check_run(verifier *v, const pd_catalog *catalog, pd_error *err)
@@ -290,7 +293,8 @@ static pd_code check_catalog(verifier *v, const pd_catalog *catalog, pd_error *e
     return pd_error_set(err, PD_CORRUPT, "its catalog is not what the log gives");
   for (size_t i = 0; i < r->slot_count; i++) {
     if (!r->slots[i]->seen.is_deleted) TRY(check_nodes(v, r->slots[i]->seen.root, &blob, &stored, err));
-    if (!is_same_ref(&catalog->refs[i], r->slots[i])) return pd_error_set(err, PD_CORRUPT, "ref '%s' is not what the log gives", r->slots[i]->name);
+    if (!is_same_ref(&catalog->refs[i], r->slots[i]))
+      return pd_error_set(err, PD_CORRUPT, "ref '%s' is not what the log gives", r->slots[i]->name);
   }
   return check_run(v, catalog, err);
 }
@@ -318,7 +322,8 @@ static pd_code replay_record(verifier *v, const pd_rec *rec, pd_error *err)
   pd_id audit = pd_rec_audit(rec, &r->seen_audit);
   if (!pd_id_equal(&audit, &rec->audit))
     return pd_error_set(err, PD_CORRUPT, "record %llu does not continue the audit chain", (unsigned long long)rec->seq);
-  if (rec->time_ms < r->seen_time_ms) return pd_error_set(err, PD_CORRUPT, "record %llu is older than the one before", (unsigned long long)rec->seq);
+  if (rec->time_ms < r->seen_time_ms)
+    return pd_error_set(err, PD_CORRUPT, "record %llu is older than the one before", (unsigned long long)rec->seq);
   if (rec->kind != PD_RECORD_KEYFRAME) TRY(replay_ref(v, rec, err));
   v->report.records++;
   r->seen_seq = rec->seq;
@@ -378,7 +383,8 @@ pd_code pd_verify(pd_store *store, const pd_verify_options *options, pd_verify_r
   if (!code) code = run_verifier(&v, err);
   if (out && !code) *out = v.report;
   if (!code && v.report.findings)
-    code = pd_error_set(err, PD_CORRUPT, "the store of agent '%s' is damaged: %llu findings", store->agent, (unsigned long long)v.report.findings);
+    code = pd_error_set(err, PD_CORRUPT, "the store of agent '%s' is damaged: %llu findings", store->agent,
+                        (unsigned long long)v.report.findings);
   verifier_done(&v);
   return code;
 }

@@ -21,8 +21,18 @@ static void make_sample(pd_rec *rec, pd_buf *out)
   sample_changes[1] = (pd_rec_change){.key = pd_text("b"), .version = 9, .prev_seq = 9, .is_delete = true};
   sample_changes[2] = (pd_rec_change){.key = pd_text("c"), .version = 1, .size = 70000, .is_in_bag = true, .value_id = {{1, 2, 3}}};
   sample_changes[0].value_id = pd_value_id(pd_text("hello"));
-  *rec = (pd_rec){.seq = 10, .kind = PD_RECORD_COMMIT, .time_ms = 1700000000000, .keyframe_seq = 2, .ref = pd_text("main"), .ref_prev_seq = 9,
-                  .author = pd_text("ann"), .run = pd_text("r1"), .reason = pd_text("why"), .parent_seqs = {9}, .parent_count = 1, .change_count = 3};
+  *rec = (pd_rec){.seq = 10,
+                  .kind = PD_RECORD_COMMIT,
+                  .time_ms = 1700000000000,
+                  .keyframe_seq = 2,
+                  .ref = pd_text("main"),
+                  .ref_prev_seq = 9,
+                  .author = pd_text("ann"),
+                  .run = pd_text("r1"),
+                  .reason = pd_text("why"),
+                  .parent_seqs = {9},
+                  .parent_count = 1,
+                  .change_count = 3};
   assert_int_equal(pd_rec_encode(rec, sample_changes, out, NULL), PD_OK);
   rec->tree = pd_value_id(pd_text("tree"));
   rec->commit = pd_commit_id(&rec->tree, &prev, 1);
