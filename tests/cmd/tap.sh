@@ -50,8 +50,9 @@ finish() {
 bad() {
   is_bad=1
   echo "# $name: $*"
-  sed 's/^/#   out: /' "$out" | head -5
-  sed 's/^/#   err: /' "$err" | head -5
+  # awk ends the last line, where sed would let the next one of TAP run into it
+  head -n 5 "$out" | awk '{ print "#   out: " substr($0, 1, 300) }'
+  head -n 5 "$err" | awk '{ print "#   err: " substr($0, 1, 300) }'
 }
 
 run() {
