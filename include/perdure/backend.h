@@ -23,6 +23,9 @@
  *      What is not a store, or is of a newer format, answers PD_FORMAT and is not touched.
  *  B12 log_claim, where present, keeps other processes from appending until log_release: between the two, log_append
  *      at tail+1 never answers PD_CONFLICT. After log_claim, log_tail is exact until log_release.
+ *  B13 An append of no records, or a number 0, is PD_INVALID. A record or blob larger than the backend can hold is PD_LIMIT.
+ *
+ * A visitor of log_read must not call the backend on the same handle: copy what is needed, act afterwards.
  *
  * Every function pointer may be called with a NULL `err`. Optional ones may be NULL.
  */
@@ -92,7 +95,7 @@ struct pd_backend {
 };
 
 /* Make a backend known under its scheme. Not thread-safe: call before the first open. PD_EXISTS if the scheme is taken,
- * PD_INVALID for another ABI, PD_LIMIT after 16. `ops` must live as long as the process. */
+ * PD_INVALID for another ABI, PD_LIMIT after 16, the built-in ones included. `ops` must live as long as the process. */
 PD_API PD_MUST_USE pd_code pd_backend_register(const pd_backend_ops *ops, pd_error *err);
 
 /* The backend of a URI and the part after the colon (`out_rest` points into `uri`). PD_INVALID names what is wrong. */

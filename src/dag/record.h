@@ -15,7 +15,7 @@
 #include "dag/cursor.h"
 
 #define PD_RECORD_FORMAT 1
-#define PD_RECORD_SIZE_MAX ((size_t)1 << 30)
+#define PD_RECORD_SIZE_MAX ((size_t)512 << 20)
 
 /* One change. To encode: key, is_delete, version, prev_seq, size, value or (is_in_bag and value_id). Decoded: all but value_id of
  * inline values (pd_rec_value_id). */
