@@ -335,8 +335,10 @@ static pd_code walk_chunk(log_walk *w)
   while (code == PD_OK && w->next <= w->to && w->next - first < READ_CHUNK_RECORDS && bytes < READ_CHUNK_BYTES) {
     int rc = sqlite3_step(rows);
     if (rc == SQLITE_ROW) {
+      uint64_t before = w->next;
       code = step_row(w, rows, &row_next);
-      if (code == PD_OK) bytes += (size_t)sqlite3_column_bytes(rows, 2);
+      /* the row before the wanted one does not count, or a large one would end each chunk before it began */
+      if (code == PD_OK && w->next > before) bytes += (size_t)sqlite3_column_bytes(rows, 2);
     } else if (rc == SQLITE_DONE) {
       w->is_at_end = true;
       break;
