@@ -76,7 +76,7 @@ static void fail_each_allocation(const alloc_plan *plan)
     atomic_store(&calls, 0);
     atomic_store(&fail_on, plan->all_after);
     atomic_store(&fail_at, n);
-    scenario_run(&s, uri);
+    scenario_run(&s, uri, 0);
     atomic_store(&fail_at, 0);
     bool has_fired = atomic_load(&calls) >= n;
     if (!scenario_check(&s, uri))

@@ -18,6 +18,13 @@ static uint8_t large[LARGE_SIZE];
     TRY(call);                                                                                                                             \
   } while (0)
 
+/* The step before is on stable storage. */
+static pd_code settle(scenario *s, pd_store *store, const pd_ack *ack)
+{
+  if (ack->durability == PD_BUFFERED) STEP(s, pd_store_flush(store, &s->err));
+  return PD_OK;
+}
+
 static bool count_record(void *ctx, const pd_record *record)
 {
   (void)record;
@@ -44,11 +51,14 @@ static pd_code put_some(scenario *s, pd_store *store)
   pd_ack ack;
   for (size_t i = 0; i < LARGE_SIZE; i++) large[i] = (uint8_t)(i * 7);
   STEP(s, pd_put(store, pd_text("plan"), pd_text("{\"step\":1}"), NULL, &ack, &s->err));
+  TRY(settle(s, store, &ack));
   s->has_plan = true;
   s->plan = ack.commit;
   STEP(s, pd_put_if(store, pd_text("plan"), pd_text("{\"step\":2}"), ack.version, NULL, &ack, &s->err));
+  TRY(settle(s, store, &ack));
   s->has_plan_again = true;
   STEP(s, pd_put(store, pd_text("large"), (pd_bytes){large, LARGE_SIZE}, NULL, &ack, &s->err));
+  TRY(settle(s, store, &ack));
   s->has_large = true;
   s->large = ack.commit;
   return PD_OK;
@@ -81,6 +91,7 @@ static pd_code commit_batch(scenario *s, pd_store *store)
     pd_edit_abort(edit);
     return code;
   }
+  TRY(settle(s, store, &ack));
   s->has_batch = true;
   s->batch = ack.commit;
   return PD_OK;
@@ -91,14 +102,18 @@ static pd_code move_refs(scenario *s, pd_store *store)
   pd_ack ack;
   pd_note on_fork = {.ref = "try"};
   STEP(s, pd_fork(store, "try", "main~1", NULL, &ack, &s->err));
+  TRY(settle(s, store, &ack));
   s->has_fork = true;
   s->fork = ack.commit;
   STEP(s, pd_put(store, pd_text("tried"), pd_text("yes"), &on_fork, &ack, &s->err));
   STEP(s, pd_reset(store, "try", "main", NULL, &ack, &s->err));
+  TRY(settle(s, store, &ack));
   s->has_reset_fork = true;
   STEP(s, pd_delete(store, pd_text("large"), PD_ANY_VERSION, NULL, &ack, &s->err));
+  TRY(settle(s, store, &ack));
   s->has_delete = true;
   STEP(s, pd_undo(store, 1, NULL, &ack, &s->err));
+  TRY(settle(s, store, &ack));
   s->has_undo = true;
   return PD_OK;
 }
@@ -147,27 +162,28 @@ static pd_code live(scenario *s, pd_store *store)
 }
 
 /* Twice open: the second time what is there has to be read. */
-static pd_code reopen(scenario *s, const char *uri)
+static pd_code reopen(scenario *s, const char *uri, const pd_options *options)
 {
   pd_store *store = NULL;
-  STEP(s, pd_store_open(uri, "main", NULL, &store, &s->err));
+  STEP(s, pd_store_open(uri, "main", options, &store, &s->err));
   pd_code code = read_some(s, store);
   pd_code close_code = pd_store_close(store, code ? NULL : &s->err);
   return code ? code : close_code;
 }
 
-void scenario_run(scenario *out, const char *uri)
+void scenario_run(scenario *out, const char *uri, uint32_t flush_ms)
 {
   *out = (scenario){0};
+  pd_options options = {.flush_ms = flush_ms};
   pd_store *store = NULL;
   out->step = "pd_store_open";
-  out->code = pd_store_open(uri, "main", NULL, &store, &out->err);
+  out->code = pd_store_open(uri, "main", &options, &store, &out->err);
   if (out->code != PD_OK) return;
   out->code = live(out, store);
   if (out->code == PD_OK) out->step = "pd_store_close";
   pd_code code = pd_store_close(store, out->code ? NULL : &out->err);
   if (out->code == PD_OK) out->code = code;
-  if (out->code == PD_OK) out->code = reopen(out, uri);
+  if (out->code == PD_OK) out->code = reopen(out, uri, &options);
 }
 
 /* ---- afterwards ---- */

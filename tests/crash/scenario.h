@@ -18,8 +18,9 @@ typedef struct scenario {
   pd_error err;
 } scenario;
 
-/* Open `uri`, put, commit a batch, fork, read, diff, list, log, verify, close. Stops at the first failure; always closes. */
-void scenario_run(scenario *out, const char *uri);
+/* Open `uri`, put, commit a batch, fork, read, diff, list, log, verify, close. Stops at the first failure; always closes. With `flush_ms`
+ * the store is buffered, and a step counts as acknowledged once a flush succeeded. */
+void scenario_run(scenario *out, const char *uri, uint32_t flush_ms);
 
 /* With no faults armed: does the store open, hold everything acknowledged, and verify? Prints what does not. */
 bool scenario_check(const scenario *done, const char *uri);
