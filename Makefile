@@ -11,6 +11,7 @@
 
 BUILD ?= build
 PREFIX ?= /usr/local
+LIBDIR ?= lib
 DESTDIR ?=
 FUZZ_SECONDS ?= 60
 JOBS ?= 2
@@ -77,9 +78,10 @@ bench-growth:
 
 install:
 	@tools/deps --check build
-	@$(SETUP) $(BUILD) -Dprefix=$(PREFIX)
+	@$(SETUP) $(BUILD) -Dprefix=$(PREFIX) -Dlibdir=$(LIBDIR)
 	@$(NINJA) $(BUILD)
 	@DESTDIR=$(DESTDIR) meson install -C $(BUILD) --no-rebuild
+	@if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ]; then ldconfig; fi # else programs do not find the library
 
 clean:
 	rm -rf build build-asan build-ubsan build-tsan build-fuzz build-bench
