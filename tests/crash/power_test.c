@@ -20,6 +20,7 @@
 #define CUTS_PER_STORE 10
 #define WRITES_MAX 60
 #define CALLS_MAX 500
+#define LIFE_SECONDS_MAX 120
 
 typedef struct cut {
   uint64_t after, seed;
@@ -51,6 +52,7 @@ static int run_child(const char *folder, writer_ledger *ledger, cut c, uint64_t 
   pid_t pid = fork();
   if (pid == 0) {
     close(ends[0]);
+    alarm(LIFE_SECONDS_MAX); /* a store without power must give up, not wait for it */
     _exit(write_in_the_dark(&plan, c));
   }
   close(ends[1]);
