@@ -175,6 +175,14 @@ void pd_node_seal(pd_node_pool *pool, pd_node *n)
   pool->dirty_bytes += n->blob_size;
 }
 
+void pd_node_set_id(pd_node_pool *pool, pd_node *n, size_t index, const pd_id *id)
+{
+  memcpy(n->packed + n->offsets[index + 1] - PD_ID_SIZE, id->bytes, PD_ID_SIZE);
+  n->id = hash_of(n);
+  if (n->is_saved) pool->dirty_bytes += n->blob_size;
+  n->is_saved = false;
+}
+
 pd_node *pd_node_ref(pd_node *n)
 {
   n->refs++;

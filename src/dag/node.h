@@ -8,7 +8,8 @@
  *
  * Byte tables: docs/formats.md. Invariants:
  *   N1  Keys ascend strictly; an inner entry's key is the first key of its child.
- *   N2  A node is never changed once it is shared, but for two caches: a child or a value that was loaded.
+ *   N2  A node is never changed once it is shared, but for two caches: a child or a value that was loaded. One that has a single
+ *       owner may be given another id in an entry (pd_node_set_id).
  *   N3  refs counts owners; all counting happens under the owner's lock.
  */
 #ifndef PD_DAG_NODE_H
@@ -78,6 +79,9 @@ unsigned pd_key_height(pd_bytes key);
 PD_MUST_USE pd_code pd_node_new(pd_node_pool *pool, uint8_t level, size_t count, size_t packed_size, pd_node **out, pd_error *err);
 /* Compute prefix, heads, sums and the id of a filled node. */
 void pd_node_seal(pd_node_pool *pool, pd_node *n);
+
+/* Put another value id or child id into an entry of a node that has one owner, and hash it anew. It is no longer saved. */
+void pd_node_set_id(pd_node_pool *pool, pd_node *n, size_t index, const pd_id *id);
 
 pd_node *pd_node_ref(pd_node *n);
 /* Drops one owner; frees node, loaded children and cells with the last. Takes NULL. */

@@ -114,9 +114,13 @@ static void check_of(pd_bytes bytes, uint8_t out[CHECK_SIZE])
   memcpy(out, sum.bytes, CHECK_SIZE);
 }
 
-pd_code pd_rec_seal(pd_rec *rec, const pd_rec_change *changes, const pd_id *prev_audit, pd_buf *out, size_t record_at, pd_error *err)
+pd_code pd_rec_reserve(pd_buf *out, pd_error *err)
 {
-  TRY(pd_buf_reserve(out, TRAILER_SIZE, err));
+  return pd_buf_reserve(out, TRAILER_SIZE, err);
+}
+
+void pd_rec_seal(pd_rec *rec, const pd_rec_change *changes, const pd_id *prev_audit, pd_buf *out, size_t record_at)
+{
   uint8_t *at = out->data + record_at;
   if (rec->kind == PD_RECORD_COMMIT) {
     memcpy(at + rec->ids_pos, rec->commit.bytes, PD_ID_SIZE);
@@ -130,7 +134,6 @@ pd_code pd_rec_seal(pd_rec *rec, const pd_rec_change *changes, const pd_id *prev
   body.size += PD_ID_SIZE;
   check_of(body, out->data + out->size);
   out->size += CHECK_SIZE;
-  return PD_OK;
 }
 
 pd_id pd_rec_audit(const pd_rec *rec, const pd_id *prev_audit)

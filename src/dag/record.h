@@ -56,9 +56,11 @@ typedef struct pd_rec {
 /* Append the record to `out`, with its ids and audit left open, and set `pos` of each inline change. The record begins at the
  * buffer's size on entry. */
 PD_MUST_USE pd_code pd_rec_encode(pd_rec *rec, pd_rec_change *changes, pd_buf *out, pd_error *err);
-/* Fill in commit and tree, and append audit and checksum. `record_at` is where the record begins in `out`. */
-PD_MUST_USE pd_code pd_rec_seal(pd_rec *rec, const pd_rec_change *changes, const pd_id *prev_audit, pd_buf *out, size_t record_at,
-                                pd_error *err);
+/* Room for what pd_rec_seal appends. */
+PD_MUST_USE pd_code pd_rec_reserve(pd_buf *out, pd_error *err);
+/* Fill in commit and tree, and append audit and checksum, for which room was reserved. `record_at` is where the record begins in
+ * `out`. */
+void pd_rec_seal(pd_rec *rec, const pd_rec_change *changes, const pd_id *prev_audit, pd_buf *out, size_t record_at);
 
 /* Read a record; slices are borrowed from `bytes`. PD_CORRUPT names the number. Changes are checked here, read by pd_rec_next. */
 PD_MUST_USE pd_code pd_rec_decode(uint64_t seq, pd_bytes bytes, pd_rec *out, pd_error *err);

@@ -85,3 +85,40 @@ pd_code pd_tree_find(pd_tree *tree, pd_node *root, pd_bytes key, pd_node **out_l
   *out_index = i;
   return PD_OK;
 }
+
+/* The path to an existing key whose nodes nobody shares; its length, or 0. */
+static size_t own_path(pd_node *root, uint32_t root_refs, pd_bytes key, pd_node **nodes, size_t *indexes)
+{
+  size_t depth = 0;
+  bool is_equal;
+  for (pd_node *n = root;; depth++) {
+    if (n->refs != (depth ? 1 : root_refs)) return 0;
+    size_t i = pd_node_find(n, key, &is_equal);
+    nodes[depth] = n;
+    if (!n->level) {
+      indexes[depth] = i;
+      return is_equal ? depth + 1 : 0;
+    }
+    if (!is_equal && !i) return 0;
+    indexes[depth] = is_equal ? i : i - 1;
+    n = n->kids[indexes[depth]];
+    if (!n) return 0;
+  }
+}
+
+bool pd_tree_set_in_place(pd_tree *tree, pd_node *root, uint32_t root_refs, const pd_tree_edit *edit)
+{
+  pd_node *nodes[PD_TREE_DEPTH_MAX];
+  size_t indexes[PD_TREE_DEPTH_MAX];
+  size_t depth = own_path(root, root_refs, edit->key, nodes, indexes);
+  if (!depth) return false;
+  pd_node *leaf = nodes[depth - 1];
+  size_t at = indexes[depth - 1];
+  if (edit->cell) edit->cell->refs++;
+  pd_cell_unref(&tree->pool, leaf->cells[at]);
+  leaf->cells[at] = edit->cell;
+  leaf->riders[at] = edit->rider;
+  pd_node_set_id(&tree->pool, leaf, at, &edit->value_id);
+  for (size_t i = depth - 1; i-- > 0;) pd_node_set_id(&tree->pool, nodes[i], indexes[i], &nodes[i + 1]->id);
+  return true;
+}

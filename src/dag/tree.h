@@ -52,6 +52,10 @@ typedef struct pd_tree_edit {
 /* The tree with the edits applied. `edits` ascend by key, each key once. *out_root has one reference. */
 PD_MUST_USE pd_code pd_tree_apply(pd_tree *tree, pd_node *root, const pd_tree_edit *edits, size_t count, pd_node **out_root, pd_error *err);
 
+/* Set an existing key in the very nodes of `root` instead of copies, if nobody else holds any of them: all on the path have one
+ * owner, and the root `root_refs` of them. False, and nothing changed, if that is not so. Cannot fail otherwise. */
+bool pd_tree_set_in_place(pd_tree *tree, pd_node *root, uint32_t root_refs, const pd_tree_edit *edit);
+
 /* ---- walking (tree_walk.c) ---- */
 
 #define PD_TREE_DEPTH_MAX (PD_NODE_LEVEL_MAX + 3)

@@ -155,21 +155,30 @@ static pd_code stage_blobs(pd_store *s, const plan *p, pd_error *err)
   return PD_OK;
 }
 
-static pd_code apply_plan(pd_store *s, plan *p, pd_rec *rec, pd_node *root, pd_head *head, size_t record_at, pd_error *err)
+/* In a buffered store nobody needs the tree before: an update of one key then changes the nodes themselves (N2). */
+static bool apply_in_place(pd_store *s, const plan *p, const pd_ref_slot *slot, pd_node *root)
+{
+  bool is_update = p->count == 1 && !p->edits[0].is_delete && p->changes[0].prev_seq;
+  if (!s->is_buffered || !is_update || slot->seen.root != root || slot->tip.root != root) return false;
+  return pd_tree_set_in_place(&s->tree, root, 2, &p->edits[0]); /* its two owners: seen and tip */
+}
+
+static pd_code apply_plan(pd_store *s, plan *p, pd_rec *rec, const pd_ref_slot *slot, pd_node *root, pd_head *head, size_t record_at,
+                          pd_error *err)
 {
   rec->change_count = p->count;
   TRY(pd_rec_encode(rec, p->changes, &s->pending.bytes, err));
+  TRY(pd_rec_reserve(&s->pending.bytes, err)); /* so that sealing, after the tree was changed, cannot fail */
   for (size_t i = 0; i < p->count; i++) p->edits[i].rider.pos = p->changes[i].pos;
-  pd_node *made;
-  TRY(pd_tree_apply(&s->tree, root, p->edits, p->count, &made, err));
+  pd_node *made = root;
+  if (apply_in_place(s, p, slot, root))
+    pd_node_ref(made);
+  else
+    TRY(pd_tree_apply(&s->tree, root, p->edits, p->count, &made, err));
   rec->tree = made->id;
   rec->commit = pd_commit_id(&rec->tree, &head->commit.id, 1);
   rec->target_seq = rec->seq;
-  pd_code code = pd_rec_seal(rec, p->changes, &s->tip_audit, &s->pending.bytes, record_at, err);
-  if (code) {
-    pd_node_unref(&s->tree.pool, made);
-    return code;
-  }
+  pd_rec_seal(rec, p->changes, &s->tip_audit, &s->pending.bytes, record_at);
   pd_head_move(head, rec);
   head->root = made; /* the borrowed old one stays with the slot */
   head->has_blob = false;
@@ -189,7 +198,7 @@ static pd_code stage_planned(pd_store *s, const pd_intent *intent, pd_ref_slot *
   pd_code code = reserve_staged(&s->pending, err);
   if (!code) code = pd_index_reserve(s, s->pending.count + s->inflight.count + 1, err);
   if (!code) code = stage_blobs(s, p, err);
-  if (!code) code = apply_plan(s, p, &rec, root, &head, record_at, err);
+  if (!code) code = apply_plan(s, p, &rec, slot, root, &head, record_at, err);
   if (code) {
     s->pending.bytes.size = record_at;
     while (s->pending.blob_count > blobs_before) pd_buf_done(&s->pending.blobs[--s->pending.blob_count]);
@@ -268,8 +277,11 @@ static pd_code encode_plain(pd_store *s, pd_rec *rec, size_t *out_record_at, pd_
   TRY(reserve_staged(&s->pending, err));
   size_t record_at = s->pending.bytes.size;
   pd_code code = pd_rec_encode(rec, NULL, &s->pending.bytes, err);
-  if (!code) code = pd_rec_seal(rec, NULL, &s->tip_audit, &s->pending.bytes, record_at, err);
-  if (code) s->pending.bytes.size = record_at;
+  if (!code) code = pd_rec_reserve(&s->pending.bytes, err);
+  if (code)
+    s->pending.bytes.size = record_at;
+  else
+    pd_rec_seal(rec, NULL, &s->tip_audit, &s->pending.bytes, record_at);
   *out_record_at = record_at;
   return code;
 }

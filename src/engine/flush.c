@@ -248,6 +248,7 @@ static void buffer(pd_store *s)
 {
   pd_staged *st = &s->pending.staged[s->pending.count - 1];
   publish_head(s, st->slot, &st->head);
+  pd_head_done(s, &st->head); /* the ref has it now; thousands of old roots would fill the cache */
   publish_seq(s, st);
   if (s->pending.count == 1) {
     s->pending_since_ms = pd_clock_monotonic_ms();

@@ -215,6 +215,7 @@ pd_code pd_keyframe_write(pd_store *s, pd_error *err)
   moment_done(s, &m);
   s->is_keyframing = false;
   s->wants_keyframe = false;
+  s->trim_again_bytes = 0;
   pd_cache_trim(s);
   pthread_cond_broadcast(&s->changed);
   pd_store_unlock(s);

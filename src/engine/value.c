@@ -118,23 +118,27 @@ pd_code pd_value_load(pd_store *s, pd_node *leaf, size_t index, pd_error *err)
   return pd_value_read(s, leaf, index, &value, err);
 }
 
+static void evict_some(pd_store *s, size_t target)
+{
+  for (size_t i = 0; i < s->slot_count && s->tree.pool.bytes > target; i++)
+    if (s->slots[i]->seen.root) pd_tree_evict(&s->tree, s->slots[i]->seen.root, &s->evict_hand, target);
+  for (size_t i = 0; i < s->segment_count && s->tree.pool.bytes > target; i++) {
+    pd_segment *seg = s->segments[i];
+    for (size_t k = 0; seg->roots && k < seg->catalog.ref_count; k++)
+      if (seg->roots[k]) pd_tree_evict(&s->tree, seg->roots[k], &s->evict_hand, target);
+  }
+}
+
 void pd_cache_trim(pd_store *s)
 {
-  if (s->tree.pool.bytes <= s->cache_size_max) return;
+  if (s->tree.pool.bytes <= s->cache_size_max || s->tree.pool.bytes < s->trim_again_bytes) return;
   size_t target = s->cache_size_max / 8 * 7;
   for (size_t i = 0; i < PD_PAST_COUNT; i++) {
     pd_node_unref(&s->tree.pool, s->pasts[i].root);
     s->pasts[i].root = NULL;
   }
-  for (int round = 0; round < 2; round++) { /* the first may only take second chances away */
-    for (size_t i = 0; i < s->slot_count; i++) {
-      if (s->slots[i]->seen.root) pd_tree_evict(&s->tree, s->slots[i]->seen.root, &s->evict_hand, target);
-      if (s->tree.pool.bytes <= target) return;
-    }
-    for (size_t i = 0; i < s->segment_count; i++) {
-      pd_segment *seg = s->segments[i];
-      for (size_t k = 0; seg->roots && k < seg->catalog.ref_count; k++)
-        if (seg->roots[k]) pd_tree_evict(&s->tree, seg->roots[k], &s->evict_hand, target);
-    }
-  }
+  evict_some(s, target);
+  evict_some(s, target); /* the first may only have taken second chances away */
+  /* what is left cannot go before the next keyframe: do not walk the tree in vain at every call */
+  s->trim_again_bytes = s->tree.pool.bytes > target ? s->tree.pool.bytes + s->cache_size_max / 16 : 0;
 }

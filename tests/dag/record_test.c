@@ -36,7 +36,8 @@ static void make_sample(pd_rec *rec, pd_buf *out)
   assert_int_equal(pd_rec_encode(rec, sample_changes, out, NULL), PD_OK);
   rec->tree = pd_value_id(pd_text("tree"));
   rec->commit = pd_commit_id(&rec->tree, &prev, 1);
-  assert_int_equal(pd_rec_seal(rec, sample_changes, &prev, out, 0, NULL), PD_OK);
+  assert_int_equal(pd_rec_reserve(out, NULL), PD_OK);
+  pd_rec_seal(rec, sample_changes, &prev, out, 0);
 }
 
 static void record__comes_back_as_it_was(void **state)
@@ -80,7 +81,8 @@ static void record__audit_is_the_same_whether_a_value_is_inline_or_in_the_bag(vo
   sample_changes[0].is_in_bag = true;
   pd_rec again = in;
   assert_int_equal(pd_rec_encode(&again, sample_changes, &moved, NULL), PD_OK);
-  assert_int_equal(pd_rec_seal(&again, sample_changes, &prev, &moved, 0, NULL), PD_OK);
+  assert_int_equal(pd_rec_reserve(&moved, NULL), PD_OK);
+  pd_rec_seal(&again, sample_changes, &prev, &moved, 0);
   assert_true(pd_id_equal(&again.audit, &in.audit));
   pd_id other = {{8}};
   audit = pd_rec_audit(&out, &other);
