@@ -37,6 +37,7 @@ pd_code bench_load(bench_side *side, uint32_t key_count, uint32_t commit_count, 
 }
 
 #define FIXTURE_BATCH_SIZE 1000
+#define SYNCED_COMMITS_MAX 20000 /* a store with more of them is written buffered: syncing each would take minutes */
 
 typedef struct fixture {
   bench_fixture_kind kind;
@@ -46,7 +47,7 @@ typedef struct fixture {
 
 static pd_code open_fixture(const fixture *f, bench_side *out, pd_error *err)
 {
-  pd_options ours = {.flush_ms = 100, .cache_size_max = (size_t)1 << 30};
+  pd_options ours = {.flush_ms = f->commit_count > SYNCED_COMMITS_MAX ? 100 : 0, .cache_size_max = (size_t)1 << 30};
   bench_lmdb_options lmdb = {.is_unsynced = true};
   switch (f->kind) {
   case BENCH_FIXTURE_PERDURE: return bench_ours_open(f->path, &ours, out, err);
