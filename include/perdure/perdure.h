@@ -280,7 +280,7 @@ PD_API PD_MUST_USE pd_code pd_switch(pd_store *store, const char *name, const pd
 /* Move the ref (note->ref or the handle's) `count` commits back along first parents. PD_NOT_FOUND if there are not so many:
  * nothing is moved. The next commit makes what was undone unreachable by redo, never by id. */
 PD_API PD_MUST_USE pd_code pd_undo(pd_store *store, uint64_t count, const pd_note *note, pd_ack *out, pd_error *err);
-/* Move it forward again, at most to where it was before the first undo. PD_NOT_FOUND if there is nothing to redo. */
+/* Move it forward again. PD_NOT_FOUND, and nothing is moved, if that is further than where it was before the first undo. */
 PD_API PD_MUST_USE pd_code pd_redo(pd_store *store, uint64_t count, const pd_note *note, pd_ack *out, pd_error *err);
 
 /* ---- history ----------------------------------------------------------------------------------------------------- */

@@ -52,8 +52,17 @@ static pd_code refuse_read_only(const pd_sqlite *s, pd_error *err)
 
 static void write_end(pd_sqlite *s)
 {
-  if (!s->is_claimed) pd_lock_file_unlock(&s->lock);
+  pd_lock_file_unlock(&s->lock);
+  if (!s->is_claimed) pd_lock_file_unclaim(&s->lock);
   pthread_mutex_unlock(&s->write_lock);
+}
+
+static pd_code lock_to_write(pd_sqlite *s, pd_error *err)
+{
+  if (!s->is_claimed) TRY(pd_lock_file_claim(&s->lock, err));
+  pd_code code = pd_lock_file_lock(&s->lock, false, err);
+  if (code != PD_OK && !s->is_claimed) pd_lock_file_unclaim(&s->lock);
+  return code;
 }
 
 /* Take write_lock and the lock file, and have a connection to write with. */
@@ -61,7 +70,7 @@ static pd_code write_begin(pd_sqlite *s, pd_error *err)
 {
   TRY(refuse_read_only(s, err));
   pthread_mutex_lock(&s->write_lock);
-  pd_code code = s->is_claimed ? PD_OK : pd_lock_file_lock(&s->lock, false, err);
+  pd_code code = lock_to_write(s, err);
   if (code != PD_OK) {
     pthread_mutex_unlock(&s->write_lock);
     return code;
@@ -464,7 +473,7 @@ static pd_code sqlite_log_claim(pd_backend *b, pd_error *err)
   TRY(refuse_read_only(s, err));
   pthread_mutex_lock(&s->write_lock);
   while (s->is_claimed) pthread_cond_wait(&s->unclaimed, &s->write_lock);
-  pd_code code = pd_lock_file_lock(&s->lock, false, err);
+  pd_code code = pd_lock_file_claim(&s->lock, err);
   s->is_claimed = code == PD_OK;
   pthread_mutex_unlock(&s->write_lock);
   return code;
@@ -476,7 +485,7 @@ static void sqlite_log_release(pd_backend *b)
   pthread_mutex_lock(&s->write_lock);
   if (s->is_claimed) {
     s->is_claimed = false;
-    pd_lock_file_unlock(&s->lock);
+    pd_lock_file_unclaim(&s->lock);
     pthread_cond_signal(&s->unclaimed);
   }
   pthread_mutex_unlock(&s->write_lock);

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define CLAIM_OFFSET 48
 #define LOCK_FILE_SIZE 4096
 #define UUID_AT 16
 #define WORD_AT 64
@@ -159,6 +160,27 @@ pd_code pd_lock_file_lock(pd_lock_file *lock, bool is_shared, pd_error *err)
 void pd_lock_file_unlock(pd_lock_file *lock)
 {
   if (lock->fd >= 0) lock_fd(lock->fd, LOCK_UN);
+}
+
+static int lock_claim_byte(int fd, short type)
+{
+  struct flock range = {.l_type = type, .l_whence = SEEK_SET, .l_start = CLAIM_OFFSET, .l_len = 1};
+  int rc;
+  do {
+    rc = fcntl(fd, F_OFD_SETLKW, &range);
+  } while (rc != 0 && errno == EINTR);
+  return rc;
+}
+
+pd_code pd_lock_file_claim(pd_lock_file *lock, pd_error *err)
+{
+  if (lock->fd < 0 || lock_claim_byte(lock->fd, F_WRLCK) == 0) return PD_OK;
+  return pd_error_set(err, PD_STORAGE, "cannot claim %.300s: %s", lock->path, strerror(errno));
+}
+
+void pd_lock_file_unclaim(pd_lock_file *lock)
+{
+  if (lock->fd >= 0) lock_claim_byte(lock->fd, F_UNLCK);
 }
 
 bool pd_lock_file_peek(const pd_lock_file *lock, uint64_t *out_tail)

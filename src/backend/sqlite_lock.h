@@ -7,6 +7,7 @@
  * Bytes of the file, 4096 in all, the rest zero:
  *    0  16  "perdure lock 1\n" and a NUL
  *   16  16  the store's uuid
+ *   48   1  nothing; the range that a claim locks (an open file description lock, independent of the flock)
  *   64   8  the tail word, little-endian: the number of the last acknowledged record in the low 48 bits, a check of it and
  *           the uuid in the high 16. All zero: not known.
  *
@@ -38,6 +39,11 @@ void pd_lock_file_close(pd_lock_file *lock);
 /* Blocking, retried when a signal comes. Without a file: PD_OK, nothing to lock. */
 PD_MUST_USE pd_code pd_lock_file_lock(pd_lock_file *lock, bool is_shared, pd_error *err);
 void pd_lock_file_unlock(pd_lock_file *lock);
+
+/* The right to append, apart from the lock: who holds it keeps other writers out between its own writes, while stores can still be
+ * opened, read and closed. Blocking. Taken before the lock, never after it. */
+PD_MUST_USE pd_code pd_lock_file_claim(pd_lock_file *lock, pd_error *err);
+void pd_lock_file_unclaim(pd_lock_file *lock);
 
 /* Under the lock, at open. Whether the file speaks of a store that had records, and of which one. */
 bool pd_lock_file_peek(const pd_lock_file *lock, uint64_t *out_tail);

@@ -287,10 +287,10 @@ void pd_sqlite_close(pd_backend *b)
 {
   if (!b) return;
   pd_sqlite *s = (pd_sqlite *)b;
-  bool is_locked = s->reader.db && !s->is_claimed && pd_lock_file_lock(&s->lock, false, NULL) == PD_OK;
+  bool is_locked = s->reader.db && pd_lock_file_lock(&s->lock, false, NULL) == PD_OK;
   pd_sqlite_conn_close(&s->reader);
   pd_sqlite_conn_close(&s->writer);
-  if (is_locked || s->is_claimed) pd_lock_file_unlock(&s->lock);
+  if (is_locked) pd_lock_file_unlock(&s->lock);
   pd_lock_file_close(&s->lock);
   pthread_cond_destroy(&s->unclaimed);
   pthread_mutex_destroy(&s->write_lock);

@@ -26,7 +26,7 @@ typedef struct pd_sqlite {
 
   pthread_mutex_t write_lock;
   pthread_cond_t unclaimed;
-  bool is_claimed;       /* this handle keeps the lock file between its calls */
+  bool is_claimed;       /* this handle keeps the right to append between its calls */
   pd_sqlite_conn writer; /* opened by the first write */
   bool is_sync_normal;   /* the writer's PRAGMA synchronous */
   pd_buf batch;          /* where several records become one row */

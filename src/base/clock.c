@@ -33,7 +33,7 @@ static int64_t days_from_civil(int64_t year, unsigned month, unsigned day)
 
 char *pd_time_text(int64_t time_ms, char out[PD_TIME_TEXT_SIZE])
 {
-  time_t seconds = (time_t)(time_ms >= 0 ? time_ms / 1000 : -((999 - time_ms) / 1000));
+  time_t seconds = (time_t)(time_ms / 1000 - (time_ms % 1000 < 0));
   struct tm tm;
   if (!gmtime_r(&seconds, &tm)) {
     snprintf(out, PD_TIME_TEXT_SIZE, "%lld", (long long)time_ms);

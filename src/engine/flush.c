@@ -140,7 +140,9 @@ static void conclude(pd_store *s, const pd_error *err)
   } else if (s->is_buffered) {
     s->flush_error = *err; /* the batch stays in flight and is tried again */
     fail_batch(&s->inflight, err);
+    fail_batch(&s->pending, err); /* it waits behind the one that fails: its owners would spin until the disk is well */
     for (size_t i = 0; i < s->inflight.count; i++) s->inflight.staged[i].ticket = NULL; /* its owner leaves */
+    for (size_t i = 0; i < s->pending.count; i++) s->pending.staged[i].ticket = NULL;
   } else {
     if (err->code == PD_CONFLICT)
       restage_batch(&s->inflight); /* another process was first */

@@ -104,7 +104,7 @@ struct pd_store {
   pd_tree tree;
   pd_buf evict_hand;
   size_t trim_again_bytes; /* 0, or: nothing could be evicted below this */
-  pd_ref_slot **slots; /* sorted by name */
+  pd_ref_slot **slots;     /* sorted by name */
   size_t slot_count, slot_capacity;
 
   uint64_t seen_seq, tip_seq;

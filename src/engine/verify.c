@@ -34,9 +34,11 @@ typedef struct verifier {
   const pd_verify_options *options;
   pd_verify_report report;
   uint64_t first, tail; /* records first … tail are compared */
-  bool is_stopped;      /* nothing after this can be judged */
-  bool is_given_up;     /* by the caller */
-  pd_store *replay;     /* heads and trees as the log gives them: only refs, tree and numbers of it are used */
+  bool has_base;        /* begins behind a keyframe */
+  pd_catalog_frame base;
+  bool is_stopped;  /* nothing after this can be judged */
+  bool is_given_up; /* by the caller */
+  pd_store *replay; /* heads and trees as the log gives them: only refs, tree and numbers of it are used */
   kept *kepts;
   size_t kept_count, kept_capacity;
   due_frame *frames;
@@ -246,7 +248,8 @@ static pd_code replay_ref(verifier *v, const pd_rec *rec, pd_error *err)
 static pd_code check_nodes(verifier *v, pd_node *n, pd_buf *blob, pd_buf *stored, pd_error *err)
 {
   if (n->is_saved) return PD_OK; /* compared at an earlier keyframe */
-  for (size_t i = 0; n->level && i < n->count; i++) TRY(check_nodes(v, n->kids[i], blob, stored, err));
+  for (size_t i = 0; n->level && i < n->count; i++)
+    if (n->kids[i]) TRY(check_nodes(v, n->kids[i], blob, stored, err)); /* not loaded: of the base, untouched */
   pd_buf_clear(blob);
   TRY(pd_node_encode(n, blob, err));
   pd_id id = pd_sha256(pd_buf_bytes(blob));
@@ -352,22 +355,108 @@ static void verifier_done(verifier *v)
   free(v->commits);
 }
 
-static pd_code never_load(void *ctx, const pd_id *blob_id, pd_node **out, pd_error *err)
+/* Only from the base of a partial verification: nothing is evicted here. */
+static pd_code load_base_node(void *ctx, const pd_id *blob_id, pd_node **out, pd_error *err)
 {
-  (void)ctx, (void)blob_id, (void)out;
-  return pd_error_set(err, PD_CORRUPT, "a replayed tree lost a node"); /* cannot happen: nothing is evicted there */
+  verifier *v = ctx;
+  CLEANUP(pd_buf_done) pd_buf blob = {0};
+  TRY(pd_load_blob(v->s, blob_id, "a tree node", &blob, err));
+  return pd_node_decode(&v->replay->tree.pool, pd_buf_bytes(&blob), blob_id, out, err);
+}
+
+/* ---- since a commit: from the last keyframe that does not cover it ---- */
+
+static pd_code load_base(verifier *v, const pd_catalog_frame *frame, pd_catalog *out, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf blob = {0};
+  TRY(pd_load_blob(v->s, &frame->catalog, "a keyframe's catalog", &blob, err));
+  return pd_catalog_decode(pd_buf_bytes(&blob), out, err);
+}
+
+static const pd_catalog_ref *head_at_base(const pd_catalog *base, uint64_t seq)
+{
+  for (size_t i = 0; i < base->ref_count; i++)
+    if (!base->refs[i].is_deleted && base->refs[i].commit.seq == seq) return &base->refs[i];
+  return NULL;
+}
+
+/* Every commit from before the base that is pointed at later must have been a head then. */
+static bool is_enough(const verifier *v, const pd_catalog *base)
+{
+  for (size_t i = 0; i < v->kept_count && v->kepts[i].seq <= base->covers; i++)
+    if (!head_at_base(base, v->kepts[i].seq)) return false;
+  return true;
+}
+
+static pd_code adopt_base(verifier *v, const pd_catalog *base, pd_error *err)
+{
+  pd_store *r = v->replay;
+  for (size_t i = 0; i < base->ref_count; i++) {
+    const pd_catalog_ref *ref = &base->refs[i];
+    pd_ref_slot *slot;
+    TRY(pd_slot_make(r, ref->name, &slot, err));
+    slot->seen = (pd_head){.commit = ref->commit,
+                           .is_deleted = ref->is_deleted,
+                           .last_seq = ref->last_seq,
+                           .redo_seq = ref->redo_seq,
+                           .updated_ms = ref->updated_ms};
+    if (ref->is_deleted) continue;
+    TRY(pd_tree_load_root(&r->tree, &ref->root_blob, &ref->commit.tree, &slot->seen.root, err));
+    kept *k = find_kept(v, ref->commit.seq);
+    if (!k || k->root) continue;
+    k->commit = ref->commit;
+    k->root = pd_node_ref(slot->seen.root);
+  }
+  memcpy(r->current, base->current, sizeof r->current);
+  r->seen_seq = base->covers;
+  r->seen_audit = base->audit;
+  r->seen_time_ms = base->time_ms;
+  return PD_OK;
+}
+
+/* Survey from the base; if that is not enough to judge what follows, from the beginning. */
+static pd_code start_since(verifier *v, pd_error *err)
+{
+  CLEANUP(pd_catalog_done) pd_catalog base = {0};
+  if (!v->has_base) return PD_OK;
+  TRY(load_base(v, &v->base, &base, err));
+  v->first = base.covers + 1;
+  TRY(for_each_record(v, survey_record, 0, err));
+  sort_survey(v);
+  if (v->is_stopped || is_enough(v, &base)) return v->is_stopped ? PD_OK : adopt_base(v, &base, err);
+  v->has_base = false;
+  v->first = 1;
+  v->kept_count = v->frame_count = 0;
+  return PD_OK;
 }
 
 static pd_code run_verifier(verifier *v, pd_error *err)
 {
   v->replay = calloc(1, sizeof *v->replay);
   if (!v->replay) return pd_error_memory(err, "a verification");
-  pd_tree_init(&v->replay->tree, never_load, NULL);
+  pd_tree_init(&v->replay->tree, load_base_node, v);
   strcpy(v->replay->current, "main");
   if (v->s->ops->check) TRY(v->s->ops->check(v->s->backend, backend_finding, v, err));
-  TRY(for_each_record(v, survey_record, 0, err));
-  sort_survey(v);
+  pd_error why = {.code = PD_OK};
+  TRY(judge(v, start_since(v, &why), &why, err));
+  if (!v->has_base) TRY(for_each_record(v, survey_record, 0, err));
+  if (!v->has_base) sort_survey(v);
   if (!v->is_stopped) TRY(for_each_record(v, replay_record, v->tail, err));
+  if (v->options->progress) v->options->progress(v->options->ctx, 2 * v->tail, 2 * v->tail);
+  return PD_OK;
+}
+
+/* With the lock held: where to begin. */
+static pd_code choose_base(verifier *v, pd_error *err)
+{
+  pd_store *s = v->s;
+  pd_commit since;
+  if (!v->options->since) return PD_OK;
+  TRY(pd_resolve_locked(s, v->options->since, &since, err));
+  for (size_t i = 0; i < s->frame_count && s->frames[i].covers <= since.seq; i++) {
+    v->base = s->frames[i];
+    v->has_base = true;
+  }
   return PD_OK;
 }
 
@@ -378,6 +467,7 @@ pd_code pd_verify(pd_store *store, const pd_verify_options *options, pd_verify_r
   pd_store_lock(store);
   pd_code code = pd_settle(store, err);
   if (!code) code = pd_refresh(store, err);
+  if (!code) code = choose_base(&v, err);
   v.tail = store->log_seq;
   pd_store_unlock(store);
   if (!code) code = run_verifier(&v, err);
