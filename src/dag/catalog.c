@@ -13,7 +13,7 @@
 #define REF_DELETED 1u
 #define REF_HAS_REDO 2u
 #define RUN_HEAD_SIZE 14 /* tag, format, base u64, count u32 */
-#define RUN_ENTRY_SIZE 12
+#define RUN_ENTRY_SIZE 8
 
 static pd_code encode_ref(const pd_catalog_ref *ref, pd_buf *out, pd_error *err)
 {
@@ -128,11 +128,11 @@ void pd_catalog_done(pd_catalog *catalog)
 
 /* ---- runs: fixed-size entries, so that they are searched where they lie ---- */
 
-uint64_t pd_id_prefix(const pd_id *id)
+uint32_t pd_id_prefix(const pd_id *id)
 {
-  uint64_t prefix;
+  uint32_t prefix;
   memcpy(&prefix, id->bytes, sizeof prefix);
-  return __builtin_bswap64(prefix);
+  return __builtin_bswap32(prefix);
 }
 
 static int compare_entries(const void *a, const void *b)
@@ -165,8 +165,8 @@ pd_code pd_run_encode(pd_run_entry *entries, size_t count, uint64_t base_seq, pd
   pd_put_u32(p + 10, (uint32_t)count);
   p += RUN_HEAD_SIZE;
   for (size_t i = 0; i < count; i++, p += RUN_ENTRY_SIZE) {
-    put_u64(p, entries[i].prefix);
-    pd_put_u32(p + 8, (uint32_t)(entries[i].seq - base_seq));
+    pd_put_u32(p, entries[i].prefix);
+    pd_put_u32(p + 4, (uint32_t)(entries[i].seq - base_seq));
   }
   out->size += RUN_HEAD_SIZE + count * RUN_ENTRY_SIZE;
   return PD_OK;
@@ -189,12 +189,12 @@ size_t pd_run_count(pd_bytes run)
 pd_run_entry pd_run_at(pd_bytes run, size_t index)
 {
   const uint8_t *p = (const uint8_t *)run.data, *e = p + RUN_HEAD_SIZE + index * RUN_ENTRY_SIZE;
-  pd_run_entry entry = {get_u64(e),
-                        get_u64(p + 2) + ((uint64_t)e[8] | (uint64_t)e[9] << 8 | (uint64_t)e[10] << 16 | (uint64_t)e[11] << 24)};
+  uint64_t both = get_u64(e);
+  pd_run_entry entry = {(uint32_t)both, get_u64(p + 2) + (both >> 32)};
   return entry;
 }
 
-size_t pd_run_find(pd_bytes run, uint64_t prefix)
+size_t pd_run_find(pd_bytes run, uint32_t prefix)
 {
   size_t low = 0, high = pd_run_count(run);
   while (low < high) {

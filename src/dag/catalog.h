@@ -48,11 +48,11 @@ void pd_catalog_done(pd_catalog *catalog);
 /* ---- runs ---- */
 
 typedef struct pd_run_entry {
-  uint64_t prefix; /* the first 8 bytes of the commit id, as a big-endian number */
+  uint32_t prefix; /* the first 4 bytes of the commit id, as a big-endian number */
   uint64_t seq;
 } pd_run_entry;
 
-uint64_t pd_id_prefix(const pd_id *id);
+uint32_t pd_id_prefix(const pd_id *id);
 /* Sorts `entries` and appends the run. */
 PD_MUST_USE pd_code pd_run_encode(pd_run_entry *entries, size_t count, uint64_t base_seq, pd_buf *out, pd_error *err);
 /* Check a run's shape. */
@@ -60,6 +60,6 @@ PD_MUST_USE pd_code pd_run_check(pd_bytes run, pd_error *err);
 size_t pd_run_count(pd_bytes run);
 pd_run_entry pd_run_at(pd_bytes run, size_t index);
 /* The first index whose prefix is >= `prefix`. */
-size_t pd_run_find(pd_bytes run, uint64_t prefix);
+size_t pd_run_find(pd_bytes run, uint32_t prefix);
 
 #endif

@@ -89,7 +89,7 @@ static bool table_update(pd_store *s)
   return true;
 }
 
-static pd_code search_table(pd_store *s, uint64_t prefix, pd_index_visit visit, void *ctx, bool *out_stop, pd_error *err)
+static pd_code search_table(pd_store *s, uint32_t prefix, pd_index_visit visit, void *ctx, bool *out_stop, pd_error *err)
 {
   size_t mask = s->run_table_size - 1;
   for (size_t slot = prefix & mask; s->run_table[slot] && !*out_stop; slot = (slot + 1) & mask) {
@@ -99,7 +99,7 @@ static pd_code search_table(pd_store *s, uint64_t prefix, pd_index_visit visit, 
   return PD_OK;
 }
 
-static pd_code search_list(pd_store *s, uint64_t low, uint64_t high, pd_index_visit visit, void *ctx, bool *out_stop, pd_error *err)
+static pd_code search_list(pd_store *s, uint32_t low, uint32_t high, pd_index_visit visit, void *ctx, bool *out_stop, pd_error *err)
 {
   if (low == high && s->run_count && table_update(s)) return search_table(s, low, visit, ctx, out_stop, err);
   for (size_t i = s->run_count; i-- > 0 && !*out_stop;)
@@ -107,7 +107,7 @@ static pd_code search_list(pd_store *s, uint64_t low, uint64_t high, pd_index_vi
   return PD_OK;
 }
 
-static pd_code search_frame(pd_store *s, size_t frame, uint64_t low, uint64_t high, pd_index_visit visit, void *ctx, bool *out_stop,
+static pd_code search_frame(pd_store *s, size_t frame, uint32_t low, uint32_t high, pd_index_visit visit, void *ctx, bool *out_stop,
                             pd_error *err)
 {
   pd_buf *blob = &s->frame_runs[frame];
@@ -127,7 +127,7 @@ static pd_code search_frame(pd_store *s, size_t frame, uint64_t low, uint64_t hi
   return PD_OK;
 }
 
-pd_code pd_index_search(pd_store *s, uint64_t low, uint64_t high, pd_index_visit visit, void *ctx, pd_error *err)
+pd_code pd_index_search(pd_store *s, uint32_t low, uint32_t high, pd_index_visit visit, void *ctx, pd_error *err)
 {
   bool stop = false;
   TRY(search_list(s, low, high, visit, ctx, &stop, err));

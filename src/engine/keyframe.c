@@ -15,9 +15,9 @@
 #include <stdlib.h>
 
 #define DUE_RECORDS_MIN 4096
-#define DUE_RECORDS_MAX 32768
+#define DUE_RECORDS_MAX 49152
 #define DUE_BYTES_MAX ((uint64_t)64 << 20)
-#define DUE_RATIO 8       /* log bytes for each byte of nodes that a keyframe would write */
+#define DUE_RATIO 24      /* log bytes for each byte of nodes that a keyframe would write */
 #define DUE_CACHE_SHARE 8 /* nodes that are not saved cannot leave the cache */
 #define CHUNK_COUNT 256
 #define CHUNK_BYTES ((size_t)512 << 10)

@@ -85,24 +85,25 @@ static pd_code consider(void *ctx, uint64_t seq, bool *out_stop, pd_error *err)
   return PD_OK;
 }
 
-static void prefix_range(const char *hex, size_t digits, uint64_t *out_low, uint64_t *out_high)
+/* The first 32 bits of the ids that begin with these digits. */
+static void prefix_range(const char *hex, size_t digits, uint32_t *out_low, uint32_t *out_high)
 {
-  uint64_t low = 0;
-  size_t used = digits < 16 ? digits : 16;
+  uint32_t low = 0;
+  size_t used = digits < 8 ? digits : 8;
   for (size_t i = 0; i < used; i++) {
     char c = hex[i];
-    low = low << 4 | (uint64_t)(isdigit((unsigned char)c) ? c - '0' : c - 'a' + 10);
+    low = low << 4 | (uint32_t)(isdigit((unsigned char)c) ? c - '0' : c - 'a' + 10);
   }
-  size_t free_bits = 64 - 4 * used;
-  *out_low = free_bits ? low << free_bits : low;
-  *out_high = free_bits ? *out_low | ((1ull << free_bits) - 1) : low;
+  size_t free_bits = 32 - 4 * used;
+  *out_low = low << free_bits; /* at least 4 digits: never a shift by 32 */
+  *out_high = *out_low | (uint32_t)((1ull << free_bits) - 1);
 }
 
 static pd_code resolve_id(pd_store *s, const char *text, pd_commit *out, pd_error *err)
 {
   id_search q = {.s = s, .digits = strlen(text)};
   for (size_t i = 0; i < q.digits; i++) q.hex[i] = (char)tolower((unsigned char)text[i]);
-  uint64_t low, high;
+  uint32_t low, high;
   prefix_range(q.hex, q.digits, &low, &high);
   pd_commit root = {pd_commit_root_id(), pd_tree_empty_id(), 0};
   char hex[PD_ID_HEX_SIZE];

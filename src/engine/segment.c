@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-#define SEGMENT_CACHE_SHARE 4 /* of the cache: a quarter */
+#define SEGMENT_CACHE_SHARE 2 /* of the cache: half as much again */
 
 static uint64_t hash_key(pd_bytes key)
 {

@@ -179,7 +179,7 @@ void pd_run_add(pd_store *s, const pd_id *commit, uint64_t seq);
 void pd_frame_add(pd_store *s, const pd_catalog_frame *frame);
 /* Visit the numbers of the records whose commit ids begin with low … high, newest keyframe first, until *out_stop. */
 typedef pd_code (*pd_index_visit)(void *ctx, uint64_t seq, bool *out_stop, pd_error *err);
-PD_MUST_USE pd_code pd_index_search(pd_store *s, uint64_t low, uint64_t high, pd_index_visit visit, void *ctx, pd_error *err);
+PD_MUST_USE pd_code pd_index_search(pd_store *s, uint32_t low, uint32_t high, pd_index_visit visit, void *ctx, pd_error *err);
 void pd_index_done(pd_store *s);
 
 /* ---- record_read.c ---- */

@@ -153,19 +153,19 @@ static void run__finds_commits_by_prefix(void **state)
 {
   (void)state;
   pd_run_entry entries[100];
-  for (size_t i = 0; i < 100; i++) entries[i] = (pd_run_entry){(i * 7919) % 101 * 1000, 5000 + i};
+  for (size_t i = 0; i < 100; i++) entries[i] = (pd_run_entry){(uint32_t)((i * 7919) % 101 * 1000), 5000 + i};
   pd_buf buf = {0};
   assert_int_equal(pd_run_encode(entries, 100, 4999, &buf, NULL), PD_OK);
   pd_bytes run = pd_buf_bytes(&buf);
   assert_int_equal(pd_run_check(run, NULL), PD_OK);
   assert_int_equal(pd_run_count(run), 100);
   for (size_t i = 0; i < 100; i++) {
-    uint64_t prefix = (i * 7919) % 101 * 1000;
+    uint32_t prefix = (uint32_t)((i * 7919) % 101 * 1000);
     pd_run_entry e = pd_run_at(run, pd_run_find(run, prefix));
     assert_int_equal(e.prefix, prefix);
     assert_int_equal(e.seq, 5000 + i);
   }
-  assert_int_equal(pd_run_find(run, UINT64_MAX), 100);
+  assert_int_equal(pd_run_find(run, UINT32_MAX), 100);
   run.size--;
   assert_int_equal(pd_run_check(run, NULL), PD_CORRUPT);
   pd_buf_done(&buf);
