@@ -102,8 +102,10 @@ static pd_code take_turns(bench *b, forked stores[STORE_COUNT], pd_error *err)
   if (op_count > BENCH_SERIES_COUNT_MAX) op_count = BENCH_SERIES_COUNT_MAX;
   for (uint32_t op = 0; op < op_count; op++) {
     for (size_t i = 0; i < STORE_COUNT; i++) {
-      TRY(fork_once(&stores[i], op, err));
+      bool is_fork_first = op % 2 == 0; /* the first write after another store's turn is a dearer one, whatever it is */
+      if (is_fork_first) TRY(fork_once(&stores[i], op, err));
       TRY(put_once(&stores[i], op, err));
+      if (!is_fork_first) TRY(fork_once(&stores[i], op, err));
     }
   }
   return PD_OK;
