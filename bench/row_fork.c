@@ -1,8 +1,8 @@
 /*
  * row_fork.c: row 8: a fork costs the same at any number of keys, and no more than a put.
  *
- * Forks and puts of all three stores take turns, one operation each, so that a slow moment of the disk hits them alike. The puts go
- * to a ref of their own: the stores are shared with other rows, which rely on what main holds.
+ * The stores take turns, and within a turn forks and puts do, one by one, so that a slow moment of the disk hits them alike. The puts
+ * go to a ref of their own: the stores are shared with other rows, which rely on what main holds.
  */
 #include <stdio.h>
 
@@ -96,18 +96,24 @@ static pd_code report_puts(bench *b, const double forks[STORE_COUNT], const doub
   return bench_report(b, &line, err);
 }
 
+/* A store's turn. Forks and puts go first in turns, so that neither is always the one that follows a put. */
+static pd_code take_turn(forked *f, uint32_t first_op, uint32_t op_count, pd_error *err)
+{
+  for (uint32_t op = first_op; op < first_op + op_count; op++) {
+    bool is_fork_first = op % 2 == 0;
+    if (is_fork_first) TRY(fork_once(f, op, err));
+    TRY(put_once(f, op, err));
+    if (!is_fork_first) TRY(fork_once(f, op, err));
+  }
+  return PD_OK;
+}
+
 static pd_code take_turns(bench *b, forked stores[STORE_COUNT], pd_error *err)
 {
-  uint32_t op_count = b->sizes.fork_ops * b->run_count;
-  if (op_count > BENCH_SERIES_COUNT_MAX) op_count = BENCH_SERIES_COUNT_MAX;
-  for (uint32_t op = 0; op < op_count; op++) {
-    for (size_t i = 0; i < STORE_COUNT; i++) {
-      bool is_fork_first = op % 2 == 0; /* the first write after another store's turn is a dearer one, whatever it is */
-      if (is_fork_first) TRY(fork_once(&stores[i], op, err));
-      TRY(put_once(&stores[i], op, err));
-      if (!is_fork_first) TRY(fork_once(&stores[i], op, err));
-    }
-  }
+  uint32_t op_count = b->sizes.fork_ops;
+  uint32_t runs = bench_runs_at_most(b, BENCH_SERIES_COUNT_MAX / op_count);
+  for (uint32_t run = 0; run < runs; run++)
+    for (size_t i = 0; i < STORE_COUNT; i++) TRY(take_turn(&stores[i], run * op_count, op_count, err));
   return PD_OK;
 }
 
