@@ -62,7 +62,7 @@ static uint64_t head_of(pd_bytes key, size_t skip)
 /* How `key` stands to the common prefix: <0 before all keys, >0 after all, 0 shares it. */
 static int compare_prefix(const pd_node *n, pd_bytes key)
 {
-  const void *prefix = n->packed + 2;
+  const void *prefix = n->prefix_size <= PD_PREFIX_INLINE ? n->prefix : n->packed + 2;
   size_t shorter = key.size < n->prefix_size ? key.size : n->prefix_size;
   int order = shorter ? memcmp(key.data, prefix, shorter) : 0;
   if (order) return order;
@@ -100,10 +100,12 @@ static size_t arrays_size(uint8_t level, size_t count)
   return each * count + sizeof(uint32_t); /* one offset more */
 }
 
-pd_code pd_node_new(pd_node_pool *pool, uint8_t level, size_t count, size_t packed_size, pd_node **out, pd_error *err)
+pd_code pd_node_new(pd_node_pool *pool, uint8_t level, size_t count, size_t packed_size, size_t embed_size, pd_node **out,
+                    pd_error *err)
 {
   assert(count <= PD_NODE_COUNT_MAX);
-  size_t size = sizeof(pd_node) + arrays_size(level, count) + packed_size;
+  size_t fixed_size = (sizeof(pd_node) + arrays_size(level, count) + packed_size + 7) & ~(size_t)7;
+  size_t size = fixed_size + embed_size;
   pd_node *n = malloc(size);
   if (!n) return pd_error_memory(err, "a tree node");
   memset(n, 0, sizeof *n);
@@ -125,6 +127,7 @@ pd_code pd_node_new(pd_node_pool *pool, uint8_t level, size_t count, size_t pack
   }
   n->offsets = (uint32_t *)at, at += sizeof(uint32_t) * (count + 1);
   n->packed = at;
+  n->embedded = (uint8_t *)n + fixed_size;
   n->offsets[0] = 0;
   n->is_used = true;
   pool->bytes += size;
@@ -164,6 +167,7 @@ static void index_keys(pd_node *n)
 {
   if (n->count) /* keys ascend, so what the first and the last share, all share */
     n->prefix_size = (uint16_t)common_prefix(pd_node_key(n, 0), pd_node_key(n, (size_t)n->count - 1));
+  if (n->prefix_size <= PD_PREFIX_INLINE && n->prefix_size) memcpy(n->prefix, n->packed + 2, n->prefix_size);
   for (size_t i = 0; i < n->count; i++) n->heads[i] = head_of(pd_node_key(n, i), n->prefix_size);
   sum_up(n);
 }
@@ -192,12 +196,8 @@ pd_node *pd_node_ref(pd_node *n)
 void pd_node_unref(pd_node_pool *pool, pd_node *n)
 {
   if (!n || --n->refs) return;
-  for (size_t i = 0; i < n->count; i++) {
-    if (n->level)
-      pd_node_unref(pool, n->kids[i]);
-    else
-      pd_cell_unref(pool, n->cells[i]);
-  }
+  for (size_t i = 0; n->level && i < n->count; i++) pd_node_unref(pool, n->kids[i]);
+  for (size_t i = 0; n->has_shared && i < n->count; i++) pd_cell_unref(pool, n->cells[i]);
   pool->bytes -= n->size;
   if (!n->is_saved) pool->dirty_bytes -= n->blob_size;
   free(n);
@@ -217,7 +217,7 @@ pd_code pd_cell_new(pd_node_pool *pool, pd_bytes value, pd_cell **out, pd_error 
 
 void pd_cell_unref(pd_node_pool *pool, pd_cell *cell)
 {
-  if (!cell || --cell->refs) return;
+  if (!cell || !cell->refs || --cell->refs) return; /* an embedded one goes with its leaf */
   pool->bytes -= sizeof *cell + cell->size;
   free(cell);
 }
@@ -311,7 +311,7 @@ pd_code pd_node_decode(pd_node_pool *pool, pd_bytes blob, const pd_id *blob_id, 
   pd_bytes body = pd_take_bytes(&c, is_shaped ? preimage_size - PREIMAGE_HEAD_SIZE : 0);
   if (!is_shaped || c.failed) return pd_error_set(err, PD_CORRUPT, "a tree node of %zu bytes is malformed", blob.size);
   pd_node *n;
-  TRY(pd_node_new(pool, level, count, body.size, &n, err));
+  TRY(pd_node_new(pool, level, count, body.size, 0, &n, err));
   if (body.size) memcpy(n->packed, body.data, body.size);
   body.data = n->packed;
   n->is_saved = true;

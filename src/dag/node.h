@@ -21,12 +21,22 @@
 #define PD_NODE_LEVEL_MAX 15
 #define PD_POS_BAG UINT32_MAX /* the value is a blob in the bag, not a slice of its record */
 
-/* A value's bytes, shared by the leaves that hold it. */
+/* A value's bytes in memory. Small ones are embedded in the leaf's own allocation and copied with it: copying 16 of them costs less
+ * than touching 16 counts of references all over the heap. Larger ones are shared by the leaves that hold them. */
 typedef struct pd_cell {
-  uint32_t refs;
+  uint32_t refs; /* 0: embedded in its leaf */
   uint32_t size;
   uint8_t data[];
 } pd_cell;
+
+#define PD_EMBED_SIZE_MAX 512
+#define PD_PREFIX_INLINE 16
+
+/* What an embedded value takes in its leaf. */
+static inline size_t pd_embed_size(size_t value_size)
+{
+  return (sizeof(pd_cell) + value_size + 7) & ~(size_t)7;
+}
 
 /* What rides along with a leaf entry. */
 typedef struct pd_rider {
@@ -37,27 +47,33 @@ typedef struct pd_rider {
   uint32_t pos;  /* of the value in its record, or PD_POS_BAG */
 } pd_rider;
 
+/* The first 64 bytes are what a search needs, besides the heads. */
 typedef struct pd_node {
   uint32_t refs;
-  uint32_t size;      /* bytes allocated */
-  uint32_t blob_size; /* bytes its blob takes, or will take, about */
+  uint32_t size; /* bytes allocated */
   uint16_t count;
   uint16_t prefix_size; /* common to all keys */
   uint8_t level;        /* 0: leaf */
-  bool is_saved;        /* its blob, and all below it, are in the bag */
+  bool is_saved : 1;    /* its blob, and all below it, are in the bag */
+  bool has_forced : 1;  /* inner: some entry but the first is no natural boundary */
+  bool has_shared : 1;  /* leaf: some cell is not embedded */
   bool is_used;         /* since the cache's hand last passed */
-  bool has_forced;      /* inner: some entry but the first is no natural boundary */
+  uint64_t *heads;      /* 8 bytes of each key after the prefix, big-endian, zero-padded */
+  union {
+    struct pd_node **kids; /* inner; NULL: not loaded */
+    pd_cell **cells;       /* leaf; NULL: not loaded */
+  };
+  uint8_t *packed;   /* the preimage without its header: size u16, key, id per entry */
+  uint32_t *offsets; /* of each entry in `packed`; count + 1 of them */
+  uint8_t prefix[PD_PREFIX_INLINE];
+  pd_rider *riders;     /* leaf */
+  pd_id *kid_blobs;     /* inner; zero for a kid that is not saved */
+  uint64_t *kid_counts; /* inner */
+  uint8_t *embedded;    /* leaf: room for embedded cells */
   uint64_t key_count;   /* in leaves below it */
+  uint32_t blob_size;   /* bytes its blob takes, or will take, about */
   pd_id id;
-  pd_id blob_id;         /* if is_saved */
-  uint64_t *heads;       /* 8 bytes of each key after the prefix, big-endian, zero-padded */
-  uint32_t *offsets;     /* of each entry in `packed`; count + 1 of them */
-  pd_rider *riders;      /* leaf */
-  pd_cell **cells;       /* leaf; NULL: not loaded */
-  struct pd_node **kids; /* inner; NULL: not loaded */
-  pd_id *kid_blobs;      /* inner; zero for a kid that is not saved */
-  uint64_t *kid_counts;  /* inner */
-  uint8_t *packed;       /* the preimage without its header: size u16, key, id per entry */
+  pd_id blob_id; /* if is_saved */
 } pd_node;
 
 /* Memory of all nodes and cells of one owner. */
@@ -75,8 +91,10 @@ size_t pd_node_find(const pd_node *n, pd_bytes key, bool *out_equal);
 /* Which levels a key begins nodes at: a key of height h starts a new node at levels 0 … h-1. Decided by the key alone. */
 unsigned pd_key_height(pd_bytes key);
 
-/* Room for `count` entries and `packed_size` bytes; to be filled by the caller and closed with pd_node_seal. refs is 1. */
-PD_MUST_USE pd_code pd_node_new(pd_node_pool *pool, uint8_t level, size_t count, size_t packed_size, pd_node **out, pd_error *err);
+/* Room for `count` entries, `packed_size` bytes of preimage and `embed_size` bytes of values; to be filled by the caller and closed
+ * with pd_node_seal. refs is 1. */
+PD_MUST_USE pd_code pd_node_new(pd_node_pool *pool, uint8_t level, size_t count, size_t packed_size, size_t embed_size, pd_node **out,
+                                pd_error *err);
 /* Compute prefix, heads, sums and the id of a filled node. */
 void pd_node_seal(pd_node_pool *pool, pd_node *n);
 

@@ -106,6 +106,24 @@ static size_t own_path(pd_node *root, uint32_t root_refs, pd_bytes key, pd_node 
   }
 }
 
+/* The new value where the old one was embedded, if it fits; else in a cell of its own, or none: cells are only a cache. */
+static void set_cell(pd_tree *tree, pd_node *leaf, size_t at, const pd_tree_edit *edit)
+{
+  pd_cell *old = leaf->cells[at], *cell = edit->cell;
+  if (edit->has_value && old && !old->refs && pd_embed_size(edit->value.size) <= pd_embed_size(old->size)) {
+    old->size = (uint32_t)edit->value.size;
+    if (edit->value.size) memcpy(old->data, edit->value.data, edit->value.size);
+    return;
+  }
+  if (cell)
+    cell->refs++;
+  else if (edit->has_value && pd_cell_new(&tree->pool, edit->value, &cell, NULL))
+    cell = NULL;
+  pd_cell_unref(&tree->pool, old);
+  leaf->cells[at] = cell;
+  leaf->has_shared |= cell != NULL;
+}
+
 bool pd_tree_set_in_place(pd_tree *tree, pd_node *root, uint32_t root_refs, const pd_tree_edit *edit)
 {
   pd_node *nodes[PD_TREE_DEPTH_MAX];
@@ -114,9 +132,7 @@ bool pd_tree_set_in_place(pd_tree *tree, pd_node *root, uint32_t root_refs, cons
   if (!depth) return false;
   pd_node *leaf = nodes[depth - 1];
   size_t at = indexes[depth - 1];
-  if (edit->cell) edit->cell->refs++;
-  pd_cell_unref(&tree->pool, leaf->cells[at]);
-  leaf->cells[at] = edit->cell;
+  set_cell(tree, leaf, at, edit);
   leaf->riders[at] = edit->rider;
   pd_node_set_id(&tree->pool, leaf, at, &edit->value_id);
   for (size_t i = depth - 1; i-- > 0;) pd_node_set_id(&tree->pool, nodes[i], indexes[i], &nodes[i + 1]->id);

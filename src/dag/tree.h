@@ -46,7 +46,9 @@ typedef struct pd_tree_edit {
   bool is_delete; /* of an absent key: no change */
   pd_id value_id;
   pd_rider rider;
-  pd_cell *cell; /* may be NULL; the tree takes its own reference */
+  bool has_value; /* `value` is to be embedded: at most PD_EMBED_SIZE_MAX bytes, copied */
+  pd_bytes value;
+  pd_cell *cell; /* else, or NULL; the tree takes its own reference */
 } pd_tree_edit;
 
 /* The tree with the edits applied. `edits` ascend by key, each key once. *out_root has one reference. */

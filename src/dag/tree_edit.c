@@ -58,17 +58,44 @@ static void write_entry(uint8_t *out, pd_bytes key, const pd_id *id)
   memcpy(out + 2 + key.size, id->bytes, PD_ID_SIZE);
 }
 
-static void fill_leaf_entry(pd_node *n, size_t i, const item *it)
+/* What the value of an item takes in the new leaf; 0 if it is not embedded there. */
+static size_t embed_size(const item *it)
 {
   if (it->src) {
+    size_t size = it->src->riders[it->index].size;
+    return it->src->cells[it->index] && size <= PD_EMBED_SIZE_MAX ? pd_embed_size(size) : 0;
+  }
+  return it->fresh->has_value ? pd_embed_size(it->fresh->value.size) : 0;
+}
+
+static pd_cell *embed(uint8_t **room, const void *value, size_t size)
+{
+  pd_cell *cell = (pd_cell *)*room;
+  cell->refs = 0;
+  cell->size = (uint32_t)size;
+  if (size) memcpy(cell->data, value, size);
+  *room += pd_embed_size(size);
+  return cell;
+}
+
+static void fill_leaf_entry(pd_node *n, size_t i, const item *it, uint8_t **room)
+{
+  pd_cell *shared = it->src ? it->src->cells[it->index] : it->fresh->cell;
+  if (it->src) {
     n->riders[i] = it->src->riders[it->index];
-    n->cells[i] = it->src->cells[it->index];
   } else {
     write_entry(n->packed + n->offsets[i], it->fresh->key, &it->fresh->value_id);
     n->riders[i] = it->fresh->rider;
-    n->cells[i] = it->fresh->cell;
   }
-  if (n->cells[i]) n->cells[i]->refs++;
+  if (it->fresh && it->fresh->has_value) {
+    n->cells[i] = embed(room, it->fresh->value.data, it->fresh->value.size);
+  } else if (it->src && shared && n->riders[i].size <= PD_EMBED_SIZE_MAX) {
+    n->cells[i] = embed(room, shared->data, shared->size);
+  } else if (shared) {
+    shared->refs++;
+    n->cells[i] = shared;
+    n->has_shared = true;
+  }
 }
 
 static void fill_inner_entry(pd_node *n, size_t i, item *it)
@@ -94,10 +121,14 @@ static void fill_inner_entry(pd_node *n, size_t i, item *it)
 static pd_code build(builder *b, size_t level, pd_node **out, pd_error *err)
 {
   open_node *o = &b->open[level];
-  size_t packed_size = 0;
-  for (size_t i = 0; i < o->count; i++) packed_size += entry_size(&o->items[i]);
+  size_t packed_size = 0, embedded_size = 0;
+  for (size_t i = 0; i < o->count; i++) {
+    packed_size += entry_size(&o->items[i]);
+    if (!level) embedded_size += embed_size(&o->items[i]);
+  }
   pd_node *n;
-  TRY(pd_node_new(&b->tree->pool, (uint8_t)level, o->count, packed_size, &n, err));
+  TRY(pd_node_new(&b->tree->pool, (uint8_t)level, o->count, packed_size, embedded_size, &n, err));
+  uint8_t *room = n->embedded;
   for (size_t i = 0; i < o->count; i++) {
     item *it = &o->items[i];
     size_t size = entry_size(it);
@@ -106,7 +137,7 @@ static pd_code build(builder *b, size_t level, pd_node **out, pd_error *err)
     if (level)
       fill_inner_entry(n, i, it);
     else
-      fill_leaf_entry(n, i, it);
+      fill_leaf_entry(n, i, it, &room);
   }
   pd_node_seal(&b->tree->pool, n);
   o->count = 0;

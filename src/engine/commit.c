@@ -73,7 +73,10 @@ static pd_code plan_change(pd_store *s, plan *p, pd_node *root, const pd_change_
   *edit = (pd_tree_edit){.key = in->key, .is_delete = in->is_delete, .value_id = in->value_id};
   edit->rider = (pd_rider){
     .seq = s->tip_seq + 1, .version = ch->version, .created_ms = old ? old->created_ms : now_ms, .updated_ms = now_ms, .size = ch->size};
-  if (!in->is_delete && in->value.size <= PD_CELL_SIZE_MAX) TRY(pd_cell_new(&s->tree.pool, in->value, &edit->cell, err));
+  edit->has_value = !in->is_delete && in->value.size <= PD_EMBED_SIZE_MAX;
+  edit->value = in->value;
+  if (!in->is_delete && !edit->has_value && in->value.size <= PD_CELL_SIZE_MAX)
+    TRY(pd_cell_new(&s->tree.pool, in->value, &edit->cell, err));
   p->count++;
   return PD_OK;
 }

@@ -107,7 +107,8 @@ pd_code pd_value_read(pd_store *s, pd_node *leaf, size_t index, pd_buf *out, pd_
   TRY(read_slice(s, rider, out, err));
   pd_id got = pd_sha256(pd_buf_bytes(out));
   if (!pd_id_equal(&got, &id)) return wrong_value(leaf, index, err);
-  if (out->size <= PD_CELL_SIZE_MAX) (void)!pd_cell_new(&s->tree.pool, pd_buf_bytes(out), &leaf->cells[index], NULL); /* only a cache */
+  if (out->size <= PD_CELL_SIZE_MAX && !pd_cell_new(&s->tree.pool, pd_buf_bytes(out), &leaf->cells[index], NULL))
+    leaf->has_shared = true; /* without memory it is just not kept */
   return PD_OK;
 }
 
