@@ -100,8 +100,7 @@ static size_t arrays_size(uint8_t level, size_t count)
   return each * count + sizeof(uint32_t); /* one offset more */
 }
 
-pd_code pd_node_new(pd_node_pool *pool, uint8_t level, size_t count, size_t packed_size, size_t embed_size, pd_node **out,
-                    pd_error *err)
+pd_code pd_node_new(pd_node_pool *pool, uint8_t level, size_t count, size_t packed_size, size_t embed_size, pd_node **out, pd_error *err)
 {
   assert(count <= PD_NODE_COUNT_MAX);
   size_t fixed_size = (sizeof(pd_node) + arrays_size(level, count) + packed_size + 7) & ~(size_t)7;
@@ -196,6 +195,7 @@ pd_node *pd_node_ref(pd_node *n)
 void pd_node_unref(pd_node_pool *pool, pd_node *n)
 {
   if (!n || --n->refs) return;
+  for (size_t i = 0; n->level && i < n->count; i++) __builtin_prefetch(n->kids[i], 1);
   for (size_t i = 0; n->level && i < n->count; i++) pd_node_unref(pool, n->kids[i]);
   for (size_t i = 0; n->has_shared && i < n->count; i++) pd_cell_unref(pool, n->cells[i]);
   pool->bytes -= n->size;

@@ -124,6 +124,7 @@ static pd_code build(builder *b, size_t level, pd_node **out, pd_error *err)
   size_t packed_size = 0, embedded_size = 0;
   for (size_t i = 0; i < o->count; i++) {
     packed_size += entry_size(&o->items[i]);
+    if (level && o->items[i].src) __builtin_prefetch(o->items[i].src->kids[o->items[i].index], 1); /* its count is raised below */
     if (!level) embedded_size += embed_size(&o->items[i]);
   }
   pd_node *n;

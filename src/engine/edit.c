@@ -98,11 +98,13 @@ pd_code pd_redo(pd_store *store, uint64_t count, const pd_note *note, pd_ack *ou
 
 /* ---- invocations ---- */
 
+/* One allocation: the key's and the value's bytes follow. */
 typedef struct staged_edit {
-  pd_buf key, value;
+  pd_bytes key, value;
   pd_id value_id;
   bool is_delete;
   uint64_t expect_version;
+  uint8_t bytes[];
 } staged_edit;
 
 struct pd_edit {
@@ -111,7 +113,7 @@ struct pd_edit {
   pd_note note;
   char *texts[4]; /* owned copies behind note */
   pd_id expect_head;
-  staged_edit *edits; /* ascending by key */
+  staged_edit **edits; /* ascending by key */
   size_t count, capacity;
 };
 
@@ -174,10 +176,7 @@ void pd_edit_abort(pd_edit *edit)
   pd_store_lock(edit->store);
   pd_node_unref(&edit->store->tree.pool, edit->root);
   pd_store_unlock(edit->store);
-  for (size_t i = 0; i < edit->count; i++) {
-    pd_buf_done(&edit->edits[i].key);
-    pd_buf_done(&edit->edits[i].value);
-  }
+  for (size_t i = 0; i < edit->count; i++) free(edit->edits[i]);
   free(edit->edits);
   for (size_t i = 0; i < COUNT_OF(edit->texts); i++) free(edit->texts[i]);
   free(edit);
@@ -186,15 +185,15 @@ void pd_edit_abort(pd_edit *edit)
 static size_t edit_index(const pd_edit *edit, pd_bytes key, bool *out_equal)
 {
   size_t low = 0, high = edit->count;
-  if (high && pd_bytes_compare(pd_buf_bytes(&edit->edits[high - 1].key), key) < 0) low = high; /* keys often come in order */
+  if (high && pd_bytes_compare(edit->edits[high - 1]->key, key) < 0) low = high; /* keys often come in order */
   while (low < high) {
     size_t mid = (low + high) / 2;
-    if (pd_bytes_compare(pd_buf_bytes(&edit->edits[mid].key), key) < 0)
+    if (pd_bytes_compare(edit->edits[mid]->key, key) < 0)
       low = mid + 1;
     else
       high = mid;
   }
-  *out_equal = low < edit->count && pd_bytes_equal(pd_buf_bytes(&edit->edits[low].key), key);
+  *out_equal = low < edit->count && pd_bytes_equal(edit->edits[low]->key, key);
   return low;
 }
 
@@ -203,7 +202,7 @@ static pd_code reserve_edit(pd_edit *edit, pd_error *err)
   if (edit->count >= PD_EDIT_COUNT_MAX) return pd_error_set(err, PD_LIMIT, "an invocation may have at most %d edits", PD_EDIT_COUNT_MAX);
   if (edit->count < edit->capacity) return PD_OK;
   size_t capacity = edit->capacity ? edit->capacity * 2 : 16;
-  staged_edit *grown = realloc(edit->edits, capacity * sizeof *grown);
+  staged_edit **grown = realloc(edit->edits, capacity * sizeof *grown);
   if (!grown) return pd_error_memory(err, "an invocation");
   edit->edits = grown;
   edit->capacity = capacity;
@@ -218,25 +217,31 @@ static uint64_t join_conditions(const staged_edit *earlier, uint64_t expect_vers
   return says_more ? expect_version - 1 : earlier->expect_version;
 }
 
+static staged_edit *copy_edit(pd_bytes key, pd_bytes value, bool is_delete)
+{
+  staged_edit *e = malloc(sizeof *e + key.size + value.size);
+  if (!e) return NULL;
+  memcpy(e->bytes, key.data, key.size);
+  if (value.size) memcpy(e->bytes + key.size, value.data, value.size);
+  e->key = (pd_bytes){e->bytes, key.size};
+  e->value = (pd_bytes){e->bytes + key.size, value.size};
+  e->value_id = is_delete ? (pd_id){{0}} : pd_sha256(value);
+  e->is_delete = is_delete;
+  return e;
+}
+
 static pd_code stage_edit(pd_edit *edit, pd_bytes key, pd_bytes value, bool is_delete, uint64_t expect_version, pd_error *err)
 {
   TRY(pd_key_check(key, err));
   TRY(check_value(edit->store, key, value, err));
+  TRY(reserve_edit(edit, err));
   bool is_equal;
   size_t i = edit_index(edit, key, &is_equal);
-  TRY(reserve_edit(edit, err));
-  staged_edit fresh = {.is_delete = is_delete, .expect_version = expect_version};
-  pd_code code = pd_buf_append(&fresh.value, value.data, value.size, err);
-  if (!code) code = pd_buf_append(&fresh.key, key.data, key.size, err);
-  if (code) {
-    pd_buf_done(&fresh.value);
-    return code;
-  }
-  if (!is_delete) fresh.value_id = pd_sha256(value);
+  staged_edit *fresh = copy_edit(key, value, is_delete);
+  if (!fresh) return pd_error_memory(err, "an invocation");
+  fresh->expect_version = is_equal ? join_conditions(edit->edits[i], expect_version) : expect_version;
   if (is_equal) {
-    fresh.expect_version = join_conditions(&edit->edits[i], expect_version);
-    pd_buf_done(&edit->edits[i].key);
-    pd_buf_done(&edit->edits[i].value);
+    free(edit->edits[i]);
   } else {
     memmove(edit->edits + i + 1, edit->edits + i, (edit->count - i) * sizeof *edit->edits);
     edit->count++;
@@ -305,7 +310,7 @@ pd_code pd_edit_get(pd_edit *edit, pd_bytes key, pd_buf *out_value, pd_entry *ou
 {
   bool is_staged, is_below;
   size_t i = edit_index(edit, key, &is_staged);
-  const staged_edit *e = is_staged ? &edit->edits[i] : NULL;
+  const staged_edit *e = is_staged ? edit->edits[i] : NULL;
   pd_entry below;
   pd_store_lock(edit->store);
   pd_code code = find_below(edit, key, e ? NULL : out_value, &below, &is_below, err);
@@ -326,12 +331,9 @@ pd_code pd_edit_get(pd_edit *edit, pd_bytes key, pd_buf *out_value, pd_entry *ou
 static void edits_to_changes(const pd_edit *edit, pd_change_in *changes)
 {
   for (size_t i = 0; i < edit->count; i++) {
-    const staged_edit *e = &edit->edits[i];
-    changes[i] = (pd_change_in){.key = pd_buf_bytes(&e->key),
-                                .value = pd_buf_bytes(&e->value),
-                                .value_id = e->value_id,
-                                .is_delete = e->is_delete,
-                                .expect_version = e->expect_version};
+    const staged_edit *e = edit->edits[i];
+    changes[i] = (pd_change_in){
+      .key = e->key, .value = e->value, .value_id = e->value_id, .is_delete = e->is_delete, .expect_version = e->expect_version};
   }
 }
 
@@ -360,15 +362,15 @@ static pd_code tree_here(pd_edit *edit, pd_node **out_root, pd_error *err)
   if (!edits) return pd_error_memory(err, "an invocation");
   pd_code code = PD_OK;
   for (size_t i = 0; !code && i < edit->count; i++) {
-    const staged_edit *e = &edit->edits[i];
+    const staged_edit *e = edit->edits[i];
     pd_entry below = {0}, entry;
     bool is_below;
-    edits[i] = (pd_tree_edit){.key = pd_buf_bytes(&e->key), .is_delete = e->is_delete, .value_id = e->value_id};
+    edits[i] = (pd_tree_edit){.key = e->key, .is_delete = e->is_delete, .value_id = e->value_id};
     code = find_below(edit, edits[i].key, NULL, &below, &is_below, err);
     if (code || e->is_delete) continue;
     overlay(e, is_below, &below, &entry);
     edits[i].rider = (pd_rider){.version = entry.version, .created_ms = entry.created_ms, .size = (uint32_t)entry.size, .pos = PD_POS_BAG};
-    code = pd_cell_new(&s->tree.pool, pd_buf_bytes(&e->value), &edits[i].cell, err);
+    code = pd_cell_new(&s->tree.pool, e->value, &edits[i].cell, err);
   }
   if (!code) code = pd_tree_apply(&s->tree, edit->root, edits, edit->count, out_root, err);
   for (size_t i = 0; i < edit->count; i++) pd_cell_unref(&s->tree.pool, edits[i].cell);
