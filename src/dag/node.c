@@ -73,7 +73,7 @@ size_t pd_node_find(const pd_node *n, pd_bytes key, bool *out_equal)
 {
   *out_equal = false;
   if (!n->count) return 0;
-  int order = compare_prefix(n, key);
+  int order = n->prefix_size ? compare_prefix(n, key) : 0;
   if (order) return order < 0 ? 0 : n->count;
   uint64_t head = head_of(key, n->prefix_size);
   size_t low = 0, high = n->count;
@@ -84,6 +84,7 @@ size_t pd_node_find(const pd_node *n, pd_bytes key, bool *out_equal)
     else
       high = mid;
   }
+  if (!n->level && low < n->count && n->cells[low]) __builtin_prefetch(n->cells[low]->data + 64); /* most likely wanted next */
   for (; low < n->count && n->heads[low] == head; low++) {
     int tie = pd_bytes_compare(pd_node_key(n, low), key);
     if (tie < 0) continue;
@@ -120,8 +121,8 @@ pd_code pd_node_new(pd_node_pool *pool, uint8_t level, size_t count, size_t pack
     n->kid_blobs = (pd_id *)at, at += sizeof(pd_id) * count;
     memset(n->kids, 0, sizeof(pd_node *) * count);
   } else {
-    n->riders = (pd_rider *)at, at += sizeof(pd_rider) * count;
     n->cells = (pd_cell **)at, at += sizeof(pd_cell *) * count;
+    n->riders = (pd_rider *)at, at += sizeof(pd_rider) * count;
     memset(n->cells, 0, sizeof(pd_cell *) * count);
   }
   n->offsets = (uint32_t *)at, at += sizeof(uint32_t) * (count + 1);

@@ -39,13 +39,14 @@ typedef struct moment {
   pd_run_entry *run;
   size_t run_count;
   uint64_t base;
-  pd_node **dirty; /* children before parents; alive by the roots */
+  pd_node **dirty; /* children before parents, referenced: not to be evicted, nor changed in place, before they are marked */
   size_t dirty_count, dirty_capacity;
 } moment;
 
 static void moment_done(pd_store *s, moment *m)
 {
   for (size_t i = 0; m->roots && i < m->catalog.ref_count; i++) pd_node_unref(&s->tree.pool, m->roots[i]);
+  for (size_t i = 0; i < m->dirty_count; i++) pd_node_unref(&s->tree.pool, m->dirty[i]);
   free(m->roots);
   free(m->run);
   free(m->dirty);
@@ -64,7 +65,7 @@ static pd_code gather_dirty(moment *m, pd_node *n, pd_error *err)
     m->dirty = grown;
     m->dirty_capacity = capacity;
   }
-  m->dirty[m->dirty_count++] = n;
+  m->dirty[m->dirty_count++] = pd_node_ref(n);
   return PD_OK;
 }
 
@@ -115,19 +116,23 @@ typedef struct chunk {
   pd_buf bytes;
   size_t ends[CHUNK_COUNT];
   pd_id ids[CHUNK_COUNT];
+  pd_node *nodes[CHUNK_COUNT];
   size_t count;
 } chunk;
 
-static pd_code encode_chunk(moment *m, size_t from, chunk *c, pd_error *err)
+/* Encode nodes from *next on, as many as fit. One that two refs share is listed twice and written once. */
+static pd_code encode_chunk(const moment *m, size_t *next, chunk *c, pd_error *err)
 {
   c->count = 0;
   pd_buf_clear(&c->bytes);
-  while (c->count < CHUNK_COUNT && from + c->count < m->dirty_count && c->bytes.size < CHUNK_BYTES) {
-    pd_node *n = m->dirty[from + c->count];
+  for (; *next < m->dirty_count && c->count < CHUNK_COUNT && c->bytes.size < CHUNK_BYTES; (*next)++) {
+    pd_node *n = m->dirty[*next];
+    if (n->is_saved) continue;
     size_t at = c->bytes.size;
     TRY(pd_node_encode(n, &c->bytes, err));
     pd_bytes blob = {c->bytes.data + at, c->bytes.size - at};
     n->blob_id = c->ids[c->count] = pd_sha256(blob); /* its parent, encoded next, names it */
+    c->nodes[c->count] = n;
     c->ends[c->count++] = c->bytes.size;
   }
   return PD_OK;
@@ -150,14 +155,14 @@ static pd_code save_nodes(pd_store *s, moment *m, pd_error *err)
   chunk *c = calloc(1, sizeof *c);
   if (!c) return pd_error_memory(err, "a keyframe");
   pd_code code = PD_OK;
-  for (size_t from = 0; !code && from < m->dirty_count; from += c->count) {
+  for (size_t next = 0; !code && next < m->dirty_count;) {
     pd_store_lock(s);
-    code = encode_chunk(m, from, c, err);
+    code = encode_chunk(m, &next, c, err);
     pd_store_unlock(s);
-    if (!code) code = put_chunk(s, c, err);
+    if (!code && c->count) code = put_chunk(s, c, err);
     if (code) break;
     pd_store_lock(s);
-    for (size_t i = 0; i < c->count; i++) pd_node_mark_saved(&s->tree.pool, m->dirty[from + i], &c->ids[i]); /* K2 */
+    for (size_t i = 0; i < c->count; i++) pd_node_mark_saved(&s->tree.pool, c->nodes[i], &c->ids[i]); /* K2 */
     pd_store_unlock(s);
   }
   pd_buf_done(&c->bytes);

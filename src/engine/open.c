@@ -16,7 +16,8 @@
 #define VALUE_SIZE_DEFAULT ((size_t)64 << 20)
 #define VALUE_SIZE_LIMIT ((size_t)512 << 20)
 #define MAIN_REF "main"
-#define CLOSE_KEYFRAME_RECORDS 1024 /* a shorter tail is not worth a keyframe at close */
+#define CLOSE_KEYFRAME_RECORDS 1024 /* a shorter tail is not worth a keyframe at close… */
+#define CLOSE_KEYFRAME_BYTES ((uint64_t)1 << 20) /* …unless it is large */
 
 void pd_store_lock(pd_store *s)
 {
@@ -326,7 +327,8 @@ pd_code pd_store_flush(pd_store *store, pd_error *err)
 static bool closes_with_keyframe(const pd_store *s)
 {
   uint64_t covered = s->frame_count ? s->frames[s->frame_count - 1].covers : 0;
-  return !s->is_read_only && s->commits && s->log_seq - covered >= CLOSE_KEYFRAME_RECORDS;
+  bool is_long = s->log_seq - covered >= CLOSE_KEYFRAME_RECORDS || s->tail_bytes >= CLOSE_KEYFRAME_BYTES;
+  return !s->is_read_only && s->commits && is_long;
 }
 
 pd_code pd_store_close(pd_store *store, pd_error *err)
