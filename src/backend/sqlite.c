@@ -22,6 +22,7 @@
 #define WAL_GROW_STEP (64 << 10)
 #define BLOB_SIZE_MAX 999000000 /* SQLite's own limit is 1e9 for a row */
 #define BATCH_KEEP_MAX (1 << 20)
+#define ROW_BYTES_MAX (64 << 10)
 #define READ_CHUNK_RECORDS 1024
 #define READ_CHUNK_BYTES (4 << 20)
 
@@ -202,31 +203,64 @@ static pd_code settle_failed_append(pd_sqlite *s, int rc, uint64_t seq, size_t c
   return pd_error_conflict(err, seq, tail + 1, "%.300s: record %llu is taken", s->path, (unsigned long long)seq);
 }
 
-static pd_code append_row(pd_sqlite *s, uint64_t seq, pd_bytes data, size_t count, pd_error *err)
+/* One row; *out_rc is SQLite's answer. */
+static pd_code insert_row(pd_sqlite *s, uint64_t seq, const pd_bytes *records, size_t count, int *out_rc, pd_error *err)
 {
   sqlite3_stmt *insert = NULL;
-  TRY(set_sync(s, false, err));
+  pd_bytes data = {0};
+  TRY(pack(s, records, count, &data, err));
   TRY(pd_sqlite_conn_use(&s->writer, PD_SQL_LOG_APPEND, &insert, err));
   sqlite3_bind_int64(insert, 1, (int64_t)seq);
   sqlite3_bind_int64(insert, 2, (int64_t)count);
   bind_bytes(insert, 3, data);
-  int rc = sqlite3_step(insert); /* a transaction of its own: the one fsync is in here */
-  if (rc == SQLITE_DONE) rc = sqlite3_reset(insert);
-  pd_code code = PD_OK;
-  if (rc != SQLITE_OK) {
-    code = settle_failed_append(s, rc, seq, count, err);
-    sqlite3_reset(insert);
-  }
+  *out_rc = sqlite3_step(insert);
+  if (*out_rc == SQLITE_DONE) *out_rc = SQLITE_OK;
+  int reset_rc = sqlite3_reset(insert);
+  if (*out_rc == SQLITE_OK) *out_rc = reset_rc;
   sqlite3_clear_bindings(insert); /* they point to the caller's bytes */
-  return code;
+  return PD_OK;
+}
+
+/* How many records go into the next row: a reader of one record reads its whole row. */
+static size_t row_count(const pd_bytes *records, size_t count)
+{
+  size_t bytes = records[0].size, n = 1;
+  while (n < count && bytes + records[n].size <= ROW_BYTES_MAX) bytes += records[n++].size;
+  return n;
+}
+
+/* Several rows in one transaction. */
+static pd_code insert_rows(pd_sqlite *s, uint64_t seq, const pd_bytes *records, size_t count, int *out_rc, pd_error *err)
+{
+  *out_rc = sqlite3_exec(s->writer.db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
+  for (size_t done = 0; *out_rc == SQLITE_OK && done < count;) {
+    size_t n = row_count(records + done, count - done);
+    pd_code code = insert_row(s, seq + done, records + done, n, out_rc, err);
+    if (code != PD_OK) {
+      roll_back(s);
+      return code;
+    }
+    done += n;
+  }
+  if (*out_rc == SQLITE_OK) *out_rc = sqlite3_exec(s->writer.db, "COMMIT", NULL, NULL, NULL);
+  return PD_OK;
+}
+
+static pd_code append_rows(pd_sqlite *s, uint64_t seq, const pd_bytes *records, size_t count, pd_error *err)
+{
+  int rc = SQLITE_OK;
+  TRY(set_sync(s, false, err));
+  if (row_count(records, count) == count)
+    TRY(insert_row(s, seq, records, count, &rc, err)); /* a transaction of its own: the one fsync is in here */
+  else
+    TRY(insert_rows(s, seq, records, count, &rc, err));
+  return rc == SQLITE_OK ? PD_OK : settle_failed_append(s, rc, seq, count, err);
 }
 
 static pd_code append_locked(pd_sqlite *s, uint64_t seq, const pd_bytes *records, size_t count, pd_error *err)
 {
-  pd_bytes data = {0};
   TRY(check_place(s, seq, err));
-  TRY(pack(s, records, count, &data, err));
-  TRY(append_row(s, seq, data, count, err));
+  TRY(append_rows(s, seq, records, count, err));
   know_tail(s, seq + count - 1);
   pd_lock_file_set_tail(&s->lock, seq + count - 1);
   if (++s->append_count == WAL_GROW_AFTER) grow_wal(s);

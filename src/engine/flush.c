@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "engine/store.h"
 
+#include <sched.h>
 #include <stdlib.h>
 
 #define RECORDS_ON_STACK 64
@@ -66,6 +67,13 @@ static pd_code append_batch(pd_store *s, const pd_batch *batch, pd_error *err)
 
 /* ---- outcomes ---- */
 
+static void wake(pd_ticket *ticket, bool is_done)
+{
+  ticket->is_done = is_done;
+  ticket->must_restage = !is_done;
+  pthread_cond_signal(&ticket->wake);
+}
+
 static void publish_head(pd_store *s, pd_ref_slot *slot, const pd_head *head)
 {
   if (head->last_seq <= slot->seen.last_seq) return; /* a buffered commit on top of it was seen already */
@@ -92,7 +100,7 @@ static void publish(pd_store *s, pd_staged *st)
   }
   if (st->kind == PD_RECORD_SWITCH) memcpy(s->current, st->slot->name, sizeof s->current);
   if (st->kind == PD_RECORD_KEYFRAME) pd_frame_add(s, &st->frame);
-  if (st->ticket) st->ticket->is_done = true;
+  if (st->ticket) wake(st->ticket, true);
 }
 
 static void fail_batch(const pd_batch *batch, const pd_error *err)
@@ -102,14 +110,14 @@ static void fail_batch(const pd_batch *batch, const pd_error *err)
     if (!ticket) continue;
     ticket->code = err->code;
     ticket->err = *err;
-    ticket->is_done = true;
+    wake(ticket, true);
   }
 }
 
 static void restage_batch(const pd_batch *batch)
 {
   for (size_t i = 0; i < batch->count; i++)
-    if (batch->staged[i].ticket) batch->staged[i].ticket->must_restage = true;
+    if (batch->staged[i].ticket) wake(batch->staged[i].ticket, false);
 }
 
 /* E4: everything staged is void. */
@@ -162,6 +170,7 @@ void pd_flush_batch(pd_store *s)
     s->pending = swap;
   }
   pd_error err = {.code = PD_OK};
+  s->group_size = (s->group_size + 2 * s->inflight.count) / 2; /* about twice the last: those in flight, and those behind them */
   s->is_flushing = true;
   pd_store_unlock(s);
   err.code = append_batch(s, &s->inflight, &err);
@@ -170,6 +179,7 @@ void pd_flush_batch(pd_store *s)
   conclude(s, &err);
   s->is_flushing = false;
   pthread_cond_broadcast(&s->changed);
+  if (s->pending.count && s->pending.staged[0].ticket) pthread_cond_signal(&s->pending.staged[0].ticket->wake); /* the next to flush */
 }
 
 pd_code pd_settle(pd_store *s, pd_error *err)
@@ -233,13 +243,26 @@ static pd_code prepare(pd_store *s, const pd_intent *intent, pd_error *err)
   return pd_refresh(s, err);
 }
 
+/* Others were writing a moment ago: let those that are on their way stage first, and one sync serves them all. */
+static void gather(pd_store *s)
+{
+  for (size_t before = 0; s->group_size > 1 && s->pending.count < s->group_size && s->pending.count > before && !s->is_flushing;) {
+    before = s->pending.count;
+    pd_store_unlock(s);
+    sched_yield();
+    pd_store_lock(s);
+  }
+}
+
 static pd_code wait_for(pd_store *s, pd_ticket *ticket, pd_error *err)
 {
   while (!ticket->is_done && !ticket->must_restage) {
-    if (s->is_flushing)
-      pthread_cond_wait(&s->changed, &s->lock);
-    else
-      pd_flush_batch(s);
+    if (s->is_flushing) {
+      pthread_cond_wait(&ticket->wake, &s->lock);
+    } else {
+      gather(s);
+      if (!s->is_flushing && !ticket->is_done && !ticket->must_restage) pd_flush_batch(s);
+    }
   }
   if (ticket->code && err) *err = ticket->err;
   return ticket->code;
@@ -267,7 +290,7 @@ static void buffer(pd_store *s)
 static pd_code write_locked(pd_store *s, const pd_intent *intent, pd_ack *out, pd_error *err)
 {
   for (;;) {
-    pd_ticket ticket = {0};
+    pd_ticket ticket = {.wake = PTHREAD_COND_INITIALIZER};
     bool waits = is_waited_for(s, intent);
     TRY(prepare(s, intent, err));
     TRY(pd_stage(s, intent, waits ? &ticket : NULL, out, err));

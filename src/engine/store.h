@@ -47,7 +47,8 @@ typedef struct pd_ref_slot {
 /* A caller that waits for its record. Lives on the caller's stack. */
 typedef struct pd_ticket {
   bool is_done;
-  bool must_restage; /* another process was first, or the batch below failed */
+  bool must_restage;   /* another process was first, or the batch below failed */
+  pthread_cond_t wake; /* its own: a batch wakes those it concerns, not all */
   pd_code code;
   pd_error err;
 } pd_ticket;
@@ -114,6 +115,7 @@ struct pd_store {
 
   pd_batch pending, inflight;
   bool is_flushing;
+  size_t group_size; /* how many commits a batch may expect, from those before */
   bool is_claimed, is_claiming;
   unsigned gate;        /* > 0: commits wait, somebody needs a moment with nothing staged */
   pd_error flush_error; /* code 0: none */

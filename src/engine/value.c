@@ -28,8 +28,11 @@ typedef struct slice {
   const pd_rider *rider;
   uint64_t seq;
   pd_buf *out;
+  pd_buf *record; /* NULL, or gets a copy of a large record */
   bool was_met;
 } slice;
+
+#define READ_AHEAD_SIZE_MIN ((size_t)32 << 10)
 
 static pd_code take_slice(void *ctx, uint64_t seq, pd_bytes record, pd_error *err)
 {
@@ -38,6 +41,7 @@ static pd_code take_slice(void *ctx, uint64_t seq, pd_bytes record, pd_error *er
   if (seq != sl->seq || pos > record.size || size > record.size - pos)
     return pd_error_set(err, PD_CORRUPT, "record %llu is too short for its value", (unsigned long long)sl->seq);
   sl->was_met = true;
+  if (sl->record && record.size >= READ_AHEAD_SIZE_MIN) TRY(pd_buf_append(sl->record, record.data, record.size, err));
   pd_buf_clear(sl->out);
   return pd_buf_append(sl->out, (const uint8_t *)record.data + pos, size, err);
 }
@@ -61,9 +65,9 @@ static const pd_buf *find_blob(const pd_batch *batch, const pd_id *id)
   return NULL;
 }
 
-static pd_code read_slice(pd_store *s, const pd_rider *rider, pd_buf *out, pd_error *err)
+static pd_code read_slice(pd_store *s, const pd_rider *rider, pd_buf *out, pd_buf *record_copy, pd_error *err)
 {
-  slice sl = {.rider = rider, .seq = rider->seq, .out = out};
+  slice sl = {.rider = rider, .seq = rider->seq, .out = out, .record = record_copy};
   pd_bytes record;
   pd_segment *seg = pd_segment_loaded(s, rider->seq);
   if (seg) {
@@ -88,6 +92,45 @@ static pd_code read_blob(pd_store *s, const pd_id *id, pd_buf *out, pd_error *er
   return pd_load_blob(s, id, "a value", out, err);
 }
 
+/* The entry of `key` if all nodes on its way are in memory. */
+static pd_node *find_loaded(pd_node *root, pd_bytes key, size_t *out_index)
+{
+  bool is_equal;
+  for (pd_node *n = root; n; n = n->kids[*out_index]) {
+    *out_index = pd_node_find(n, key, &is_equal);
+    if (!n->level) return is_equal ? n : NULL;
+    if (!is_equal && !*out_index) return NULL;
+    if (!is_equal) --*out_index;
+  }
+  return NULL;
+}
+
+static void keep_value(pd_store *s, pd_node *leaf, size_t index, uint64_t seq, const pd_rec_change *ch)
+{
+  const pd_rider *rider = &leaf->riders[index];
+  if (leaf->cells[index] || rider->seq != seq || rider->pos != ch->pos || ch->is_in_bag || ch->size > PD_CELL_SIZE_MAX) return;
+  pd_id id = pd_sha256(ch->value);
+  if (memcmp(id.bytes, pd_node_value_id(leaf, index), PD_ID_SIZE) != 0) return; /* whoever reads it will be told */
+  if (!pd_cell_new(&s->tree.pool, ch->value, &leaf->cells[index], NULL)) leaf->has_shared = true;
+}
+
+/* A large commit was read for one value: take its other values too, as far as their leaves are in memory and there is room. Else
+ * each of a thousand keys written together would read the whole of it again. */
+static void read_ahead(pd_store *s, uint64_t seq, const pd_buf *record)
+{
+  pd_ref_slot *slot = pd_slot_find(s, s->ref);
+  pd_rec rec;
+  if (!record->size || !slot || !slot->seen.root || pd_rec_decode(seq, pd_buf_bytes(record), &rec, NULL)) return;
+  pd_cursor c = pd_rec_changes(&rec);
+  for (size_t i = 0; i < rec.change_count && s->tree.pool.bytes < s->cache_size_max / 8 * 7; i++) {
+    pd_rec_change ch;
+    size_t index;
+    pd_rec_next(&rec, &c, &ch);
+    pd_node *leaf = ch.is_delete ? NULL : find_loaded(slot->seen.root, ch.key, &index);
+    if (leaf) keep_value(s, leaf, index, seq, &ch);
+  }
+}
+
 pd_code pd_value_read(pd_store *s, pd_node *leaf, size_t index, pd_buf *out, pd_error *err)
 {
   const pd_cell *cell = leaf->cells[index];
@@ -104,11 +147,14 @@ pd_code pd_value_read(pd_store *s, pd_node *leaf, size_t index, pd_buf *out, pd_
     TRY(read_blob(s, &id, out, err));
     return out->size == rider->size ? PD_OK : wrong_value(leaf, index, err);
   }
-  TRY(read_slice(s, rider, out, err));
+  CLEANUP(pd_buf_done) pd_buf record = {0};
+  bool has_room = s->tree.pool.bytes < s->cache_size_max / 4 * 3;
+  TRY(read_slice(s, rider, out, has_room ? &record : NULL, err));
   pd_id got = pd_sha256(pd_buf_bytes(out));
   if (!pd_id_equal(&got, &id)) return wrong_value(leaf, index, err);
   if (out->size <= PD_CELL_SIZE_MAX && !pd_cell_new(&s->tree.pool, pd_buf_bytes(out), &leaf->cells[index], NULL))
     leaf->has_shared = true; /* without memory it is just not kept */
+  read_ahead(s, rider->seq, &record);
   return PD_OK;
 }
 
