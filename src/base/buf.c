@@ -18,10 +18,10 @@ void pd_buf_done(pd_buf *buf)
 
 pd_code pd_buf_reserve(pd_buf *buf, size_t more, pd_error *err)
 {
-  if (more <= buf->capacity - buf->size) return PD_OK;
   size_t need = buf->size + more;
   if (need < more || (buf->size_max && need > buf->size_max))
     return pd_error_set(err, PD_LIMIT, "buffer of %zu bytes is over its limit of %zu", need, buf->size_max);
+  if (need <= buf->capacity) return PD_OK;
   size_t capacity = buf->capacity * 2 > need ? buf->capacity * 2 : need;
   if (capacity < 64) capacity = 64;
   uint8_t *data = realloc(buf->data, capacity);

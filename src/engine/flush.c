@@ -161,6 +161,16 @@ static void conclude(pd_store *s, const pd_error *err)
   }
 }
 
+/* One of those who wait behind the batch that ended flushes next. */
+static void wake_next(pd_store *s)
+{
+  for (size_t i = 0; i < s->pending.count; i++) {
+    if (!s->pending.staged[i].ticket) continue;
+    pthread_cond_signal(&s->pending.staged[i].ticket->wake);
+    return;
+  }
+}
+
 void pd_flush_batch(pd_store *s)
 {
   if (!s->inflight.count) {
@@ -179,7 +189,8 @@ void pd_flush_batch(pd_store *s)
   conclude(s, &err);
   s->is_flushing = false;
   pthread_cond_broadcast(&s->changed);
-  if (s->pending.count && s->pending.staged[0].ticket) pthread_cond_signal(&s->pending.staged[0].ticket->wake); /* the next to flush */
+  if (s->is_buffered) pthread_cond_signal(&s->work); /* what came meanwhile has a time of its own */
+  wake_next(s);
 }
 
 pd_code pd_settle(pd_store *s, pd_error *err)
@@ -277,7 +288,7 @@ static void buffer(pd_store *s)
   publish_seq(s, st);
   if (s->pending.count == 1) {
     s->pending_since_ms = pd_clock_monotonic_ms();
-    pthread_cond_broadcast(&s->changed);
+    pthread_cond_signal(&s->work);
   }
   while (s->pending.bytes.size > PD_PENDING_SIZE_MAX && !s->flush_error.code) {
     if (s->is_flushing)
@@ -335,7 +346,7 @@ pd_code pd_write(pd_store *s, const pd_intent *intent, pd_ack *out, pd_error *er
     if (out) *out = ack;
     if (intent->kind != PD_RECORD_KEYFRAME && pd_keyframe_is_due(s)) {
       s->wants_keyframe = true;
-      if (!pd_keeper_start(s, NULL)) pthread_cond_broadcast(&s->changed); /* without a keeper it is written at close */
+      if (!pd_keeper_start(s, NULL)) pthread_cond_signal(&s->work); /* without a keeper it is written at close */
     }
     pd_cache_trim(s);
   }

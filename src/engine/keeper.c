@@ -10,15 +10,15 @@
 
 #define RETRY_MS 1000 /* after a flush or keyframe that failed */
 
-/* Wait until something changes or `wake_ms` (monotonic; 0: no limit) comes. */
+/* Wait until there is work or `wake_ms` (monotonic; 0: no limit) comes. */
 static void wait_until(pd_store *s, int64_t wake_ms)
 {
   if (!wake_ms) {
-    pthread_cond_wait(&s->changed, &s->lock);
+    pthread_cond_wait(&s->work, &s->lock);
     return;
   }
   struct timespec t = {.tv_sec = wake_ms / 1000, .tv_nsec = wake_ms % 1000 * 1000000};
-  pthread_cond_timedwait(&s->changed, &s->lock, &t);
+  pthread_cond_timedwait(&s->work, &s->lock, &t);
 }
 
 /* When the pending commits of a buffered store are to be flushed; 0: nothing to do. */
@@ -79,7 +79,7 @@ void pd_keeper_stop(pd_store *s)
   pd_store_lock(s);
   bool has_keeper = s->has_keeper;
   s->is_closing = true;
-  pthread_cond_broadcast(&s->changed);
+  pthread_cond_signal(&s->work);
   pd_store_unlock(s);
   if (has_keeper) pthread_join(s->keeper, NULL);
 }

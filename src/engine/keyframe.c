@@ -223,6 +223,7 @@ pd_code pd_keyframe_write(pd_store *s, pd_error *err)
   s->trim_again_bytes = 0;
   pd_cache_trim(s);
   pthread_cond_broadcast(&s->changed);
+  pthread_cond_signal(&s->work);
   pd_store_unlock(s);
   return code;
 }

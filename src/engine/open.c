@@ -289,6 +289,7 @@ static void free_store(pd_store *s)
   pd_tree_done(&s->tree);
   if (s->backend) s->ops->close(s->backend);
   pthread_cond_destroy(&s->changed);
+  pthread_cond_destroy(&s->work);
   pthread_mutex_destroy(&s->lock);
   free(s);
 }
@@ -303,6 +304,7 @@ pd_code pd_store_open(const char *uri, const char *agent, const pd_options *opti
   pthread_condattr_init(&attr);
   pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
   pthread_cond_init(&s->changed, &attr);
+  pthread_cond_init(&s->work, &attr);
   pthread_condattr_destroy(&attr);
   pd_tree_init(&s->tree, pd_load_node, s);
   pd_code code = open_store(s, uri, agent, options ? options : &defaults, err);

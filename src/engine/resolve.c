@@ -41,7 +41,7 @@ static pd_code parse_back(const char *at, const char *p, uint64_t *out, pd_error
 
 static pd_code parse_point(const char *at, point *out, pd_error *err)
 {
-  size_t size = strnlen(at, AT_SIZE_MAX);
+  size_t size = strlen(at);
   memset(out, 0, sizeof *out);
   if (size >= AT_SIZE_MAX) return malformed(at, "it is too long", err);
   size_t tilde = strcspn(at, "~"), time_at = strcspn(at, "@");

@@ -100,7 +100,8 @@ struct pd_store {
   void *now_ctx;
 
   pthread_mutex_t lock;
-  pthread_cond_t changed; /* a batch ended, the keeper has work, a claim was settled */
+  pthread_cond_t changed; /* a batch or a keyframe ended, the gate opened, a claim was settled */
+  pthread_cond_t work;    /* for the keeper alone: else each commit would wake it */
 
   pd_tree tree;
   pd_buf evict_hand;
@@ -136,6 +137,7 @@ struct pd_store {
   pd_past pasts[PD_PAST_COUNT];
   uint64_t use_clock;
   unsigned slow_reads;
+  unsigned large_reads; /* values read out of large records */
 
   pthread_t keeper;
   bool has_keeper, is_closing, wants_keyframe, is_keyframing;

@@ -33,6 +33,7 @@ typedef struct slice {
 } slice;
 
 #define READ_AHEAD_SIZE_MIN ((size_t)32 << 10)
+#define READ_AHEAD_AFTER 8 /* a few reads after an open should not pay for all */
 
 static pd_code take_slice(void *ctx, uint64_t seq, pd_bytes record, pd_error *err)
 {
@@ -92,19 +93,6 @@ static pd_code read_blob(pd_store *s, const pd_id *id, pd_buf *out, pd_error *er
   return pd_load_blob(s, id, "a value", out, err);
 }
 
-/* The entry of `key` if all nodes on its way are in memory. */
-static pd_node *find_loaded(pd_node *root, pd_bytes key, size_t *out_index)
-{
-  bool is_equal;
-  for (pd_node *n = root; n; n = n->kids[*out_index]) {
-    *out_index = pd_node_find(n, key, &is_equal);
-    if (!n->level) return is_equal ? n : NULL;
-    if (!is_equal && !*out_index) return NULL;
-    if (!is_equal) --*out_index;
-  }
-  return NULL;
-}
-
 static void keep_value(pd_store *s, pd_node *leaf, size_t index, uint64_t seq, const pd_rec_change *ch)
 {
   const pd_rider *rider = &leaf->riders[index];
@@ -114,19 +102,22 @@ static void keep_value(pd_store *s, pd_node *leaf, size_t index, uint64_t seq, c
   if (!pd_cell_new(&s->tree.pool, ch->value, &leaf->cells[index], NULL)) leaf->has_shared = true;
 }
 
-/* A large commit was read for one value: take its other values too, as far as their leaves are in memory and there is room. Else
- * each of a thousand keys written together would read the whole of it again. */
+/* A large commit was read for one value, and not for the first time: take its other values too while there is room. Else each of a
+ * thousand keys written together would read the whole of it again. */
 static void read_ahead(pd_store *s, uint64_t seq, const pd_buf *record)
 {
   pd_ref_slot *slot = pd_slot_find(s, s->ref);
   pd_rec rec;
-  if (!record->size || !slot || !slot->seen.root || pd_rec_decode(seq, pd_buf_bytes(record), &rec, NULL)) return;
+  if (!record->size || ++s->large_reads < READ_AHEAD_AFTER || !slot || !slot->seen.root) return;
+  if (pd_rec_decode(seq, pd_buf_bytes(record), &rec, NULL)) return;
   pd_cursor c = pd_rec_changes(&rec);
   for (size_t i = 0; i < rec.change_count && s->tree.pool.bytes < s->cache_size_max / 8 * 7; i++) {
     pd_rec_change ch;
+    pd_node *leaf;
     size_t index;
     pd_rec_next(&rec, &c, &ch);
-    pd_node *leaf = ch.is_delete ? NULL : find_loaded(slot->seen.root, ch.key, &index);
+    if (ch.is_delete) continue;
+    if (pd_tree_find(&s->tree, slot->seen.root, ch.key, &leaf, &index, NULL)) return; /* whoever needs it will be told */
     if (leaf) keep_value(s, leaf, index, seq, &ch);
   }
 }
