@@ -1,6 +1,7 @@
 /* segment.c: see segment.h. */
 #include "engine/segment.h"
 
+#include "base/array.h"
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
@@ -15,18 +16,6 @@ static uint64_t hash_key(pd_bytes key)
   uint64_t h = 0x9e3779b97f4a7c15u ^ key.size;
   for (size_t i = 0; i < key.size; i++) h = (h ^ p[i]) * 0x100000001b3u;
   return h ^ h >> 29;
-}
-
-/* Grow an array of any type so that one more fits. */
-static pd_code grow(void **array, size_t count, size_t *capacity, size_t size, pd_error *err)
-{
-  if (count < *capacity) return PD_OK;
-  size_t bigger = *capacity ? *capacity * 2 : 64;
-  void *grown = realloc(*array, bigger * size);
-  if (!grown) return pd_error_memory(err, "a segment of the log");
-  *array = grown;
-  *capacity = bigger;
-  return PD_OK;
 }
 
 /* ---- filling ---- */
@@ -49,7 +38,7 @@ static pd_code rehash(pd_segment *seg, pd_error *err)
 
 static pd_code add_change(pd_segment *seg, uint32_t record, pd_bytes key, size_t at, pd_error *err)
 {
-  TRY(grow((void **)&seg->changes, seg->change_count, &seg->change_capacity, sizeof *seg->changes, err));
+  TRY(pd_array_grow(&seg->changes, seg->change_count, &seg->change_capacity, sizeof *seg->changes, "a segment of the log", err));
   if (seg->change_count >= seg->bucket_count) TRY(rehash(seg, err));
   pd_seg_change *ch = &seg->changes[seg->change_count++];
   *ch = (pd_seg_change){.hash = hash_key(key), .at = at, .record = record};
@@ -75,7 +64,7 @@ static pd_code find_lineage(pd_segment *seg, uint32_t record, uint64_t parent_se
     fresh.parent = lineage + 1;
     fresh.leaves_at = parent_record;
   }
-  TRY(grow((void **)&seg->lineages, seg->lineage_count, &seg->lineage_capacity, sizeof *seg->lineages, err));
+  TRY(pd_array_grow(&seg->lineages, seg->lineage_count, &seg->lineage_capacity, sizeof *seg->lineages, "a segment of the log", err));
   seg->lineages[seg->lineage_count] = fresh;
   *out = (uint32_t)seg->lineage_count++;
   return PD_OK;
@@ -102,7 +91,7 @@ static pd_code add_record(void *ctx, uint64_t seq, pd_bytes bytes, pd_error *err
   pd_rec rec;
   if (seq != seg->last + 1) return pd_error_set(err, PD_CORRUPT, "record %llu of the log is missing", (unsigned long long)seg->last + 1);
   TRY(pd_rec_decode(seq, bytes, &rec, err));
-  TRY(grow((void **)&seg->records, seg->record_count, &seg->record_capacity, sizeof *seg->records, err));
+  TRY(pd_array_grow(&seg->records, seg->record_count, &seg->record_capacity, sizeof *seg->records, "a segment of the log", err));
   pd_seg_record r = {.at = seg->data.size, .size = (uint32_t)bytes.size, .kind = (uint8_t)rec.kind};
   TRY(pd_buf_append(&seg->data, bytes.data, bytes.size, err));
   if (rec.kind == PD_RECORD_COMMIT) TRY(index_commit(seg, &r, &rec, err));
@@ -188,7 +177,7 @@ static pd_code load_base(pd_store *s, pd_segment *seg, const pd_catalog_frame *f
 static pd_code make_segment(pd_store *s, size_t frame, pd_segment **out, pd_error *err)
 {
   if (s->segment_count) pd_segments_trim(s, s->cache_size_max / SEGMENT_CACHE_SHARE);
-  TRY(grow((void **)&s->segments, s->segment_count, &s->segment_capacity, sizeof *s->segments, err));
+  TRY(pd_array_grow(&s->segments, s->segment_count, &s->segment_capacity, sizeof *s->segments, "a segment of the log", err));
   pd_segment *seg = calloc(1, sizeof *seg);
   if (!seg) return pd_error_memory(err, "a segment of the log");
   pd_code code = PD_OK;

@@ -5,6 +5,7 @@
  * Two passes: the first learns which commits are pointed at again later (forks, undos…) and which keyframes there are, so that the
  * second keeps no more trees than it needs.
  */
+#include "base/array.h"
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
@@ -78,17 +79,6 @@ static pd_code judge(verifier *v, pd_code code, const pd_error *err, pd_error *o
   return PD_OK;
 }
 
-static pd_code grow(void **array, size_t count, size_t *capacity, size_t size, pd_error *err)
-{
-  if (count < *capacity) return PD_OK;
-  size_t bigger = *capacity ? *capacity * 2 : 64;
-  void *grown = realloc(*array, bigger * size);
-  if (!grown) return pd_error_memory(err, "a verification");
-  *array = grown;
-  *capacity = bigger;
-  return PD_OK;
-}
-
 static bool tick(verifier *v, uint64_t done)
 {
   if (!v->options->progress || done % PROGRESS_EVERY) return true;
@@ -101,10 +91,10 @@ static bool tick(verifier *v, uint64_t done)
 static pd_code survey_record(verifier *v, const pd_rec *rec, pd_error *err)
 {
   if (rec->kind == PD_RECORD_KEYFRAME) {
-    TRY(grow((void **)&v->frames, v->frame_count, &v->frame_capacity, sizeof *v->frames, err));
+    TRY(pd_array_grow(&v->frames, v->frame_count, &v->frame_capacity, sizeof *v->frames, "a verification", err));
     v->frames[v->frame_count++] = (due_frame){rec->covers, rec->seq, rec->catalog};
   } else if (rec->kind != PD_RECORD_COMMIT && rec->target_seq) {
-    TRY(grow((void **)&v->kepts, v->kept_count, &v->kept_capacity, sizeof *v->kepts, err));
+    TRY(pd_array_grow(&v->kepts, v->kept_count, &v->kept_capacity, sizeof *v->kepts, "a verification", err));
     v->kepts[v->kept_count++] = (kept){.seq = rec->target_seq};
   }
   return PD_OK;
@@ -190,7 +180,7 @@ static pd_code replay_commit(verifier *v, const pd_rec *rec, pd_head *head, pd_e
     return pd_error_set(err, PD_CORRUPT, "record %llu: its commit id does not follow from tree and parent", (unsigned long long)rec->seq);
   TRY(check_values(v, rec, err));
   v->report.commits++;
-  TRY(grow((void **)&v->commits, v->commit_count, &v->commit_capacity, sizeof *v->commits, err));
+  TRY(pd_array_grow(&v->commits, v->commit_count, &v->commit_capacity, sizeof *v->commits, "a verification", err));
   v->commits[v->commit_count++] = (pd_run_entry){pd_id_prefix(&rec->commit), rec->seq};
   return PD_OK;
 }

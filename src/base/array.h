@@ -1,0 +1,10 @@
+/* array.h: growing plain arrays. */
+#ifndef PD_BASE_ARRAY_H
+#define PD_BASE_ARRAY_H
+
+#include <perdure/error.h>
+
+/* Make room for one more element of `size` bytes after `count`; `array` is the address of the pointer. `what` is for the error. */
+PD_MUST_USE pd_code pd_array_grow(void *array, size_t count, size_t *capacity, size_t size, const char *what, pd_error *err);
+
+#endif
