@@ -12,7 +12,7 @@
  *      met. A record that is missing or damaged in between is PD_CORRUPT, never left out.
  *  B5  log_tail is the number of the last record, 0 for an empty log. log_tail_hint is the same but may lag behind what
  *      other processes appended only if no shared memory is to be had; it must cost nanoseconds.
- *  B6  bag_put is idempotent: an id that is there already is left as it is. bag_get gives the very bytes or
+ *  B6  bag_put is idempotent: an id that is there already is left as it is, but counts as put now (B15). bag_get gives the very bytes or
  *      PD_NOT_FOUND. Ids are chosen by the engine: SHA-256 of the bytes.
  *  B7  What bag_put accepted survives (as in B3) once a later log_append on the same handle returned PD_OK.
  *      A bag_put that fails leaves no torn blob.
@@ -24,6 +24,16 @@
  *  B12 log_claim, where present, keeps other processes from appending until log_release: between the two, log_append
  *      at tail+1 never answers PD_CONFLICT. After log_claim, log_tail is exact until log_release.
  *  B13 An append of no records, or a number 0, is PD_INVALID. A record or blob larger than the backend can hold is PD_LIMIT.
+ *
+ *  B14 log_redact(seq, records[n]) replaces the bytes of the records seq … seq+n-1, all or none, and survives as B3 says. Each
+ *      may be empty, and is then visited with 0 bytes. Numbers never change. PD_INVALID past the tail.
+ *  B15 bag_mark names the present moment. bag_sweep(mark, keep) removes the blobs that `keep` answers false for, but none that
+ *      bag_put accepted after `mark`, however old the blob is. Killed at any moment it leaves a sound bag. `keep` must not call
+ *      the backend.
+ *  B16 compact gives space that log_redact and bag_sweep freed back to the file system. Once it returned PD_OK, what they
+ *      removed is in none of the backend's files. Others may read and write meanwhile; they may have to wait.
+ *  B17 log_wait(after, timeout_ms) returns when log_tail_hint is greater than `after`, whoever appended, or when the time is
+ *      over; both are PD_OK. It does not burn time: no polling faster than every 50 ms. Several threads may wait at once.
  *
  * A visitor of log_read must not call the backend on the same handle: copy what is needed, act afterwards.
  *
@@ -85,6 +95,12 @@ typedef struct pd_backend_ops {
   void (*log_release)(pd_backend *b);
   pd_code (*check)(pd_backend *b, pd_check_visit visit, void *ctx, pd_error *err); /* the backend's own integrity */
   pd_code (*usage)(pd_backend *b, pd_backend_usage *out, pd_error *err);
+  pd_code (*log_redact)(pd_backend *b, uint64_t seq, const pd_bytes *records, size_t count, pd_error *err);
+  pd_code (*bag_mark)(pd_backend *b, uint64_t *out_mark, pd_error *err);
+  pd_code (*bag_sweep)(pd_backend *b, uint64_t mark, bool (*keep)(void *ctx, const pd_id *id), void *ctx, uint64_t *out_bytes,
+                       pd_error *err); /* *out_bytes: payload removed */
+  pd_code (*compact)(pd_backend *b, pd_error *err);
+  pd_code (*log_wait)(pd_backend *b, uint64_t after, uint32_t timeout_ms, pd_error *err);
   /* The stores of a home, in any order. */
   pd_code (*stores)(const char *rest, void (*visit)(void *ctx, const char *store), void *ctx, pd_error *err);
 } pd_backend_ops;

@@ -42,6 +42,7 @@ typedef enum pd_code {
   PD_NO_MEMORY = 13,   /* an allocation failed                                                   */
   PD_UNSUPPORTED = 14, /* this backend has no such operation                                     */
   PD_ERASED = 15,      /* the value's bytes were erased; its id is still known                   */
+  PD_RETIRED = 16,     /* the commit or version was removed by retention (gc)                    */
   PD_CODE_COUNT
 } pd_code;
 

@@ -31,6 +31,9 @@ static const code_info infos[PD_CODE_COUNT] = {
   [PD_NO_MEMORY] = {"OutOfMemory", PD_CLASS_HOST, {{"retry", "Free memory and try again; nothing was changed."}}},
   [PD_UNSUPPORTED] = {"Unsupported", PD_CLASS_CALLER, {{"choose", "Use a backend that has this operation."}}},
   [PD_ERASED] = {"ValueErased", PD_CLASS_STATE, {{"none", "The bytes were removed on purpose; only the id is kept."}}},
+  [PD_RETIRED] = {"Retired",
+                  PD_CLASS_STATE,
+                  {{"pin", "Retention removed it; tag or pin what must stay, and keep more with `perdure gc`."}}},
 };
 
 static const code_info *info_of(pd_code code)

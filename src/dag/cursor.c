@@ -72,6 +72,12 @@ bool pd_cursor_ok(const pd_cursor *c)
   return !c->failed && c->next == c->end;
 }
 
+size_t pd_varint_size(uint64_t n)
+{
+  uint8_t bytes[PD_VARINT_SIZE_MAX];
+  return pd_varint_write(bytes, n);
+}
+
 size_t pd_varint_write(uint8_t out[PD_VARINT_SIZE_MAX], uint64_t n)
 {
   size_t size = 0;

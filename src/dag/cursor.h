@@ -40,6 +40,7 @@ bool pd_cursor_ok(const pd_cursor *c);
 
 #define PD_VARINT_SIZE_MAX 10
 /* Returns the number of bytes written. */
+size_t pd_varint_size(uint64_t n);
 size_t pd_varint_write(uint8_t out[PD_VARINT_SIZE_MAX], uint64_t n);
 PD_MUST_USE pd_code pd_add_varint(pd_buf *buf, uint64_t n, pd_error *err);
 PD_MUST_USE pd_code pd_add_id(pd_buf *buf, const pd_id *id, pd_error *err);

@@ -269,7 +269,7 @@ static bool decode_rider(pd_cursor *c, pd_rider *r)
   r->updated_ms = (int64_t)(created + after);
   r->size = (uint32_t)size;
   r->pos = pos ? (uint32_t)(pos - 1) : PD_POS_BAG;
-  return created <= INT64_MAX / 2 && after <= INT64_MAX / 2 && size <= UINT32_MAX && pos < UINT32_MAX && r->seq && r->version;
+  return created <= INT64_MAX / 2 && after <= INT64_MAX / 2 && size <= UINT32_MAX && pos <= UINT32_MAX && r->seq && r->version;
 }
 
 /* Offsets of the entries in a preimage body; false if it is not exactly `count` ascending entries. */

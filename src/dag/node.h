@@ -19,7 +19,8 @@
 
 #define PD_NODE_COUNT_MAX 256 /* entries; also the longest run without a boundary */
 #define PD_NODE_LEVEL_MAX 15
-#define PD_POS_BAG UINT32_MAX /* the value is a blob in the bag, not a slice of its record */
+#define PD_POS_BAG UINT32_MAX           /* the value is a blob in the bag, not a slice of its record */
+#define PD_POS_CHUNKED (UINT32_MAX - 1) /* it is in pieces in the bag; its record names the list of them */
 
 /* A value's bytes in memory. Small ones are embedded in the leaf's own allocation and copied with it: copying 16 of them costs less
  * than touching 16 counts of references all over the heap. Larger ones are shared by the leaves that hold them. */

@@ -5,6 +5,9 @@
  *   R2  Its last four bytes are a checksum of all before them: rot is found when it is read.
  *   R3  audit = SHA-256(audit of the record before || this record in normal form). In normal form each value stands as its id,
  *       whether it is inline, in the bag or erased: who, when and why stay provable after the bytes are gone.
+ *   R4  A record may be redacted after it was written (pd_rec_redact): some values erased (their ids stay), some changes dropped.
+ *       What is left keeps its `pos`, because leaves name values by it: in a redacted record it is a name, not a place. With
+ *       nothing left a record is 0 bytes long: retired.
  *
  * Byte table: docs/formats.md.
  */
@@ -15,6 +18,7 @@
 #include "dag/cursor.h"
 
 #define PD_RECORD_FORMAT 1
+#define PD_RECORD_FORMAT_REDACTED 2
 #define PD_RECORD_SIZE_MAX ((size_t)512 << 20)
 
 /* One change. To encode: key, is_delete, version, prev_seq, size, value or (is_in_bag and value_id). Decoded: all but value_id of
@@ -23,18 +27,26 @@ typedef struct pd_rec_change {
   pd_bytes key;
   bool is_delete;
   bool is_in_bag;
+  bool is_chunked; /* in the bag, in pieces: list_id names the blob that lists them */
+  bool is_erased;  /* redacted: only value_id and size are left */
   uint64_t version;
   uint64_t prev_seq; /* the record that wrote the key before; 0: it was absent */
   uint32_t size;
-  uint32_t pos;   /* of the inline value in the record, or PD_POS_BAG */
+  uint32_t pos;   /* of the inline value in the record (R4), or PD_POS_BAG, or PD_POS_CHUNKED */
   pd_bytes value; /* inline */
   pd_id value_id;
+  pd_id list_id; /* is_chunked */
 } pd_rec_change;
 
 typedef struct pd_rec {
   uint64_t seq;
   pd_record_kind kind;
-  int64_t time_ms;
+  bool is_redacted;
+  bool has_dropped;      /* redacted: changes are missing, so the audit cannot be computed again */
+  bool is_imported;      /* made elsewhere: made_ms and origin are set */
+  int64_t time_ms;       /* when it was appended here */
+  int64_t made_ms;       /* when it was made */
+  pd_bytes origin;       /* the store that it was made in */
   uint64_t keyframe_seq; /* the last keyframe record before this one; 0: none */
   pd_bytes ref;
   uint64_t ref_prev_seq; /* the last record that moved this ref; 0: none */
@@ -67,6 +79,20 @@ PD_MUST_USE pd_code pd_rec_decode(uint64_t seq, pd_bytes bytes, pd_rec *out, pd_
 
 /* The same for bytes that pd_rec_decode has accepted before: no checksum, no look at the changes. */
 PD_MUST_USE pd_code pd_rec_decode_checked(uint64_t seq, pd_bytes bytes, pd_rec *out, pd_error *err);
+
+/* When its changes were made, here or elsewhere. */
+int64_t pd_rec_made_ms(const pd_rec *rec);
+
+typedef enum pd_redaction { PD_REDACT_KEEP = 0, PD_REDACT_ERASE, PD_REDACT_DROP } pd_redaction;
+/* What happens to a change. */
+typedef pd_redaction (*pd_redact_choose)(void *ctx, const pd_rec *rec, const pd_rec_change *change);
+/* R4: append the record to `out` as `choose` leaves it. A commit of which nothing is left becomes 0 bytes unless `keep_empty`;
+ * a record that is no commit is copied. *out_changed says whether it differs from what it was. */
+PD_MUST_USE pd_code pd_rec_redact(const pd_rec *rec, pd_redact_choose choose, void *ctx, bool keep_empty, pd_buf *out, bool *out_changed,
+                                  pd_error *err);
+/* The inline value at `pos` of a record's bytes, redacted or not; only bounds are checked, the id is the caller's to compare.
+ * PD_ERASED, or PD_CORRUPT if there is none. */
+PD_MUST_USE pd_code pd_rec_value_at(uint64_t seq, pd_bytes bytes, uint32_t pos, uint32_t size, pd_bytes *out, pd_error *err);
 
 /* Walk the changes of a decoded record: start with pd_rec_changes. */
 pd_cursor pd_rec_changes(const pd_rec *rec);

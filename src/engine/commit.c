@@ -103,6 +103,11 @@ static void start_record(pd_store *s, const pd_intent *intent, const pd_ref_slot
   rec->author = pd_text(note && note->author ? note->author : s->author);
   rec->run = text_or_empty(note ? note->run : NULL);
   rec->reason = text_or_empty(note ? note->reason : NULL);
+  if (intent->origin) {
+    rec->is_imported = true;
+    rec->made_ms = intent->origin->made_ms;
+    rec->origin = intent->origin->store;
+  }
   if (!slot) return;
   rec->ref = pd_text(slot->name);
   rec->ref_prev_seq = slot->tip.last_seq;
@@ -166,8 +171,16 @@ static bool apply_in_place(pd_store *s, const plan *p, const pd_ref_slot *slot, 
   return pd_tree_set_in_place(&s->tree, root, 2, &p->edits[0]); /* its two owners: seen and tip */
 }
 
-static pd_code apply_plan(pd_store *s, plan *p, pd_rec *rec, const pd_ref_slot *slot, pd_node *root, pd_head *head, size_t record_at,
-                          pd_error *err)
+/* The parents are the head and what is merged into it. */
+static pd_id commit_id_of(const pd_intent *intent, const pd_id *head, const pd_id *tree)
+{
+  pd_id parents[PD_PARENT_COUNT_MAX] = {*head};
+  for (size_t i = 0; i < intent->merged_count; i++) parents[i + 1] = intent->merged[i].id;
+  return pd_commit_id(tree, parents, intent->merged_count + 1);
+}
+
+static pd_code apply_plan(pd_store *s, plan *p, pd_rec *rec, const pd_intent *intent, const pd_ref_slot *slot, pd_node *root, pd_head *head,
+                          size_t record_at, pd_error *err)
 {
   rec->change_count = p->count;
   TRY(pd_rec_encode(rec, p->changes, &s->pending.bytes, err));
@@ -179,7 +192,7 @@ static pd_code apply_plan(pd_store *s, plan *p, pd_rec *rec, const pd_ref_slot *
   else
     TRY(pd_tree_apply(&s->tree, root, p->edits, p->count, &made, err));
   rec->tree = made->id;
-  rec->commit = pd_commit_id(&rec->tree, &head->commit.id, 1);
+  rec->commit = commit_id_of(intent, &head->commit.id, &rec->tree);
   rec->target_seq = rec->seq;
   pd_rec_seal(rec, p->changes, &s->tip_audit, &s->pending.bytes, record_at);
   pd_head_move(head, rec);
@@ -193,15 +206,18 @@ static pd_code stage_planned(pd_store *s, const pd_intent *intent, pd_ref_slot *
 {
   pd_rec rec;
   start_record(s, intent, slot, &rec);
-  rec.parent_count = 1;
+  if (intent->merged_count >= PD_PARENT_COUNT_MAX)
+    return pd_error_set(err, PD_LIMIT, "a commit has at most %d parents", PD_PARENT_COUNT_MAX);
+  rec.parent_count = intent->merged_count + 1;
   rec.parent_seqs[0] = slot->tip.commit.seq;
-  for (size_t i = 0; i < intent->change_count; i++) TRY(plan_change(s, p, root, &intent->changes[i], rec.time_ms, err));
+  for (size_t i = 0; i < intent->merged_count; i++) rec.parent_seqs[i + 1] = intent->merged[i].seq;
+  for (size_t i = 0; i < intent->change_count; i++) TRY(plan_change(s, p, root, &intent->changes[i], pd_rec_made_ms(&rec), err));
   size_t record_at = s->pending.bytes.size, blobs_before = s->pending.blob_count;
   pd_head head = slot->tip;
   pd_code code = reserve_staged(&s->pending, err);
   if (!code) code = pd_index_reserve(s, s->pending.count + s->inflight.count + 1, err);
   if (!code) code = stage_blobs(s, p, err);
-  if (!code) code = apply_plan(s, p, &rec, slot, root, &head, record_at, err);
+  if (!code) code = apply_plan(s, p, &rec, intent, slot, root, &head, record_at, err);
   if (code) {
     s->pending.bytes.size = record_at;
     while (s->pending.blob_count > blobs_before) pd_buf_done(&s->pending.blobs[--s->pending.blob_count]);
@@ -332,7 +348,7 @@ static pd_code find_target_slot(pd_store *s, const pd_intent *intent, pd_ref_slo
 {
   const char *name = intent->ref && *intent->ref ? intent->ref : s->ref;
   if (intent->kind == PD_RECORD_FORK) {
-    TRY(pd_ref_check(name, err));
+    TRY(pd_ref_check_any(name, err));
     TRY(pd_slot_make(s, name, out, err));
     if (!(*out)->tip.is_deleted) return pd_error_set(err, PD_EXISTS, "there is a ref '%s' already", name);
     return PD_OK;

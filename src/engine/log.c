@@ -208,7 +208,7 @@ static pd_code history_locked(pd_store *s, const char *at, pd_bytes key, uint64_
                             .size = ch.size,
                             .seq = seq,
                             .created_ms = entry.created_ms,
-                            .updated_ms = rec.time_ms};
+                            .updated_ms = pd_rec_made_ms(&rec)};
     goes_on = visit(ctx, &info);
     seq = ch.prev_seq;
   }

@@ -76,7 +76,7 @@ static pd_code follow_ref(pd_store *s, const pd_rec *rec, pd_error *err)
 {
   char name[PD_REF_SIZE_MAX + 1] = {0};
   memcpy(name, rec->ref.data, rec->ref.size);
-  TRY(pd_ref_check(name, err));
+  TRY(pd_ref_check_any(name, err));
   pd_ref_slot *slot;
   TRY(pd_slot_make(s, name, &slot, err));
   pd_head head = slot->seen;

@@ -41,7 +41,7 @@ static pd_code path_add(path *p, const pd_rec *rec, pd_error *err)
     step *st = &p->steps[p->count++];
     pd_rec_next(rec, &c, &st->change);
     st->seq = rec->seq;
-    st->time_ms = rec->time_ms;
+    st->time_ms = pd_rec_made_ms(rec);
     st->order = rec->seq;
   }
   return PD_OK;

@@ -31,6 +31,7 @@ static pd_code get_in_tree(pd_store *s, pd_node *root, pd_bytes key, pd_buf *out
 
 static pd_code take_value(pd_store *s, const pd_rec_change *ch, pd_buf *out_value, pd_error *err)
 {
+  if (ch->is_erased) return pd_error_set(err, PD_ERASED, "the value was erased");
   if (ch->is_in_bag) return pd_load_blob(s, &ch->value_id, "a value", out_value, err);
   pd_buf_clear(out_value);
   return pd_buf_append(out_value, ch->value.data, ch->value.size, err);
@@ -42,8 +43,12 @@ static pd_code take_entry(pd_store *s, pd_segment *seg, const pd_rec *rec, const
 {
   pd_rec whole;
   TRY(pd_rec_decode_checked(rec->seq, rec->bytes, &whole, err));
-  pd_entry entry = {
-    .key = key, .value_id = pd_rec_value_id(ch), .version = ch->version, .size = ch->size, .seq = rec->seq, .updated_ms = whole.time_ms};
+  pd_entry entry = {.key = key,
+                    .value_id = pd_rec_value_id(ch),
+                    .version = ch->version,
+                    .size = ch->size,
+                    .seq = rec->seq,
+                    .updated_ms = pd_rec_made_ms(&whole)};
   bool is_known;
   uint64_t outside;
   TRY(pd_segment_created(seg, rec->seq, key, &is_known, &entry.created_ms, &outside, err));
@@ -159,7 +164,7 @@ static pd_code get_version_locked(pd_store *s, const char *at, pd_bytes key, uin
   entry.version = version;
   entry.size = ch.size;
   entry.seq = seq;
-  entry.updated_ms = rec.time_ms;
+  entry.updated_ms = pd_rec_made_ms(&rec);
   entry.value_id = pd_rec_value_id(&ch);
   entry.key = key;
   if (out_value) TRY(take_value(s, &ch, out_value, err));

@@ -42,6 +42,11 @@ pd_code pd_ref_check(const char *name, pd_error *err)
   return check_name(name, "ref", PD_REF_SIZE_MAX, "._-/:", err);
 }
 
+pd_code pd_ref_check_any(const char *name, pd_error *err)
+{
+  return strcmp(name, PD_META_REF) == 0 ? PD_OK : pd_ref_check(name, err);
+}
+
 /* ---- the table ---- */
 
 /* Index of the first slot whose name is >= `name`. */
@@ -163,7 +168,7 @@ pd_code pd_ref_list(pd_store *store, void (*visit)(void *ctx, const pd_ref *ref)
   pd_code code = pd_refresh(store, err);
   for (size_t i = 0; !code && i < store->slot_count; i++) {
     pd_ref ref;
-    if (store->slots[i]->seen.is_deleted) continue;
+    if (store->slots[i]->seen.is_deleted || strcmp(store->slots[i]->name, PD_META_REF) == 0) continue;
     describe(store, store->slots[i], &ref);
     visit(ctx, &ref);
   }

@@ -307,7 +307,7 @@ pd_code pd_segment_created(const pd_segment *seg, uint64_t seq, pd_bytes key, bo
     if (!change.prev_seq) {
       TRY(pd_segment_record(seg, wanted, &rec, err));
       *out_known = true;
-      *out_ms = rec.time_ms;
+      *out_ms = pd_rec_made_ms(&rec);
       return PD_OK;
     }
     wanted = change.prev_seq;

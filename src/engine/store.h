@@ -252,6 +252,12 @@ typedef struct pd_change_in {
   uint64_t expect_version;
 } pd_change_in;
 
+/* Where and when an imported commit was made. */
+typedef struct pd_origin {
+  pd_bytes store;
+  int64_t made_ms;
+} pd_origin;
+
 /* A record to be made. */
 typedef struct pd_intent {
   pd_record_kind kind;
@@ -259,6 +265,9 @@ typedef struct pd_intent {
   const pd_note *note;         /* may be NULL */
   const pd_change_in *changes; /* ascending by key */
   size_t change_count;
+  const pd_commit *merged; /* parents of the commit besides the head; the changes are against the head */
+  size_t merged_count;
+  const pd_origin *origin;       /* an imported commit; NULL: made here */
   const char *at;                /* fork, reset: the point; undo, redo: not used */
   uint64_t count;                /* undo, redo */
   const pd_catalog_frame *frame; /* keyframe */
@@ -283,6 +292,23 @@ PD_MUST_USE pd_code pd_keyframe_write(pd_store *s, pd_error *err);
 /* Start the thread that flushes and writes keyframes, once. */
 PD_MUST_USE pd_code pd_keeper_start(pd_store *s, pd_error *err);
 void pd_keeper_stop(pd_store *s);
+
+/* ---- meta.c: tags, pins, settings, message links: a tree of its own, under a ref that users do not see ---- */
+
+#define PD_META_REF "@meta"
+
+/* A name that users may give, or PD_META_REF. */
+PD_MUST_USE pd_code pd_ref_check_any(const char *name, pd_error *err);
+/* All take the lock. Keys are "KIND/NAME". PD_NOT_FOUND if it is not there. `out` is replaced. */
+PD_MUST_USE pd_code pd_meta_get(pd_store *s, const char *kind, const char *name, pd_buf *out, pd_entry *out_entry, pd_error *err);
+PD_MUST_USE pd_code pd_meta_put(pd_store *s, const char *kind, const char *name, pd_bytes value, uint64_t expect_version,
+                                const pd_note *note, pd_ack *out, pd_error *err);
+PD_MUST_USE pd_code pd_meta_delete(pd_store *s, const char *kind, const char *name, const pd_note *note, pd_error *err);
+/* Many at once, in one commit: an edit on the hidden ref. */
+PD_MUST_USE pd_code pd_meta_edit(pd_store *s, const pd_note *note, pd_edit **out, pd_error *err);
+/* Every entry of a kind by name; `visit` returns false to stop, and may call the store. */
+typedef bool (*pd_meta_visit)(void *ctx, const char *name, pd_bytes value, const pd_entry *entry);
+PD_MUST_USE pd_code pd_meta_list(pd_store *s, const char *kind, pd_meta_visit visit, void *ctx, pd_error *err);
 
 /* ---- resolve.c ---- */
 

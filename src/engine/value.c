@@ -38,13 +38,13 @@ typedef struct slice {
 static pd_code take_slice(void *ctx, uint64_t seq, pd_bytes record, pd_error *err)
 {
   slice *sl = ctx;
-  size_t pos = sl->rider->pos, size = sl->rider->size;
-  if (seq != sl->seq || pos > record.size || size > record.size - pos)
-    return pd_error_set(err, PD_CORRUPT, "record %llu is too short for its value", (unsigned long long)sl->seq);
+  pd_bytes value;
+  if (seq != sl->seq) return pd_error_set(err, PD_CORRUPT, "record %llu of the log is missing", (unsigned long long)sl->seq);
   sl->was_met = true;
+  TRY(pd_rec_value_at(seq, record, sl->rider->pos, sl->rider->size, &value, err));
   if (sl->record && record.size >= READ_AHEAD_SIZE_MIN) TRY(pd_buf_append(sl->record, record.data, record.size, err));
   pd_buf_clear(sl->out);
-  return pd_buf_append(sl->out, (const uint8_t *)record.data + pos, size, err);
+  return pd_buf_append(sl->out, value.data, value.size, err);
 }
 
 /* A record of a buffered store that is not in the log yet is still in one of two batches. */
@@ -96,7 +96,8 @@ static pd_code read_blob(pd_store *s, const pd_id *id, pd_buf *out, pd_error *er
 static void keep_value(pd_store *s, pd_node *leaf, size_t index, uint64_t seq, const pd_rec_change *ch)
 {
   const pd_rider *rider = &leaf->riders[index];
-  if (leaf->cells[index] || rider->seq != seq || rider->pos != ch->pos || ch->is_in_bag || ch->size > PD_CELL_SIZE_MAX) return;
+  if (leaf->cells[index] || rider->seq != seq || rider->pos != ch->pos || ch->is_in_bag || ch->is_erased || ch->size > PD_CELL_SIZE_MAX)
+    return;
   pd_id id = pd_sha256(ch->value);
   if (memcmp(id.bytes, pd_node_value_id(leaf, index), PD_ID_SIZE) != 0) return; /* whoever reads it will be told */
   if (!pd_cell_new(&s->tree.pool, ch->value, &leaf->cells[index], NULL)) leaf->has_shared = true;

@@ -97,6 +97,10 @@ static pd_code survey_record(verifier *v, const pd_rec *rec, pd_error *err)
     TRY(pd_array_grow(&v->kepts, v->kept_count, &v->kept_capacity, sizeof *v->kepts, "a verification", err));
     v->kepts[v->kept_count++] = (kept){.seq = rec->target_seq};
   }
+  for (size_t i = 1; i < rec->parent_count; i++) {
+    TRY(pd_array_grow(&v->kepts, v->kept_count, &v->kept_capacity, sizeof *v->kepts, "a verification", err));
+    v->kepts[v->kept_count++] = (kept){.seq = rec->parent_seqs[i]};
+  }
   return PD_OK;
 }
 
@@ -167,13 +171,32 @@ static pd_code check_values(verifier *v, const pd_rec *rec, pd_error *err)
   return PD_OK;
 }
 
+/* The head and what was merged into it. */
+static pd_code parents_of(verifier *v, const pd_rec *rec, const pd_head *head, pd_id out[PD_PARENT_COUNT_MAX], pd_error *err)
+{
+  out[0] = head->commit.id;
+  for (size_t i = 1; i < rec->parent_count; i++) {
+    const kept *k = find_kept(v, rec->parent_seqs[i]);
+    if (rec->parent_seqs[i] && (!k || !k->root))
+      return pd_error_set(err, PD_CORRUPT, "record %llu merges a commit that is not there", (unsigned long long)rec->seq);
+    out[i] = rec->parent_seqs[i] ? k->commit.id : pd_commit_root_id();
+  }
+  return PD_OK;
+}
+
 static pd_code replay_commit(verifier *v, const pd_rec *rec, pd_head *head, pd_error *err)
 {
   if (rec->parent_seqs[0] != head->commit.seq)
     return pd_error_set(err, PD_CORRUPT, "record %llu: its parent is not the head of its ref", (unsigned long long)rec->seq);
   pd_node *made;
   TRY(pd_apply_record(&v->replay->tree, head->root, rec, &made, err));
-  pd_id id = pd_commit_id(&rec->tree, &head->commit.id, 1);
+  pd_id parents[PD_PARENT_COUNT_MAX];
+  pd_code code = parents_of(v, rec, head, parents, err);
+  if (code) {
+    pd_node_unref(&v->replay->tree.pool, made);
+    return code;
+  }
+  pd_id id = pd_commit_id(&rec->tree, parents, rec->parent_count);
   pd_node_unref(&v->replay->tree.pool, head->root);
   head->root = made;
   if (!pd_id_equal(&id, &rec->commit))
@@ -209,7 +232,7 @@ static pd_code replay_ref(verifier *v, const pd_rec *rec, pd_error *err)
   char name[PD_REF_SIZE_MAX + 1] = {0};
   pd_ref_slot *slot;
   memcpy(name, rec->ref.data, rec->ref.size);
-  TRY(pd_ref_check(name, err));
+  TRY(pd_ref_check_any(name, err));
   TRY(pd_slot_make(v->replay, name, &slot, err));
   pd_head *head = &slot->seen;
   if (head->is_deleted != (rec->kind == PD_RECORD_FORK))

@@ -125,6 +125,83 @@ static void record__golden_bytes_hold(void **state)
   pd_buf_done(&buf);
 }
 
+typedef struct chooser {
+  size_t erase, drop; /* indexes plus 1 */
+  size_t seen;
+} chooser;
+
+static pd_redaction choose(void *ctx, const pd_rec *rec, const pd_rec_change *change)
+{
+  chooser *c = ctx;
+  (void)rec, (void)change;
+  c->seen++;
+  return c->seen == c->erase ? PD_REDACT_ERASE : c->seen == c->drop ? PD_REDACT_DROP : PD_REDACT_KEEP;
+}
+
+/* A commit of three keys: inline, deleted, inline. */
+static void make_three(pd_rec *rec, pd_rec_change changes[3], const pd_id *prev, pd_buf *out)
+{
+  pd_bytes one = pd_text("the first value"), three = pd_text("the third, which stays where it was");
+  changes[0] = (pd_rec_change){.key = pd_text("a"), .version = 1, .size = (uint32_t)one.size, .value = one, .value_id = pd_sha256(one)};
+  changes[1] = (pd_rec_change){.key = pd_text("b"), .is_delete = true, .version = 4, .prev_seq = 2};
+  changes[2] = (pd_rec_change){
+    .key = pd_text("c"), .version = 2, .prev_seq = 3, .size = (uint32_t)three.size, .value = three, .value_id = pd_sha256(three)};
+  *rec = (pd_rec){.seq = 9,
+                  .kind = PD_RECORD_COMMIT,
+                  .time_ms = 5,
+                  .ref = pd_text("main"),
+                  .is_imported = true,
+                  .made_ms = 3,
+                  .origin = pd_text("elsewhere"),
+                  .parent_count = 2,
+                  .parent_seqs = {8, 4},
+                  .change_count = 3};
+  assert_int_equal(pd_rec_encode(rec, changes, out, NULL), PD_OK);
+  assert_int_equal(pd_rec_reserve(out, NULL), PD_OK);
+  pd_rec_seal(rec, changes, prev, out, 0);
+}
+
+static void redaction__keeps_audit_and_positions_of_what_is_left(void **state)
+{
+  (void)state;
+  pd_buf whole = {0}, cut = {0};
+  pd_rec made, old, got;
+  pd_rec_change in[3], ch;
+  pd_id prev = {{7}};
+  bool is_changed;
+  pd_bytes value;
+  make_three(&made, in, &prev, &whole);
+  assert_int_equal(pd_rec_decode(9, pd_buf_bytes(&whole), &old, NULL), PD_OK);
+  assert_int_equal(pd_rec_made_ms(&old), 3);
+  chooser erase = {.erase = 1};
+  assert_int_equal(pd_rec_redact(&old, choose, &erase, false, &cut, &is_changed, NULL), PD_OK);
+  assert_true(is_changed);
+  assert_int_equal(pd_rec_decode(9, pd_buf_bytes(&cut), &got, NULL), PD_OK);
+  assert_null(memmem(cut.data, cut.size, "the first", 9));
+  pd_id audit = pd_rec_audit(&got, &prev);
+  assert_true(pd_id_equal(&audit, &old.audit)); /* nothing was dropped: it can be computed */
+  pd_cursor c = pd_rec_changes(&got);
+  pd_rec_next(&got, &c, &ch);
+  assert_true(ch.is_erased && pd_id_equal(&ch.value_id, &in[0].value_id) && ch.pos == in[0].pos);
+  assert_int_equal(pd_rec_value_at(9, pd_buf_bytes(&cut), in[0].pos, in[0].size, &value, NULL), PD_ERASED);
+  assert_int_equal(pd_rec_value_at(9, pd_buf_bytes(&cut), in[2].pos, in[2].size, &value, NULL), PD_OK);
+  assert_true(pd_bytes_equal(value, in[2].value));
+  assert_int_equal(pd_rec_value_at(9, pd_buf_bytes(&cut), in[2].pos + 1, in[2].size, &value, NULL), PD_CORRUPT);
+
+  chooser drop = {.drop = 1}; /* of the redacted one: twice is fine */
+  pd_buf again = {0};
+  assert_int_equal(pd_rec_redact(&got, choose, &drop, false, &again, &is_changed, NULL), PD_OK);
+  assert_int_equal(pd_rec_decode(9, pd_buf_bytes(&again), &got, NULL), PD_OK);
+  assert_true(got.has_dropped && got.change_count == 2 && pd_id_equal(&got.audit, &old.audit));
+  assert_int_equal(pd_rec_value_at(9, pd_buf_bytes(&again), in[2].pos, in[2].size, &value, NULL), PD_OK);
+  chooser none = {0};
+  pd_buf same = {0};
+  assert_int_equal(pd_rec_redact(&old, choose, &none, false, &same, &is_changed, NULL), PD_OK);
+  assert_false(is_changed);
+  assert_int_equal(same.size, whole.size);
+  pd_buf_done(&whole), pd_buf_done(&cut), pd_buf_done(&again), pd_buf_done(&same);
+}
+
 static void catalog__comes_back_as_it_was_and_refuses_damage(void **state)
 {
   (void)state;
@@ -178,6 +255,7 @@ int main(void)
     cmocka_unit_test(record__audit_is_the_same_whether_a_value_is_inline_or_in_the_bag),
     cmocka_unit_test(record__every_flipped_bit_and_every_cut_is_found),
     cmocka_unit_test(record__golden_bytes_hold),
+    cmocka_unit_test(redaction__keeps_audit_and_positions_of_what_is_left),
     cmocka_unit_test(catalog__comes_back_as_it_was_and_refuses_damage),
     cmocka_unit_test(run__finds_commits_by_prefix),
   };
