@@ -10,4 +10,6 @@ extern const cli_command cmd_log, cmd_history, cmd_show, cmd_diff;              
 extern const cli_command cmd_undo, cmd_redo, cmd_reset;                         /* undo.c */
 extern const cli_command cmd_fork, cmd_refs, cmd_switch;                        /* refs.c */
 
+/* One line a room of powers, below. */
+
 #endif

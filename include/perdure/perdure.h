@@ -405,4 +405,15 @@ PD_API PD_MUST_USE pd_code pd_store_keyframe(pd_store *store, pd_error *err);
 #ifdef __cplusplus
 }
 #endif
+
+/* The rest of the manual, one header a power. */
+#include <perdure/bundle.h>
+#include <perdure/care.h>
+#include <perdure/merge.h>
+#include <perdure/proof.h>
+#include <perdure/retention.h>
+#include <perdure/story.h>
+#include <perdure/stream.h>
+#include <perdure/watch.h>
+
 #endif
