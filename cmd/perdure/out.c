@@ -173,3 +173,13 @@ pd_code out_finish(out_stream *o, pd_error *err)
   pd_buf_done(&o->buf);
   return check_failure(o, err);
 }
+
+const char *out_size(uint64_t bytes, char out[OUT_SIZE_TEXT])
+{
+  static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+  double size = (double)bytes;
+  size_t unit = 0;
+  while (size >= 1024 && unit + 1 < COUNT_OF(units)) size /= 1024, unit++;
+  snprintf(out, OUT_SIZE_TEXT, unit ? "%.1f %s" : "%.0f %s", size, units[unit]);
+  return out;
+}

@@ -31,6 +31,9 @@ void out_set(out_stream *o, out_colour colour);
 void out_safe(out_stream *o, pd_bytes text);
 /* The same for one line of TSV: only tab, newline and carriage return are changed. */
 void out_tsv(out_stream *o, pd_bytes text);
+#define OUT_SIZE_TEXT 16
+/* "17 B", "1.5 MiB": a number of bytes for people. Returns `out`. */
+const char *out_size(uint64_t bytes, char out[OUT_SIZE_TEXT]);
 /* Write the buffer if it has grown; call after using `buf` directly. */
 void out_drain(out_stream *o);
 void out_flush(out_stream *o);

@@ -7,11 +7,8 @@
 
 static void print_size(out_stream *o, const char *label, uint64_t bytes)
 {
-  static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  double size = (double)bytes;
-  size_t unit = 0;
-  while (size >= 1024 && unit + 1 < COUNT_OF(units)) size /= 1024, unit++;
-  out_printf(o, unit ? "%-22s %10.1f %s\n" : "%-22s %10.0f %s\n", label, size, units[unit]);
+  char text[OUT_SIZE_TEXT];
+  out_printf(o, "%-22s %14s\n", label, out_size(bytes, text));
 }
 
 static void print_table(cli_session *cli, const pd_stats *s)

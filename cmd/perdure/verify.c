@@ -1,44 +1,23 @@
 /* verify.c: `verify`: recompute everything and say what does not fit. */
 #include "base/base.h"
 #include "base/buf.h"
-#include "base/clock.h"
 #include "base/error.h"
 #include "commands.h"
+#include "progress.h"
 
 #include <inttypes.h>
-#include <stdio.h>
-#include <unistd.h>
-
-#define BAR_WIDTH 30
-#define BAR_EVERY_MS 100
 
 typedef struct verify_view {
   cli_session *cli;
-  bool has_bar, is_bar_shown;
-  int64_t drawn_ms;
+  progress_bar bar;
   pd_buf json; /* the findings, as the inside of an array */
   pd_json_writer writer;
 } verify_view;
 
-static void clear_bar(verify_view *view)
-{
-  if (view->is_bar_shown) fputs("\r\33[K", stderr);
-  view->is_bar_shown = false;
-}
-
 static bool show_progress(void *ctx, uint64_t done, uint64_t total)
 {
   verify_view *view = ctx;
-  int64_t now = pd_clock_monotonic_ms();
-  if (!view->has_bar || (now - view->drawn_ms < BAR_EVERY_MS && done < total)) return true;
-  unsigned permille = total ? (unsigned)((double)done * 1000.0 / (double)total) : 1000;
-  if (permille > 1000) permille = 1000;
-  char bar[BAR_WIDTH + 1] = {0};
-  for (unsigned i = 0; i < BAR_WIDTH; i++) bar[i] = i * 1000 < permille * BAR_WIDTH ? '#' : '.';
-  fprintf(stderr, "\rverify [%s] %3u%%  %" PRIu64 " of %" PRIu64, bar, permille / 10, done, total);
-  view->drawn_ms = now;
-  view->is_bar_shown = true;
-  return true;
+  return progress_show(&view->bar, done, total);
 }
 
 static void show_finding(void *ctx, const char *what)
@@ -48,7 +27,7 @@ static void show_finding(void *ctx, const char *what)
     pd_json_text(&view->writer, pd_text(what));
     return;
   }
-  clear_bar(view);
+  progress_clear(&view->bar);
   out_stream *o = &view->cli->out;
   out_set(o, OUT_BAD);
   out_text(o, "damaged: ");
@@ -99,14 +78,15 @@ static pd_code print_report_json(verify_view *view, const pd_verify_report *repo
 
 static pd_code run_verify(cli_session *cli, const args_parsed *args, pd_error *err)
 {
-  verify_view view = {.cli = cli, .has_bar = isatty(STDERR_FILENO) && !cli->is_json && !cli->is_quiet};
+  verify_view view = {.cli = cli};
+  progress_init(&view.bar, cli, "verify");
   CLEANUP(pd_buf_done) pd_buf findings = {0};
   view.writer = (pd_json_writer){.out = &findings, .err = err};
   pd_verify_options options = {.since = args_get(args, "since"), .progress = show_progress, .finding = show_finding, .ctx = &view};
   pd_verify_report report = {0};
   TRY(cli_open(cli, CLI_READ, err));
   pd_code code = pd_verify(cli->store, &options, &report, err);
-  clear_bar(&view);
+  progress_clear(&view.bar);
   if (code != PD_OK && !(code == PD_CORRUPT && report.findings)) return code;
   view.json = findings;
   if (cli->is_json)
