@@ -56,6 +56,12 @@ typedef enum cli_open_mode {
 /* Open cli->store. A missing store is a storage failure (exit 4) with a hint, not a negative answer. */
 PD_MUST_USE pd_code cli_open(cli_session *cli, cli_open_mode mode, pd_error *err);
 
+/* --author, --run, --reason, of commands that write but to no ref of the user's choice. */
+#define CLI_WHO_OPTIONS                                                                                                                    \
+  {"reason", 0, "TEXT", "why, for the record"}, {"run", 0, "ID", "the run it belongs to, for the record"},                                 \
+  {                                                                                                                                        \
+    "author", 0, "NAME", "who, for the record (default: the agent)"                                                                        \
+  }
 /* --ref, --author, --run, --reason, as every writing command takes them. */
 #define CLI_NOTE_OPTIONS                                                                                                                   \
   {"ref", 0, "NAME", "work on this ref instead of the current one"}, {"reason", 0, "TEXT", "why, for the record"},                         \

@@ -11,5 +11,6 @@ extern const cli_command cmd_undo, cmd_redo, cmd_reset;                         
 extern const cli_command cmd_fork, cmd_refs, cmd_switch;                        /* refs.c */
 
 /* One line a room of powers, below. */
+extern const cli_command cmd_tag, cmd_pin; /* tag.c */
 
 #endif

@@ -59,6 +59,8 @@ void cli_help_at(cli_session *cli)
 {
   out_text(&cli->out, "Points in history, wherever a command takes X, A, B or --at X:\n\n"
                       "  main              the head of a ref (nothing: of the current one)\n"
+                      "  release-3         a tag; a ref of that name wins\n"
+                      "  message:ID        the commit that a message is linked to\n"
                       "  3f2a9c1b…         a commit, by its id or the first 4 or more digits of it\n"
                       "  X~3               three commits before X; X~ is X~1\n"
                       "  @TIME, main@TIME  the head of the ref as it was at that time: 2026-11-15,\n"

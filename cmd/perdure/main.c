@@ -17,9 +17,9 @@ static const cli_command cmd_help, cmd_version;
 
 static const cli_command *const commands[] = {
   /* clang-format off: one a line, so that two who add one do not meet */
-  &cmd_put,  &cmd_get,    &cmd_del,   &cmd_has,    &cmd_ls,      &cmd_batch, &cmd_log,  &cmd_history,
-  &cmd_show, &cmd_diff,   &cmd_undo,  &cmd_redo,   &cmd_reset,   &cmd_fork,  &cmd_refs, &cmd_switch,
-  &cmd_init, &cmd_agents, &cmd_stats, &cmd_verify, &cmd_version, &cmd_help,  NULL,
+  &cmd_put,   &cmd_get,    &cmd_del,     &cmd_has,   &cmd_ls,   &cmd_batch, &cmd_log,    &cmd_history, &cmd_show,
+  &cmd_diff,  &cmd_undo,   &cmd_redo,    &cmd_reset, &cmd_fork, &cmd_refs,  &cmd_switch, &cmd_init,    &cmd_agents,
+  &cmd_stats, &cmd_verify, &cmd_version, &cmd_help,  &cmd_tag,  &cmd_pin,   NULL,
   /* clang-format on */
 };
 

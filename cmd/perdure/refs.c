@@ -18,15 +18,9 @@ static pd_code run_fork(cli_session *cli, const args_parsed *args, pd_error *err
   return cli_print_ack(cli, &ack, NULL, args->words[0], err);
 }
 
-#define WHO_OPTIONS                                                                                                                        \
-  {"reason", 0, "TEXT", "why, for the record"}, {"run", 0, "ID", "the run it belongs to, for the record"},                                 \
-  {                                                                                                                                        \
-    "author", 0, "NAME", "who, for the record (default: the agent)"                                                                        \
-  }
-
 static const args_option fork_options[] = {
   {"at", 0, "X", "where it begins (default: the current head)"},
-  WHO_OPTIONS,
+  CLI_WHO_OPTIONS,
   {0},
 };
 
@@ -108,7 +102,7 @@ static pd_code run_refs(cli_session *cli, const args_parsed *args, pd_error *err
 
 static const args_option refs_options[] = {
   {"delete", 'd', "NAME", "delete this ref (not the current one)"},
-  WHO_OPTIONS,
+  CLI_WHO_OPTIONS,
   {0},
 };
 
@@ -141,7 +135,7 @@ static pd_code run_switch(cli_session *cli, const args_parsed *args, pd_error *e
   return cli_json_end(cli, &w);
 }
 
-static const args_option switch_options[] = {WHO_OPTIONS, {0}};
+static const args_option switch_options[] = {CLI_WHO_OPTIONS, {0}};
 
 const cli_command cmd_switch = {
   .spec = {"switch", switch_options, 1, 1},

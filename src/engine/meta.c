@@ -18,12 +18,17 @@ static pd_code key_of(const char *kind, const char *name, char out[PD_KEY_SIZE_M
   return pd_key_check(*out_key, err);
 }
 
+static pd_ref_slot *meta_slot(pd_store *s)
+{
+  pd_ref_slot *slot = pd_slot_find(s, PD_META_REF);
+  return slot && !slot->seen.is_deleted ? slot : NULL;
+}
+
 static pd_code find_meta(pd_store *s, bool *out_exists, pd_error *err)
 {
   pd_store_lock(s);
   pd_code code = pd_refresh(s, err);
-  const pd_ref_slot *slot = pd_slot_find(s, PD_META_REF);
-  *out_exists = slot && !slot->seen.is_deleted;
+  *out_exists = meta_slot(s) != NULL;
   pd_store_unlock(s);
   return code;
 }
@@ -67,6 +72,20 @@ pd_code pd_meta_get(pd_store *s, const char *kind, const char *name, pd_buf *out
   if (!exists) return missing(kind, name, err);
   pd_error why;
   pd_code code = pd_get(s, PD_META_REF, key, out, out_entry, &why);
+  if (code == PD_NOT_FOUND) return missing(kind, name, err);
+  if (code && err) *err = why;
+  return code;
+}
+
+pd_code pd_meta_get_locked(pd_store *s, const char *kind, const char *name, pd_buf *out, pd_error *err)
+{
+  char text[PD_KEY_SIZE_MAX + 1];
+  pd_bytes key;
+  pd_ref_slot *slot = meta_slot(s);
+  TRY(key_of(kind, name, text, &key, err));
+  if (!slot) return missing(kind, name, err);
+  pd_error why;
+  pd_code code = pd_get_at_head(s, &slot->seen, key, out, NULL, &why);
   if (code == PD_NOT_FOUND) return missing(kind, name, err);
   if (code && err) *err = why;
   return code;
@@ -125,4 +144,36 @@ pd_code pd_meta_list(pd_store *s, const char *kind, pd_meta_visit visit, void *c
   }
   pd_iter_close(iter);
   return code == PD_NOT_FOUND ? PD_OK : code;
+}
+
+static pd_code walk_kind(pd_store *s, pd_node *root, pd_bytes prefix, pd_meta_visit visit, void *ctx, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf value = {0};
+  CLEANUP(pd_tree_cursor_done) pd_tree_cursor cursor = {0};
+  char name[PD_KEY_SIZE_MAX + 1];
+  pd_node *leaf;
+  size_t index;
+  TRY(pd_tree_seek(&cursor, &s->tree, root, prefix, err));
+  while (pd_tree_at(&cursor, &leaf, &index) && pd_bytes_starts(pd_node_key(leaf, index), prefix)) {
+    pd_entry entry;
+    pd_entry_of(leaf, index, &entry);
+    TRY(pd_value_read(s, leaf, index, &value, err));
+    size_t size = entry.key.size - prefix.size;
+    memcpy(name, (const char *)entry.key.data + prefix.size, size);
+    name[size] = 0;
+    if (!visit(ctx, name, pd_buf_bytes(&value), &entry)) break;
+    TRY(pd_tree_next(&cursor, err));
+  }
+  return PD_OK;
+}
+
+pd_code pd_meta_list_locked(pd_store *s, const char *kind, pd_meta_visit visit, void *ctx, pd_error *err)
+{
+  char prefix[PD_KEY_SIZE_MAX + 1];
+  pd_ref_slot *slot = meta_slot(s);
+  if (!slot) return PD_OK;
+  int prefix_size = snprintf(prefix, sizeof prefix, "%s/", kind);
+  pd_node *root;
+  TRY(pd_head_root(s, &slot->seen, &root, err));
+  return walk_kind(s, root, (pd_bytes){prefix, (size_t)prefix_size}, visit, ctx, err);
 }

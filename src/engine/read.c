@@ -82,7 +82,7 @@ pd_code pd_get_at(pd_store *s, uint64_t seq, pd_bytes key, pd_buf *out_value, pd
   return not_found(key, err);
 }
 
-static pd_code get_at_head(pd_store *s, pd_head *head, pd_bytes key, pd_buf *out_value, pd_entry *out_entry, pd_error *err)
+pd_code pd_get_at_head(pd_store *s, pd_head *head, pd_bytes key, pd_buf *out_value, pd_entry *out_entry, pd_error *err)
 {
   if (!head->root && !head->has_blob && head->commit.seq && head->commit.seq <= s->log_seq && ++s->slow_reads < SLOW_READS_MAX)
     return pd_get_at(s, head->commit.seq, key, out_value, out_entry, err);
@@ -96,7 +96,7 @@ static pd_code get_locked(pd_store *s, const char *at, pd_bytes key, pd_buf *out
 {
   pd_ref_slot *slot;
   TRY(pd_refresh(s, err));
-  if (pd_resolve_head(s, at, &slot)) return get_at_head(s, &slot->seen, key, out_value, out_entry, err);
+  if (pd_resolve_head(s, at, &slot)) return pd_get_at_head(s, &slot->seen, key, out_value, out_entry, err);
   pd_commit commit;
   TRY(pd_settle(s, err));
   TRY(pd_resolve_locked(s, at, &commit, err));

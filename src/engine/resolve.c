@@ -1,8 +1,9 @@
-/* resolve.c: points in history as text: refs, commit ids and their beginnings, X~3, @time, #17. The grammar is in perdure.h. */
+/* resolve.c: points in history as text: refs, tags, commit ids and their beginnings, X~3, @time, #17. The grammar is in perdure.h. */
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "engine/marks.h"
 #include "engine/segment.h"
 
 #include <ctype.h>
@@ -121,6 +122,17 @@ static bool is_hex(const char *text)
   return size >= SHORT_ID_MIN && size <= 2 * PD_ID_SIZE && strspn(text, "0123456789abcdefABCDEF") == size;
 }
 
+pd_code pd_commit_find(pd_store *s, const pd_id *id, uint64_t seq, pd_commit *out, pd_error *err)
+{
+  char hex[PD_ID_HEX_SIZE];
+  pd_commit commit;
+  if (seq <= s->seen_seq && !pd_commit_at(s, seq, &commit, NULL) && pd_id_equal(&commit.id, id)) {
+    *out = commit;
+    return PD_OK;
+  }
+  return resolve_id(s, pd_id_hex(id, hex), out, err);
+}
+
 /* ---- by time ---- */
 
 /* The last record at or before a time; 0 if all are later. Times never go back in a log. */
@@ -160,6 +172,18 @@ static pd_code resolve_time(pd_store *s, const pd_ref_slot *slot, const point *p
   return PD_OK;
 }
 
+/* ---- by tag ---- */
+
+/* PD_NOT_FOUND if no tag has this name. A whole commit id is never one, which saves the look. */
+static pd_code resolve_tag(pd_store *s, const char *name, pd_commit *out, pd_error *err)
+{
+  if (strlen(name) == 2 * PD_ID_SIZE || pd_ref_check(name, NULL)) return PD_NOT_FOUND;
+  pd_error why;
+  pd_code code = pd_mark_commit(s, PD_MARK_TAG, name, out, &why);
+  if (code && code != PD_NOT_FOUND && err) *err = why;
+  return code;
+}
+
 /* ---- all together ---- */
 
 static pd_code resolve_name(pd_store *s, const char *at, const point *p, pd_commit *out, pd_error *err)
@@ -178,9 +202,11 @@ static pd_code resolve_name(pd_store *s, const char *at, const point *p, pd_comm
     if (!seq || *end) return malformed(at, "'#' takes the number of a record", err);
     return pd_commit_at(s, seq, out, err);
   }
+  pd_code code = resolve_tag(s, p->name, out, err);
+  if (code != PD_NOT_FOUND) return code;
   if (strcmp(p->name, "root") == 0) return pd_commit_at(s, 0, out, err);
   if (is_hex(p->name)) return resolve_id(s, p->name, out, err);
-  return pd_error_set(err, PD_NOT_FOUND, "there is no ref or commit '%s'", p->name);
+  return pd_error_set(err, PD_NOT_FOUND, "there is no ref, tag or commit '%s'", p->name);
 }
 
 bool pd_resolve_head(pd_store *s, const char *at, pd_ref_slot **out_slot)

@@ -234,6 +234,8 @@ void pd_cache_trim(pd_store *s);
 
 /* ---- read.c ---- */
 
+/* Read a key at a head of a ref. */
+PD_MUST_USE pd_code pd_get_at_head(pd_store *s, pd_head *head, pd_bytes key, pd_buf *out_value, pd_entry *out_entry, pd_error *err);
 /* Read a key at the commit that record `seq` made, through segments. */
 PD_MUST_USE pd_code pd_get_at(pd_store *s, uint64_t seq, pd_bytes key, pd_buf *out_value, pd_entry *out_entry, pd_error *err);
 /* The change of `key` in record `seq`. */
@@ -309,10 +311,23 @@ PD_MUST_USE pd_code pd_meta_edit(pd_store *s, const pd_note *note, pd_edit **out
 /* Every entry of a kind by name; `visit` returns false to stop, and may call the store. */
 typedef bool (*pd_meta_visit)(void *ctx, const char *name, pd_bytes value, const pd_entry *entry);
 PD_MUST_USE pd_code pd_meta_list(pd_store *s, const char *kind, pd_meta_visit visit, void *ctx, pd_error *err);
+/* The same two with the lock held, of what is seen; `visit` must not take the lock. */
+PD_MUST_USE pd_code pd_meta_get_locked(pd_store *s, const char *kind, const char *name, pd_buf *out, pd_error *err);
+PD_MUST_USE pd_code pd_meta_list_locked(pd_store *s, const char *kind, pd_meta_visit visit, void *ctx, pd_error *err);
+
+/* ---- marks.c: what tags, pins and message links have in common: they keep a commit ---- */
+
+/* The commit of every tag, pin and message link: what retention must leave whole. `kind` is "tag", "pin" or "message". One commit
+ * may be kept by several; the root commit is record 0. Marks whose commit is not in this store (imported without it) are passed
+ * over. Only with nothing staged (pd_settle). Return anything but PD_OK to stop. */
+typedef pd_code (*pd_kept_visit)(void *ctx, const char *kind, const char *name, uint64_t seq, pd_error *err);
+PD_MUST_USE pd_code pd_kept_points(pd_store *s, pd_kept_visit visit, void *ctx, pd_error *err);
 
 /* ---- resolve.c ---- */
 
 PD_MUST_USE pd_code pd_resolve_locked(pd_store *s, const char *at, pd_commit *out, pd_error *err);
+/* The record that made commit `id`: `seq`, unless it lies elsewhere in this store's log (what was imported does). */
+PD_MUST_USE pd_code pd_commit_find(pd_store *s, const pd_id *id, uint64_t seq, pd_commit *out, pd_error *err);
 /* True if `at` names the head of a ref: the cheap and common case. *out_slot is then set. */
 bool pd_resolve_head(pd_store *s, const char *at, pd_ref_slot **out_slot);
 
