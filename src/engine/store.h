@@ -17,6 +17,7 @@
 #define PD_ENGINE_STORE_H
 
 #include "dag/catalog.h"
+#include "dag/chunk.h"
 #include "dag/record.h"
 #include "dag/tree.h"
 
@@ -232,6 +233,32 @@ void pd_entry_of(const pd_node *leaf, size_t index, pd_entry *out);
 /* Forget what the cache limit does not allow. */
 void pd_cache_trim(pd_store *s);
 
+/* ---- pieces.c: values over PD_CHUNKED_SIZE_MIN, in pieces in the bag (dag/chunk.h). None of these needs the lock ---- */
+
+#define PD_CHUNKED_SIZE_MIN ((size_t)64 << 10) /* larger values are in pieces */
+
+/* What a walk over a value meets, in order: the list, each group and its pieces. Either may be NULL. */
+typedef struct pd_pieces_walk {
+  pd_code (*list)(void *ctx, const pd_id *id, pd_error *err);
+  pd_code (*chunk)(void *ctx, const pd_chunk *chunk, pd_error *err);
+  void *ctx;
+} pd_pieces_walk;
+
+/* Walk the pieces that a list names; lists are read and checked, pieces are not read. PD_CORRUPT if they do not add up to
+ * *expect_size (NULL: any). */
+PD_MUST_USE pd_code pd_pieces_walk_over(pd_store *s, const pd_id *list_id, const uint64_t *expect_size, const pd_pieces_walk *walk,
+                                        pd_error *err);
+/* Visit the ids of all blobs of a value in pieces: list, groups, pieces; one that is used twice may come twice. For whoever has to keep, copy or
+ * count them. The visitor may call the backend. */
+typedef pd_code (*pd_blob_visit)(void *ctx, const pd_id *id, pd_error *err);
+PD_MUST_USE pd_code pd_chunks_visit(pd_store *s, const pd_id *list_id, pd_blob_visit visit, void *ctx, pd_error *err);
+/* Hand out the value piece by piece, each compared with its id before, the whole with `value_id` and `size` at the end. */
+typedef pd_code (*pd_piece_visit)(void *ctx, pd_bytes piece, pd_error *err);
+PD_MUST_USE pd_code pd_pieces_stream(pd_store *s, const pd_id *list_id, const pd_id *value_id, uint64_t size, pd_piece_visit visit,
+                                     void *ctx, pd_error *err);
+/* The whole value replaces what `out` holds. */
+PD_MUST_USE pd_code pd_pieces_read(pd_store *s, const pd_id *list_id, const pd_id *value_id, uint64_t size, pd_buf *out, pd_error *err);
+
 /* ---- read.c ---- */
 
 /* Read a key at a head of a ref. */
@@ -244,11 +271,22 @@ PD_MUST_USE pd_code pd_version_step(pd_store *s, pd_bytes key, uint64_t seq, pd_
 
 /* ---- commit.c, flush.c ---- */
 
+/* A value that lies in the bag in pieces already (dag/chunk.h), and on what that rests. A commit that finds it out of date is
+ * refused with PD_CONFLICT and sets `is_stale`: pd_pieces_hold makes it good again. */
+typedef struct pd_pieces {
+  pd_id list_id;
+  uint64_t size;      /* of the value */
+  uint64_t since_seq; /* every piece was put, or held, after this record: nothing that was swept since then can have been it */
+  uint64_t basis_seq; /* 0, or: some pieces were left out because the version that this record wrote has them */
+  bool is_stale;
+} pd_pieces;
+
 /* One edit of an invocation. */
 typedef struct pd_change_in {
   pd_bytes key;
   pd_bytes value;
   pd_id value_id;
+  pd_pieces *pieces; /* not NULL: the value is there already, and `value` is not used */
   bool is_delete;
   bool must_exist; /* a delete of an absent key is PD_NOT_FOUND, not nothing */
   uint64_t expect_version;
