@@ -248,8 +248,8 @@ typedef struct pd_pieces_walk {
  * *expect_size (NULL: any). */
 PD_MUST_USE pd_code pd_pieces_walk_over(pd_store *s, const pd_id *list_id, const uint64_t *expect_size, const pd_pieces_walk *walk,
                                         pd_error *err);
-/* Visit the ids of all blobs of a value in pieces: list, groups, pieces; one that is used twice may come twice. For whoever has to keep, copy or
- * count them. The visitor may call the backend. */
+/* Visit the ids of all blobs of a value in pieces: list, groups, pieces; one that is used twice may come twice. For whoever has to
+ * keep, copy or count them. The visitor may call the backend. */
 typedef pd_code (*pd_blob_visit)(void *ctx, const pd_id *id, pd_error *err);
 PD_MUST_USE pd_code pd_chunks_visit(pd_store *s, const pd_id *list_id, pd_blob_visit visit, void *ctx, pd_error *err);
 /* Hand out the value piece by piece, each compared with its id before, the whole with `value_id` and `size` at the end. */
