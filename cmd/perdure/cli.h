@@ -45,6 +45,16 @@ typedef struct cli_command {
   pd_code (*run)(cli_session *cli, const args_parsed *args, pd_error *err);
 } cli_command;
 
+#define CLI_HIDDEN "hidden" /* the group of commands that are for machines: not listed */
+
+/* ---- main.c ---- */
+
+/* The table of commands, ended by NULL, and the options that all of them share. */
+const cli_command *const *cli_commands(void);
+const args_option *cli_global_options(void);
+/* Does a store's name begin with a scheme: letters, digits, + . - and then a colon? */
+bool cli_has_scheme(const char *uri);
+
 /* ---- session.c ---- */
 
 typedef enum cli_open_mode {
@@ -115,5 +125,7 @@ const char *cli_short_id(const pd_id *id, char out[PD_ID_HEX_SIZE]);
 void cli_help_all(cli_session *cli, const cli_command *const *commands, const args_option *global);
 void cli_help_command(cli_session *cli, const cli_command *command);
 void cli_help_at(cli_session *cli);
+/* The groups of commands in the order of `help`; false after the last. */
+bool cli_group(size_t index, const char **out_group, const char **out_title);
 
 #endif

@@ -13,4 +13,6 @@ extern const cli_command cmd_fork, cmd_refs, cmd_switch;                        
 /* One line a room of powers, below. */
 extern const cli_command cmd_tag, cmd_pin; /* tag.c */
 
+extern const cli_command cmd_man, cmd_complete; /* man.c, complete.c: for machines */
+
 #endif

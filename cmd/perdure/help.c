@@ -10,6 +10,14 @@ static const struct {
   {"care", "Care"},
 };
 
+bool cli_group(size_t index, const char **out_group, const char **out_title)
+{
+  if (index >= sizeof groups / sizeof groups[0]) return false;
+  *out_group = groups[index].group;
+  *out_title = groups[index].title;
+  return true;
+}
+
 static void print_options(out_stream *o, const args_option *options)
 {
   for (; options && options->name; options++) {

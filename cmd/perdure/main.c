@@ -16,10 +16,35 @@
 static const cli_command cmd_help, cmd_version;
 
 static const cli_command *const commands[] = {
-  /* clang-format off: one a line, so that two who add one do not meet */
-  &cmd_put,   &cmd_get,    &cmd_del,     &cmd_has,   &cmd_ls,   &cmd_batch, &cmd_log,    &cmd_history, &cmd_show,
-  &cmd_diff,  &cmd_undo,   &cmd_redo,    &cmd_reset, &cmd_fork, &cmd_refs,  &cmd_switch, &cmd_init,    &cmd_agents,
-  &cmd_stats, &cmd_verify, &cmd_version, &cmd_help,  &cmd_tag,  &cmd_pin,   NULL,
+  /* one a line, so that two who add one do not meet */
+  /* clang-format off */
+  &cmd_put,
+  &cmd_get,
+  &cmd_del,
+  &cmd_has,
+  &cmd_ls,
+  &cmd_batch,
+  &cmd_log,
+  &cmd_history,
+  &cmd_show,
+  &cmd_diff,
+  &cmd_undo,
+  &cmd_redo,
+  &cmd_reset,
+  &cmd_fork,
+  &cmd_refs,
+  &cmd_switch,
+  &cmd_init,
+  &cmd_agents,
+  &cmd_stats,
+  &cmd_verify,
+  &cmd_version,
+  &cmd_help,
+  &cmd_tag,
+  &cmd_pin,
+  &cmd_man,
+  &cmd_complete,
+  NULL,
   /* clang-format on */
 };
 
@@ -34,6 +59,16 @@ static const args_option global_options[] = {
   {"version", 'V', NULL, "the version of perdure"},
   {0},
 };
+
+const cli_command *const *cli_commands(void)
+{
+  return commands;
+}
+
+const args_option *cli_global_options(void)
+{
+  return global_options;
+}
 
 static const cli_command *find_command(const char *name)
 {
@@ -60,6 +95,7 @@ static const char *near_command(const char *name)
   const char *best = NULL;
   unsigned best_distance = 3;
   for (size_t i = 0; commands[i]; i++) {
+    if (strcmp(commands[i]->group, CLI_HIDDEN) == 0) continue;
     unsigned distance = args_distance(name, commands[i]->spec.name);
     if (distance < best_distance && distance < strlen(name)) best = commands[i]->spec.name, best_distance = distance;
   }
@@ -135,8 +171,7 @@ static const char *setting(const args_parsed *args, const char *option, const ch
   return value && *value ? value : otherwise;
 }
 
-/* letters, digits, + . - and then a colon */
-static bool has_scheme(const char *uri)
+bool cli_has_scheme(const char *uri)
 {
   size_t size = strspn(uri, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+.-");
   return size && uri[size] == ':' && uri[0] != '.';
@@ -148,7 +183,7 @@ static pd_code choose_store(cli_session *cli, const args_parsed *args, char **ou
   cli->uri = setting(args, "store", "PERDURE_STORE", "sqlite:./.perdure");
   if (!*cli->uri) return pd_error_set(err, PD_INVALID, "--store is empty");
   TRY(pd_agent_check(cli->agent, err));
-  if (has_scheme(cli->uri)) return PD_OK;
+  if (cli_has_scheme(cli->uri)) return PD_OK;
   if (asprintf(out_owned, "sqlite:%s", cli->uri) < 0) return pd_error_memory(err, "the store's name");
   cli->uri = *out_owned;
   return PD_OK;
