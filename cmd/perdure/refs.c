@@ -5,21 +5,33 @@
 #include "commands.h"
 #include "names.h"
 
+static bool take_commit(void *ctx, const pd_message *message)
+{
+  pd_id_hex(&message->commit, ctx);
+  return true;
+}
+
 static pd_code run_fork(cli_session *cli, const args_parsed *args, pd_error *err)
 {
   pd_note note = cli_note(args);
   pd_ack ack;
   TRY(pd_ref_check(args->words[0], err));
-  const char *at = args_get(args, "at");
-  TRY(cli_open(cli, at ? CLI_WRITE : CLI_CREATE, err));
-  TRY(pd_fork(cli->store, args->words[0], at, &note, &ack, err));
+  const char *at = args_get(args, "at"), *message = args_get(args, "from-message");
   char hex[PD_ID_HEX_SIZE];
+  if (at && message) return pd_error_set(err, PD_INVALID, "fork: --at and --from-message exclude each other");
+  TRY(cli_open(cli, at || message ? CLI_WRITE : CLI_CREATE, err));
+  if (message) {
+    TRY(pd_message_get(cli->store, message, take_commit, hex, err));
+    at = hex;
+  }
+  TRY(pd_fork(cli->store, args->words[0], at, &note, &ack, err));
   cli_say(cli, "new ref '%s' at %s", args->words[0], cli_short_id(&ack.commit, hex));
   return cli_print_ack(cli, &ack, NULL, args->words[0], err);
 }
 
 static const args_option fork_options[] = {
   {"at", 0, "X", "where it begins (default: the current head)"},
+  {"from-message", 0, "ID", "where it begins: the state at a linked message"},
   CLI_WHO_OPTIONS,
   {0},
 };
@@ -31,7 +43,8 @@ const cli_command cmd_fork = {
   .usage = "NAME",
   .about = "Makes a ref at X and prints its commit. It costs one record, whatever the size of the store. Write to\n"
            "it with --ref NAME, or make it the current one: perdure switch NAME.",
-  .example = "$ perdure fork experiment\n$ perdure fork yesterday --at @2026-11-14",
+  .example = "$ perdure fork experiment\n$ perdure fork yesterday --at @2026-11-14\n"
+             "$ perdure fork retry --from-message msg-7",
   .run = run_fork,
 };
 

@@ -148,7 +148,7 @@ PD_API PD_MUST_USE pd_code pd_home_agents(const char *uri, void (*visit)(void *c
  *   NULL or ""      the head of the handle's ref
  *   main            the head of a ref
  *   release-3       a tag (story.h); a ref of that name wins
- *   message:ID      the commit that a message is linked to (story.h); a ref or tag of that name wins
+ *   message:ID      the commit that a message is linked to (story.h); a ref of that name wins
  *   3f2a9c…         a commit id, or its first 4 or more digits (PD_AMBIGUOUS if several fit); a ref or tag of that name wins
  *   X~3             three commits before X, along first parents; X~ is X~1
  *   @TIME, main@TIME  the head of the ref as it was at TIME: 2026-11-15, 2026-11-15T10:20:30Z (offset or Z; UTC if none;

@@ -44,6 +44,45 @@ PD_API PD_MUST_USE pd_code pd_pin_delete(pd_store *store, const char *at, const 
 /* Visit all pins by commit id. */
 PD_API PD_MUST_USE pd_code pd_pin_list(pd_store *store, pd_mark_visit visit, void *ctx, pd_error *err);
 
+/* ---- messages ----------------------------------------------------------------------------------------------------- */
+
+/*
+ * A message of a conversation, linked to the state at its end: given any message, the complete state at that point. The text
+ * "message:ID" is a point in history wherever `at` is, so a message can be read from, diffed and forked like a commit. Retention
+ * never removes what a linked message needs.
+ */
+#define PD_MESSAGE_ID_SIZE_MAX 256   /* 1 to this many printable ASCII characters, no space and no '~' */
+#define PD_MESSAGE_TEXT_SIZE_MAX 256 /* session and submission: UTF-8 without control characters */
+
+/* All text is borrowed: until the call returns, or until the visitor does. */
+typedef struct pd_message {
+  const char *id;
+  const char *agent;   /* to link: NULL is the store's own */
+  const char *session; /* this and the next two: NULL or "" is none; when read, "" */
+  const char *submission;
+  const char *parent; /* the message before it. It was linked when this one was; it may have been unlinked since */
+  /* The rest is only read. */
+  pd_id commit;
+  uint64_t seq;      /* the record that made the commit; 0: the root commit */
+  uint64_t link_seq; /* the record that linked the message: in one store, a parent's is smaller */
+  int64_t time_ms;   /* when it was linked */
+  const char *author, *reason;
+} pd_message;
+
+/* Return false to stop. */
+typedef bool (*pd_message_visit)(void *ctx, const pd_message *message);
+
+/* Link a message to the commit at `at`. Linking it again with the same data is no error and writes nothing, so a retry is safe;
+ * with other data it is PD_CONFLICT. PD_NOT_FOUND if the parent is not linked. `note` (author, run, reason) and `out` may be NULL. */
+PD_API PD_MUST_USE pd_code pd_message_link(pd_store *store, const pd_message *message, const char *at, const pd_note *note, pd_commit *out,
+                                           pd_error *err);
+/* Visit one message; `visit` may call the store. PD_NOT_FOUND if it is not linked. */
+PD_API PD_MUST_USE pd_code pd_message_get(pd_store *store, const char *id, pd_message_visit visit, void *ctx, pd_error *err);
+/* Visit all messages by id, or those of a session (NULL: all); `visit` may call the store. Costs what is linked. */
+PD_API PD_MUST_USE pd_code pd_message_list(pd_store *store, const char *session, pd_message_visit visit, void *ctx, pd_error *err);
+/* Forget the link: retention may then remove what only it kept. Messages that name it as their parent stay. PD_NOT_FOUND. */
+PD_API PD_MUST_USE pd_code pd_message_unlink(pd_store *store, const char *id, const pd_note *note, pd_error *err);
+
 #ifdef __cplusplus
 }
 #endif

@@ -38,4 +38,11 @@ void pd_mark_write(pd_json_writer *w, pd_store *s, const pd_commit *commit, cons
 /* The commit that a mark keeps. PD_NOT_FOUND if there is no such mark, PD_RETIRED if there is no such commit. */
 PD_MUST_USE pd_code pd_mark_commit(pd_store *s, const char *kind, const char *name, pd_commit *out, pd_error *err);
 
+/* ---- messages.c ---- */
+
+#define PD_MESSAGE_PREFIX "message:" /* of points in history */
+
+/* The commit that a message is linked to. */
+PD_MUST_USE pd_code pd_message_commit(pd_store *s, const char *id, pd_commit *out, pd_error *err);
+
 #endif

@@ -40,12 +40,18 @@ static pd_code parse_back(const char *at, const char *p, uint64_t *out, pd_error
   return *p ? malformed(at, "'~' takes a number", err) : PD_OK;
 }
 
+static bool is_message(const char *at)
+{
+  return strncmp(at, PD_MESSAGE_PREFIX, sizeof PD_MESSAGE_PREFIX - 1) == 0;
+}
+
 static pd_code parse_point(const char *at, point *out, pd_error *err)
 {
   size_t size = strlen(at);
   memset(out, 0, sizeof *out);
   if (size >= AT_SIZE_MAX) return malformed(at, "it is too long", err);
   size_t tilde = strcspn(at, "~"), time_at = strcspn(at, "@");
+  if (is_message(at)) time_at = tilde; /* a message's id may have an '@' of its own */
   TRY(parse_back(at, at + tilde, &out->back, err));
   memcpy(out->name, at, tilde < time_at ? tilde : time_at);
   if (time_at >= tilde) return PD_OK;
@@ -202,6 +208,7 @@ static pd_code resolve_name(pd_store *s, const char *at, const point *p, pd_comm
     if (!seq || *end) return malformed(at, "'#' takes the number of a record", err);
     return pd_commit_at(s, seq, out, err);
   }
+  if (is_message(p->name)) return pd_message_commit(s, p->name + sizeof PD_MESSAGE_PREFIX - 1, out, err);
   pd_code code = resolve_tag(s, p->name, out, err);
   if (code != PD_NOT_FOUND) return code;
   if (strcmp(p->name, "root") == 0) return pd_commit_at(s, 0, out, err);

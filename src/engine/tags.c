@@ -4,8 +4,6 @@
 #include "base/error.h"
 #include "engine/marks.h"
 
-#define MESSAGE_PREFIX "message:"
-
 static pd_code check_tag_name(const char *name, pd_error *err)
 {
   if (pd_ref_check(name, NULL))
@@ -13,7 +11,7 @@ static pd_code check_tag_name(const char *name, pd_error *err)
                         PD_REF_SIZE_MAX);
   if (strlen(name) == 2 * PD_ID_SIZE && strspn(name, "0123456789abcdefABCDEF") == 2 * PD_ID_SIZE)
     return pd_error_set(err, PD_INVALID, "'%s' is no name for a tag: it would hide a commit id", name);
-  if (strncmp(name, MESSAGE_PREFIX, strlen(MESSAGE_PREFIX)) == 0)
+  if (strncmp(name, PD_MESSAGE_PREFIX, strlen(PD_MESSAGE_PREFIX)) == 0)
     return pd_error_set(err, PD_INVALID, "'%s' is no name for a tag: it would hide a message", name);
   return PD_OK;
 }

@@ -14,6 +14,8 @@ static void make_store(void)
     snprintf(key, sizeof key, "k%d", i % 7);
     FUZZ_REQUIRE(pd_put(store, pd_text(key), pd_text("v"), NULL, &ack, NULL) == PD_OK);
     if (i == 10) FUZZ_REQUIRE(pd_fork(store, "side", NULL, NULL, &ack, NULL) == PD_OK);
+    if (i == 15) FUZZ_REQUIRE(pd_tag_set(store, "v1", NULL, false, NULL, NULL, NULL) == PD_OK);
+    if (i == 16) FUZZ_REQUIRE(pd_message_link(store, &(pd_message){.id = "m@1"}, NULL, NULL, NULL, NULL) == PD_OK);
     if (i == 20) FUZZ_REQUIRE(pd_undo(store, 3, NULL, &ack, NULL) == PD_OK);
   }
 }
