@@ -94,6 +94,58 @@ size_t pd_node_find(const pd_node *n, pd_bytes key, bool *out_equal)
   return low;
 }
 
+/* ---- memory ---- */
+
+#define CLASS_MIN_BITS 10 /* below 1 KiB the allocator's own caches serve; eight classes to each doubling, up to 32 KiB */
+#define CLASS_STEPS 8
+
+/* The class of a size, which is rounded up to it; PD_POOL_CLASS_COUNT: none. */
+static size_t class_of(size_t *size)
+{
+  if (*size <= (size_t)1 << CLASS_MIN_BITS || *size > (size_t)1 << (CLASS_MIN_BITS + PD_POOL_CLASS_COUNT / CLASS_STEPS))
+    return PD_POOL_CLASS_COUNT;
+  unsigned bits = 63 - (unsigned)__builtin_clzll(*size - 1); /* 2^bits < size <= 2^(bits + 1) */
+  size_t step = (size_t)1 << (bits - 3);
+  *size = (*size + step - 1) & ~(step - 1);
+  return (bits - CLASS_MIN_BITS) * CLASS_STEPS + (*size - ((size_t)1 << bits)) / step - 1;
+}
+
+static void *take_memory(pd_node_pool *pool, size_t *size)
+{
+  size_t class_ = class_of(size);
+  if (class_ == PD_POOL_CLASS_COUNT || !pool->spares[class_]) return malloc(*size);
+  void *p = pool->spares[class_];
+  memcpy(&pool->spares[class_], p, sizeof(void *));
+  pool->spare_bytes -= *size;
+  return p;
+}
+
+static void give_memory(pd_node_pool *pool, void *p, size_t size)
+{
+  size_t class_ = class_of(&size);
+  if (class_ == PD_POOL_CLASS_COUNT || pool->spare_bytes + size > pool->spare_bytes_max) {
+    free(p);
+    return;
+  }
+  memcpy(p, &pool->spares[class_], sizeof(void *));
+  pool->spares[class_] = p;
+  pool->spare_bytes += size;
+}
+
+void pd_node_pool_done(pd_node_pool *pool)
+{
+  pool->spare_bytes_max = 0;
+  for (size_t i = 0; i < PD_POOL_CLASS_COUNT; i++) {
+    while (pool->spares[i]) {
+      void *next;
+      memcpy(&next, pool->spares[i], sizeof next);
+      free(pool->spares[i]);
+      pool->spares[i] = next;
+    }
+  }
+  pool->spare_bytes = 0;
+}
+
 static size_t arrays_size(uint8_t level, size_t count)
 {
   size_t each = sizeof(uint64_t) + sizeof(uint32_t);
@@ -106,7 +158,7 @@ pd_code pd_node_new(pd_node_pool *pool, uint8_t level, size_t count, size_t pack
   assert(count <= PD_NODE_COUNT_MAX);
   size_t fixed_size = (sizeof(pd_node) + arrays_size(level, count) + packed_size + 7) & ~(size_t)7;
   size_t size = fixed_size + embed_size;
-  pd_node *n = malloc(size);
+  pd_node *n = take_memory(pool, &size);
   if (!n) return pd_error_memory(err, "a tree node");
   memset(n, 0, sizeof *n);
   n->refs = 1;
@@ -132,6 +184,50 @@ pd_code pd_node_new(pd_node_pool *pool, uint8_t level, size_t count, size_t pack
   n->is_used = true;
   pool->bytes += size;
   *out = n;
+  return PD_OK;
+}
+
+/* The same place in the copy. */
+static void *moved(const void *p, const pd_node *from, pd_node *to)
+{
+  return p ? (uint8_t *)to + ((const uint8_t *)p - (const uint8_t *)from) : NULL;
+}
+
+static void clone_cells(const pd_node *n, pd_node *copy)
+{
+  for (size_t i = 0; i < n->count; i++) {
+    pd_cell *cell = n->cells[i];
+    if (cell && !cell->refs)
+      copy->cells[i] = moved(cell, n, copy);
+    else if (cell)
+      cell->refs++;
+  }
+}
+
+pd_code pd_node_clone(pd_node_pool *pool, const pd_node *n, pd_node **out, pd_error *err)
+{
+  for (size_t i = 0; n->level && i < n->count; i++) __builtin_prefetch(n->kids[i], 1);
+  size_t size = n->size; /* a class already */
+  pd_node *copy = take_memory(pool, &size);
+  if (!copy) return pd_error_memory(err, "a tree node");
+  memcpy(copy, n, size);
+  copy->refs = 1;
+  copy->heads = moved(n->heads, n, copy);
+  copy->kids = moved(n->kids, n, copy);
+  copy->packed = moved(n->packed, n, copy);
+  copy->offsets = moved(n->offsets, n, copy);
+  copy->riders = moved(n->riders, n, copy);
+  copy->kid_blobs = moved(n->kid_blobs, n, copy);
+  copy->kid_counts = moved(n->kid_counts, n, copy);
+  copy->embedded = moved(n->embedded, n, copy);
+  if (!n->level) clone_cells(n, copy);
+  for (size_t i = 0; n->level && i < n->count; i++)
+    if (n->kids[i]) n->kids[i]->refs++;
+  copy->is_used = true;
+  copy->is_saved = false;
+  pool->bytes += copy->size;
+  pool->dirty_bytes += copy->blob_size;
+  *out = copy;
   return PD_OK;
 }
 
@@ -201,7 +297,7 @@ void pd_node_unref(pd_node_pool *pool, pd_node *n)
   for (size_t i = 0; n->has_shared && i < n->count; i++) pd_cell_unref(pool, n->cells[i]);
   pool->bytes -= n->size;
   if (!n->is_saved) pool->dirty_bytes -= n->blob_size;
-  free(n);
+  give_memory(pool, n, n->size);
 }
 
 pd_code pd_cell_new(pd_node_pool *pool, pd_bytes value, pd_cell **out, pd_error *err)

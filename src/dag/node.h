@@ -68,7 +68,7 @@ typedef struct pd_node {
   uint32_t *offsets; /* of each entry in `packed`; count + 1 of them */
   uint8_t prefix[PD_PREFIX_INLINE];
   pd_rider *riders;     /* leaf */
-  pd_id *kid_blobs;     /* inner; zero for a kid that is not saved */
+  pd_id *kid_blobs;     /* inner; only of kids that are not loaded: the others know it themselves */
   uint64_t *kid_counts; /* inner */
   uint8_t *embedded;    /* leaf: room for embedded cells */
   uint64_t key_count;   /* in leaves below it */
@@ -77,11 +77,18 @@ typedef struct pd_node {
   pd_id blob_id; /* if is_saved */
 } pd_node;
 
-/* Memory of all nodes and cells of one owner. */
+#define PD_POOL_CLASS_COUNT 40
+
+/* Memory of all nodes and cells of one owner. A commit frees nodes of about the sizes that the next one needs: some are kept. */
 typedef struct pd_node_pool {
-  size_t bytes;       /* alive */
-  size_t dirty_bytes; /* blob bytes of nodes that are not saved */
+  size_t bytes;                      /* alive */
+  size_t dirty_bytes;                /* blob bytes of nodes that are not saved */
+  void *spares[PD_POOL_CLASS_COUNT]; /* by size class; each begins with a pointer to the next */
+  size_t spare_bytes, spare_bytes_max;
 } pd_node_pool;
+
+/* Free the spare memory. */
+void pd_node_pool_done(pd_node_pool *pool);
 
 pd_bytes pd_node_key(const pd_node *n, size_t index);
 const uint8_t *pd_node_value_id(const pd_node *n, size_t index); /* or the child's id: 32 bytes */
@@ -96,6 +103,8 @@ unsigned pd_key_height(pd_bytes key);
  * with pd_node_seal. refs is 1. */
 PD_MUST_USE pd_code pd_node_new(pd_node_pool *pool, uint8_t level, size_t count, size_t packed_size, size_t embed_size, pd_node **out,
                                 pd_error *err);
+/* A copy with its own references to children and cells, to be changed with pd_node_set_id: no id is computed. refs is 1. */
+PD_MUST_USE pd_code pd_node_clone(pd_node_pool *pool, const pd_node *n, pd_node **out, pd_error *err);
 /* Compute prefix, heads, sums and the id of a filled node. */
 void pd_node_seal(pd_node_pool *pool, pd_node *n);
 

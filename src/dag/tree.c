@@ -6,9 +6,17 @@
 
 #include <stdlib.h>
 
+/* Reuse would hide what the sanitizer is to find. */
+#if defined(__SANITIZE_ADDRESS__)
+#define SPARE_BYTES_MAX 0
+#else
+#define SPARE_BYTES_MAX ((size_t)8 << 20)
+#endif
+
 void pd_tree_init(pd_tree *tree, pd_node_load load, void *load_ctx)
 {
   memset(tree, 0, sizeof *tree);
+  tree->pool.spare_bytes_max = SPARE_BYTES_MAX;
   tree->load = load;
   tree->load_ctx = load_ctx;
 }
@@ -17,6 +25,7 @@ void pd_tree_done(pd_tree *tree)
 {
   free(tree->builder);
   tree->builder = NULL;
+  pd_node_pool_done(&tree->pool);
 }
 
 pd_code pd_tree_empty(pd_tree *tree, pd_node **out_root, pd_error *err)
@@ -135,17 +144,57 @@ static void set_cell(pd_tree *tree, pd_node *leaf, size_t at, const pd_tree_edit
   leaf->has_shared |= cell != NULL;
 }
 
-bool pd_tree_set_in_place(pd_tree *tree, pd_node *root, uint32_t root_refs, const pd_tree_edit *edit)
+/* The value and the ids along a path of nodes that may be changed. */
+static void set_path(pd_tree *tree, pd_node **nodes, const size_t *indexes, size_t depth, const pd_tree_edit *edit)
 {
-  pd_node *nodes[PD_TREE_DEPTH_MAX];
-  size_t indexes[PD_TREE_DEPTH_MAX];
-  size_t depth = own_path(root, root_refs, edit->key, nodes, indexes);
-  if (!depth) return false;
   pd_node *leaf = nodes[depth - 1];
   size_t at = indexes[depth - 1];
   set_cell(tree, leaf, at, edit);
   leaf->riders[at] = edit->rider;
   pd_node_set_id(&tree->pool, leaf, at, &edit->value_id);
   for (size_t i = depth - 1; i-- > 0;) pd_node_set_id(&tree->pool, nodes[i], indexes[i], &nodes[i + 1]->id);
+}
+
+bool pd_tree_set_in_place(pd_tree *tree, pd_node *root, uint32_t root_refs, const pd_tree_edit *edit)
+{
+  pd_node *nodes[PD_TREE_DEPTH_MAX];
+  size_t indexes[PD_TREE_DEPTH_MAX];
+  size_t depth = own_path(root, root_refs, edit->key, nodes, indexes);
+  if (!depth) return false;
+  set_path(tree, nodes, indexes, depth, edit);
   return true;
+}
+
+/* Copies of the nodes from `root` down to the key's leaf, each the only owner of the next. nodes[0] is the caller's. */
+static pd_code copy_path(pd_tree *tree, pd_node *root, pd_bytes key, pd_node **nodes, size_t *indexes, size_t *out_depth, pd_error *err)
+{
+  size_t depth = 0;
+  for (pd_node *n = root;; depth++) {
+    bool is_equal;
+    size_t i = pd_node_find(n, key, &is_equal);
+    if (n->level ? !is_equal && !i : !is_equal) return pd_error_set(err, PD_CORRUPT, "a key that should be there is not");
+    indexes[depth] = n->level && !is_equal ? i - 1 : i;
+    TRY(pd_node_clone(&tree->pool, n, &nodes[depth], err));
+    if (depth) {
+      pd_node_unref(&tree->pool, n); /* the copy above had its own reference to it */
+      nodes[depth - 1]->kids[indexes[depth - 1]] = nodes[depth];
+    }
+    *out_depth = depth + 1;
+    if (!nodes[depth]->level) return PD_OK; /* n itself may be gone */
+    TRY(pd_tree_kid(tree, nodes[depth], indexes[depth], &n, err));
+  }
+}
+
+pd_code pd_tree_set(pd_tree *tree, pd_node *root, const pd_tree_edit *edit, pd_node **out_root, pd_error *err)
+{
+  pd_node *nodes[PD_TREE_DEPTH_MAX];
+  size_t indexes[PD_TREE_DEPTH_MAX], depth = 0;
+  pd_code code = copy_path(tree, root, edit->key, nodes, indexes, &depth, err);
+  if (code) {
+    if (depth) pd_node_unref(&tree->pool, nodes[0]);
+    return code;
+  }
+  set_path(tree, nodes, indexes, depth, edit);
+  *out_root = nodes[0];
+  return PD_OK;
 }

@@ -58,6 +58,9 @@ PD_MUST_USE pd_code pd_tree_apply(pd_tree *tree, pd_node *root, const pd_tree_ed
  * owner, and the root `root_refs` of them. False, and nothing changed, if that is not so. Cannot fail otherwise. */
 bool pd_tree_set_in_place(pd_tree *tree, pd_node *root, uint32_t root_refs, const pd_tree_edit *edit);
 
+/* pd_tree_apply for one edit that sets an existing key: its path is copied node by node, which is cheaper. */
+PD_MUST_USE pd_code pd_tree_set(pd_tree *tree, pd_node *root, const pd_tree_edit *edit, pd_node **out_root, pd_error *err);
+
 /* ---- walking (tree_walk.c) ---- */
 
 #define PD_TREE_DEPTH_MAX (PD_NODE_LEVEL_MAX + 3)

@@ -104,10 +104,7 @@ static void fill_inner_entry(pd_node *n, size_t i, item *it)
     n->kid_blobs[i] = it->src->kid_blobs[it->index];
     n->kid_counts[i] = it->src->kid_counts[it->index];
     n->kids[i] = it->src->kids[it->index];
-    if (n->kids[i]) {
-      n->kids[i]->refs++;
-      n->kid_blobs[i] = n->kids[i]->blob_id; /* it may have been saved since its parent was made */
-    }
+    if (n->kids[i]) n->kids[i]->refs++; /* and nothing else of it is touched: it is cold */
   } else {
     write_entry(n->packed + n->offsets[i], pd_node_key(it->kid, 0), &it->kid->id);
     n->kid_blobs[i] = it->kid->blob_id;

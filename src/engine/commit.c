@@ -163,11 +163,15 @@ static pd_code stage_blobs(pd_store *s, const plan *p, pd_error *err)
   return PD_OK;
 }
 
+static bool is_update_of_one(const plan *p)
+{
+  return p->count == 1 && !p->edits[0].is_delete && p->changes[0].prev_seq;
+}
+
 /* In a buffered store nobody needs the tree before: an update of one key then changes the nodes themselves (N2). */
 static bool apply_in_place(pd_store *s, const plan *p, const pd_ref_slot *slot, pd_node *root)
 {
-  bool is_update = p->count == 1 && !p->edits[0].is_delete && p->changes[0].prev_seq;
-  if (!s->is_buffered || !is_update || slot->seen.root != root || slot->tip.root != root) return false;
+  if (!s->is_buffered || !is_update_of_one(p) || slot->seen.root != root || slot->tip.root != root) return false;
   return pd_tree_set_in_place(&s->tree, root, 2, &p->edits[0]); /* its two owners: seen and tip */
 }
 
@@ -189,6 +193,8 @@ static pd_code apply_plan(pd_store *s, plan *p, pd_rec *rec, const pd_intent *in
   pd_node *made = root;
   if (apply_in_place(s, p, slot, root))
     pd_node_ref(made);
+  else if (is_update_of_one(p))
+    TRY(pd_tree_set(&s->tree, root, &p->edits[0], &made, err));
   else
     TRY(pd_tree_apply(&s->tree, root, p->edits, p->count, &made, err));
   rec->tree = made->id;
