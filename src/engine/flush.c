@@ -67,11 +67,25 @@ static pd_code append_batch(pd_store *s, const pd_batch *batch, pd_error *err)
 
 /* ---- outcomes ---- */
 
-static void wake(pd_ticket *ticket, bool is_done)
+static void conclude_ticket(pd_store *s, pd_ticket *ticket, bool is_done)
 {
-  ticket->is_done = is_done;
-  ticket->must_restage = !is_done;
-  pthread_cond_signal(&ticket->wake);
+  ticket->next = s->concluded;
+  s->concluded = ticket;
+  __atomic_store_n(&ticket->state, is_done ? PD_DONE : PD_MUST_RESTAGE, __ATOMIC_RELEASE);
+}
+
+/* Gives the lock up meanwhile. */
+static void tell_concluded(pd_store *s)
+{
+  pd_ticket *ticket = s->concluded;
+  s->concluded = NULL;
+  pd_store_unlock(s);
+  while (ticket) {
+    pd_ticket *next = ticket->next; /* once it is told, it is gone */
+    sem_post(&ticket->wake);
+    ticket = next;
+  }
+  pd_store_lock(s);
 }
 
 static void publish_head(pd_store *s, pd_ref_slot *slot, const pd_head *head)
@@ -100,24 +114,24 @@ static void publish(pd_store *s, pd_staged *st)
   }
   if (st->kind == PD_RECORD_SWITCH) memcpy(s->current, st->slot->name, sizeof s->current);
   if (st->kind == PD_RECORD_KEYFRAME) pd_frame_add(s, &st->frame);
-  if (st->ticket) wake(st->ticket, true);
+  if (st->ticket) conclude_ticket(s, st->ticket, true);
 }
 
-static void fail_batch(const pd_batch *batch, const pd_error *err)
+static void fail_batch(pd_store *s, const pd_batch *batch, const pd_error *err)
 {
   for (size_t i = 0; i < batch->count; i++) {
     pd_ticket *ticket = batch->staged[i].ticket;
     if (!ticket) continue;
     ticket->code = err->code;
     ticket->err = *err;
-    wake(ticket, true);
+    conclude_ticket(s, ticket, true);
   }
 }
 
-static void restage_batch(const pd_batch *batch)
+static void restage_batch(pd_store *s, const pd_batch *batch)
 {
   for (size_t i = 0; i < batch->count; i++)
-    if (batch->staged[i].ticket) wake(batch->staged[i].ticket, false);
+    if (batch->staged[i].ticket) conclude_ticket(s, batch->staged[i].ticket, false);
 }
 
 /* E4: everything staged is void. */
@@ -147,28 +161,40 @@ static void conclude(pd_store *s, const pd_error *err)
     release_claim(s);
   } else if (s->is_buffered) {
     s->flush_error = *err; /* the batch stays in flight and is tried again */
-    fail_batch(&s->inflight, err);
-    fail_batch(&s->pending, err); /* it waits behind the one that fails: its owners would spin until the disk is well */
+    fail_batch(s, &s->inflight, err);
+    fail_batch(s, &s->pending, err); /* it waits behind the one that fails: its owners would spin until the disk is well */
     for (size_t i = 0; i < s->inflight.count; i++) s->inflight.staged[i].ticket = NULL; /* its owner leaves */
     for (size_t i = 0; i < s->pending.count; i++) s->pending.staged[i].ticket = NULL;
   } else {
     if (err->code == PD_CONFLICT)
-      restage_batch(&s->inflight); /* another process was first */
+      restage_batch(s, &s->inflight); /* another process was first */
     else
-      fail_batch(&s->inflight, err);
-    restage_batch(&s->pending);
+      fail_batch(s, &s->inflight, err);
+    restage_batch(s, &s->pending);
     rewind_tips(s);
   }
 }
 
-/* One of those who wait behind the batch that ended flushes next. */
-static void wake_next(pd_store *s)
+/* One of those who wait behind the batch that ended flushes next. Under the lock: it cannot be concluded, and leave, meanwhile. */
+static void call_next(pd_store *s)
 {
   for (size_t i = 0; i < s->pending.count; i++) {
-    if (!s->pending.staged[i].ticket) continue;
-    pthread_cond_signal(&s->pending.staged[i].ticket->wake);
+    pd_ticket *ticket = s->pending.staged[i].ticket;
+    if (!ticket) continue;
+    ticket->calls++;
+    sem_post(&ticket->wake);
     return;
   }
+}
+
+/* After commits: is a keyframe due, is the cache too large? */
+static void look_after(pd_store *s)
+{
+  if (pd_keyframe_is_due(s)) {
+    s->wants_keyframe = true;
+    if (!pd_keeper_start(s, NULL)) pthread_cond_signal(&s->work); /* without a keeper it is written at close */
+  }
+  pd_cache_trim(s);
 }
 
 void pd_flush_batch(pd_store *s)
@@ -180,6 +206,7 @@ void pd_flush_batch(pd_store *s)
     s->pending = swap;
   }
   pd_error err = {.code = PD_OK};
+  bool has_commits = s->inflight.staged[0].kind != PD_RECORD_KEYFRAME;
   s->group_size = (s->group_size + 2 * s->inflight.count) / 2; /* about twice the last: those in flight, and those behind them */
   s->is_flushing = true;
   pd_store_unlock(s);
@@ -190,7 +217,9 @@ void pd_flush_batch(pd_store *s)
   s->is_flushing = false;
   pthread_cond_broadcast(&s->changed);
   if (s->is_buffered) pthread_cond_signal(&s->work); /* what came meanwhile has a time of its own */
-  wake_next(s);
+  call_next(s);
+  if (has_commits && !err.code) look_after(s);
+  tell_concluded(s);
 }
 
 pd_code pd_settle(pd_store *s, pd_error *err)
@@ -265,18 +294,30 @@ static void gather(pd_store *s)
   }
 }
 
-static pd_code wait_for(pd_store *s, pd_ticket *ticket, pd_error *err)
+static void hear(pd_ticket *ticket, unsigned *heard)
 {
-  while (!ticket->is_done && !ticket->must_restage) {
+  while (sem_wait(&ticket->wake) != 0) continue; /* a signal came */
+  ++*heard;
+}
+
+/* Until the ticket is concluded. With the lock held on entry, and without it on return. */
+static void wait_for(pd_store *s, pd_ticket *ticket)
+{
+  unsigned heard = 0;
+  while (ticket->state == PD_WAITING) {
     if (s->is_flushing) {
-      pthread_cond_wait(&ticket->wake, &s->lock);
+      pd_store_unlock(s);
+      hear(ticket, &heard);
+      if (__atomic_load_n(&ticket->state, __ATOMIC_ACQUIRE) != PD_WAITING) goto concluded;
+      pd_store_lock(s);
     } else {
       gather(s);
-      if (!s->is_flushing && !ticket->is_done && !ticket->must_restage) pd_flush_batch(s);
+      if (!s->is_flushing && ticket->state == PD_WAITING) pd_flush_batch(s);
     }
   }
-  if (ticket->code && err) *err = ticket->err;
-  return ticket->code;
+  pd_store_unlock(s);
+concluded:
+  while (heard < ticket->calls + 1) hear(ticket, &heard); /* whoever concluded it may be just about to say so */
 }
 
 /* Buffered: what is staged is seen at once; the keeper appends it in time. */
@@ -298,22 +339,35 @@ static void buffer(pd_store *s)
   }
 }
 
-static pd_code write_locked(pd_store *s, const pd_intent *intent, pd_ack *out, pd_error *err)
+static pd_code stage_prepared(pd_store *s, const pd_intent *intent, pd_ticket *ticket, pd_ack *out, pd_error *err)
 {
-  for (;;) {
-    pd_ticket ticket = {.wake = PTHREAD_COND_INITIALIZER};
-    bool waits = is_waited_for(s, intent);
-    TRY(prepare(s, intent, err));
-    TRY(pd_stage(s, intent, waits ? &ticket : NULL, out, err));
-    if (!waits) {
-      buffer(s);
-      return PD_OK;
-    }
-    TRY(wait_for(s, &ticket, err));
-    if (!ticket.must_restage) break;
+  TRY(prepare(s, intent, err));
+  return pd_stage(s, intent, ticket, out, err);
+}
+
+/* One go: *out_again if it has to be staged anew. Takes the lock. */
+static pd_code try_write(pd_store *s, const pd_intent *intent, pd_ack *out, bool *out_again, pd_error *err)
+{
+  pd_ticket ticket = {.state = PD_WAITING};
+  pd_store_lock(s);
+  bool waits = is_waited_for(s, intent);
+  if (waits) sem_init(&ticket.wake, 0, 0); /* cannot fail for 0 */
+  pd_code code = stage_prepared(s, intent, waits ? &ticket : NULL, out, err);
+  if (!code && waits) {
+    wait_for(s, &ticket);
+    *out_again = ticket.state == PD_MUST_RESTAGE;
+    code = ticket.code;
+    if (code && err) *err = ticket.err;
+    if (!code) out->durability = PD_SYNCED;
+    if (code) pd_store_lock(s);
+  } else if (!code) {
+    buffer(s);
+    look_after(s);
   }
-  if (out) out->durability = PD_SYNCED;
-  return PD_OK;
+  if (code) release_claim(s); /* nothing is staged: do not keep others out */
+  if (code || !waits) pd_store_unlock(s);
+  if (waits) sem_destroy(&ticket.wake);
+  return code;
 }
 
 static pd_code check_text(const char *text, const char *what, pd_error *err)
@@ -338,18 +392,11 @@ pd_code pd_write(pd_store *s, const pd_intent *intent, pd_ack *out, pd_error *er
   if (s->is_read_only) return pd_error_set(err, PD_READ_ONLY, "the store of agent '%s' is open read-only", s->agent);
   TRY(check_note(intent->note, err));
   pd_ack ack;
-  pd_store_lock(s);
-  pd_code code = write_locked(s, intent, &ack, err);
-  if (code) {
-    release_claim(s); /* nothing was staged: do not keep others out */
-  } else {
-    if (out) *out = ack;
-    if (intent->kind != PD_RECORD_KEYFRAME && pd_keyframe_is_due(s)) {
-      s->wants_keyframe = true;
-      if (!pd_keeper_start(s, NULL)) pthread_cond_signal(&s->work); /* without a keeper it is written at close */
-    }
-    pd_cache_trim(s);
+  bool again = true;
+  while (again) {
+    again = false;
+    TRY(try_write(s, intent, &ack, &again, err));
   }
-  pd_store_unlock(s);
-  return code;
+  if (out) *out = ack;
+  return PD_OK;
 }

@@ -23,6 +23,7 @@
 
 #include <perdure/backend.h>
 #include <pthread.h>
+#include <semaphore.h>
 
 #define PD_INLINE_SIZE_MAX ((size_t)16 << 10) /* larger values are blobs in the bag */
 #define PD_CELL_SIZE_MAX ((size_t)64 << 10)   /* larger values are not kept in memory */
@@ -45,11 +46,17 @@ typedef struct pd_ref_slot {
   pd_head seen, tip;
 } pd_ref_slot;
 
-/* A caller that waits for its record. Lives on the caller's stack. */
+/*
+ * A caller that waits for its record. Lives on the caller's stack. It waits without the lock, and those that are served leave
+ * without it: sixteen threads that all have to take it once more to hear that they are done cost more than the sync.
+ * The semaphore is posted `calls` times to say "nobody is flushing, do it", and once for the outcome, outside of the lock. So the
+ * owner may leave only when it has taken all of them.
+ */
 typedef struct pd_ticket {
-  bool is_done;
-  bool must_restage;   /* another process was first, or the batch below failed */
-  pthread_cond_t wake; /* its own: a batch wakes those it concerns, not all */
+  struct pd_ticket *next;                              /* on the list of those that are to hear of their outcome */
+  enum { PD_WAITING, PD_DONE, PD_MUST_RESTAGE } state; /* restage: another process was first, or the batch below failed */
+  unsigned calls;
+  sem_t wake;
   pd_code code;
   pd_error err;
 } pd_ticket;
@@ -116,6 +123,7 @@ struct pd_store {
   int64_t seen_time_ms, tip_time_ms;
 
   pd_batch pending, inflight;
+  pd_ticket *concluded; /* to be told once the lock is free */
   bool is_flushing;
   size_t group_size; /* how many commits a batch may expect, from those before */
   bool is_claimed, is_claiming;
