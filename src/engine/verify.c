@@ -5,12 +5,12 @@
  * Two passes: the first learns which commits are pointed at again later (forks, undos…) and which keyframes there are, so that the
  * second keeps no more trees than it needs.
  */
+#include "engine/verify.h"
+
 #include "base/array.h"
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
-#include "base/sha256.h"
-#include "engine/store.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -18,39 +18,7 @@
 
 #define PROGRESS_EVERY 1024
 
-/* A commit that is pointed at again. */
-typedef struct kept {
-  uint64_t seq;
-  pd_commit commit;
-  pd_node *root;
-} kept;
-
-typedef struct due_frame {
-  uint64_t covers, seq;
-  pd_id catalog;
-} due_frame;
-
-typedef struct verifier {
-  pd_store *s;
-  const pd_verify_options *options;
-  pd_verify_report report;
-  uint64_t first, tail; /* records first … tail are compared */
-  bool has_base;        /* begins behind a keyframe */
-  pd_catalog_frame base;
-  bool is_stopped;  /* nothing after this can be judged */
-  bool is_given_up; /* by the caller */
-  pd_store *replay; /* heads and trees as the log gives them: only refs, tree and numbers of it are used */
-  kept *kepts;
-  size_t kept_count, kept_capacity;
-  due_frame *frames;
-  size_t frame_count, frame_capacity;
-  pd_run_entry *commits;
-  size_t commit_count, commit_capacity;
-} verifier;
-
-static void finding(verifier *v, const char *fmt, ...) PD_PRINTF(2, 3);
-
-static void finding(verifier *v, const char *fmt, ...)
+void pd_finding(pd_verifier *v, const char *fmt, ...)
 {
   char line[PD_ERROR_MESSAGE_MAX];
   va_list args;
@@ -63,23 +31,23 @@ static void finding(verifier *v, const char *fmt, ...)
 
 static void backend_finding(void *ctx, const char *what)
 {
-  finding(ctx, "%s", what);
+  pd_finding(ctx, "%s", what);
 }
 
 /* Damage is a finding; anything else (memory, disk) ends the verification with that error. */
-static pd_code judge(verifier *v, pd_code code, const pd_error *err, pd_error *out)
+static pd_code judge(pd_verifier *v, pd_code code, const pd_error *err, pd_error *out)
 {
   if (!code) return PD_OK;
   if (code != PD_CORRUPT && code != PD_NOT_FOUND) {
     if (out) *out = *err;
     return code;
   }
-  finding(v, "%s", err->message);
+  pd_finding(v, "%s", err->message);
   v->is_stopped = true;
   return PD_OK;
 }
 
-static bool tick(verifier *v, uint64_t done)
+static bool tick(pd_verifier *v, uint64_t done)
 {
   if (!v->options->progress || done % PROGRESS_EVERY) return true;
   v->is_given_up = !v->options->progress(v->options->ctx, done, 2 * v->tail);
@@ -88,41 +56,41 @@ static bool tick(verifier *v, uint64_t done)
 
 /* ---- first pass ---- */
 
-static pd_code survey_record(verifier *v, const pd_rec *rec, pd_error *err)
+static pd_code survey_record(pd_verifier *v, const pd_rec *rec, pd_error *err)
 {
   if (rec->kind == PD_RECORD_KEYFRAME) {
     TRY(pd_array_grow(&v->frames, v->frame_count, &v->frame_capacity, sizeof *v->frames, "a verification", err));
-    v->frames[v->frame_count++] = (due_frame){rec->covers, rec->seq, rec->catalog};
+    v->frames[v->frame_count++] = (pd_due_frame){.covers = rec->covers, .seq = rec->seq, .catalog = rec->catalog};
   } else if (rec->kind != PD_RECORD_COMMIT && rec->target_seq) {
     TRY(pd_array_grow(&v->kepts, v->kept_count, &v->kept_capacity, sizeof *v->kepts, "a verification", err));
-    v->kepts[v->kept_count++] = (kept){.seq = rec->target_seq};
+    v->kepts[v->kept_count++] = (pd_kept){.seq = rec->target_seq};
   }
   for (size_t i = 1; i < rec->parent_count; i++) {
     TRY(pd_array_grow(&v->kepts, v->kept_count, &v->kept_capacity, sizeof *v->kepts, "a verification", err));
-    v->kepts[v->kept_count++] = (kept){.seq = rec->parent_seqs[i]};
+    v->kepts[v->kept_count++] = (pd_kept){.seq = rec->parent_seqs[i]};
   }
   return PD_OK;
 }
 
 static int compare_kepts(const void *a, const void *b)
 {
-  const kept *x = a, *y = b;
+  const pd_kept *x = a, *y = b;
   return (x->seq > y->seq) - (x->seq < y->seq);
 }
 
 static int compare_frames(const void *a, const void *b)
 {
-  const due_frame *x = a, *y = b;
+  const pd_due_frame *x = a, *y = b;
   return (x->covers > y->covers) - (x->covers < y->covers);
 }
 
-static kept *find_kept(verifier *v, uint64_t seq)
+static pd_kept *find_kept(pd_verifier *v, uint64_t seq)
 {
-  kept wanted = {.seq = seq};
+  pd_kept wanted = {.seq = seq};
   return v->kept_count ? bsearch(&wanted, v->kepts, v->kept_count, sizeof *v->kepts, compare_kepts) : NULL;
 }
 
-static void sort_survey(verifier *v)
+static void sort_survey(pd_verifier *v)
 {
   if (v->kept_count) qsort(v->kepts, v->kept_count, sizeof *v->kepts, compare_kepts);
   if (v->frame_count) qsort(v->frames, v->frame_count, sizeof *v->frames, compare_frames);
@@ -132,10 +100,10 @@ static void sort_survey(verifier *v)
   v->kept_count = unique;
 }
 
-typedef pd_code (*handle_record)(verifier *v, const pd_rec *rec, pd_error *err);
+typedef pd_code (*handle_record)(pd_verifier *v, const pd_rec *rec, pd_error *err);
 
 /* Hand every record to `handle`, until damage makes it pointless. */
-static pd_code for_each_record(verifier *v, handle_record handle, uint64_t progress_from, pd_error *err)
+static pd_code for_each_record(pd_verifier *v, handle_record handle, uint64_t progress_from, pd_error *err)
 {
   CLEANUP(pd_taken_done) pd_taken t = {0};
   for (uint64_t seq = v->first; seq <= v->tail && !v->is_stopped;) {
@@ -155,7 +123,23 @@ static pd_code for_each_record(verifier *v, handle_record handle, uint64_t progr
 
 /* ---- second pass ---- */
 
-static pd_code check_values(verifier *v, const pd_rec *rec, pd_error *err)
+/* A damaged value is a finding of its own: what follows can still be judged. */
+static pd_code check_value(pd_verifier *v, const pd_rec *rec, const pd_rec_change *ch, pd_buf *value, pd_error *err)
+{
+  pd_error why;
+  char hex[PD_ID_HEX_SIZE];
+  pd_code code = pd_load_blob(v->s, &ch->value_id, "the value", value, &why);
+  if (!code && value->size != ch->size) code = pd_error_set(&why, PD_CORRUPT, "the value has another size than the record says");
+  if (code == PD_CORRUPT) {
+    pd_finding(v, "record %llu, key '%.*s', commit %.12s: %s", (unsigned long long)rec->seq, (int)(ch->key.size < 200 ? ch->key.size : 200),
+               (const char *)ch->key.data, pd_id_hex(&rec->commit, hex), why.message);
+    return PD_OK;
+  }
+  if (code && err) *err = why;
+  return code;
+}
+
+static pd_code check_values(pd_verifier *v, const pd_rec *rec, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf value = {0};
   pd_cursor c = pd_rec_changes(rec);
@@ -163,20 +147,17 @@ static pd_code check_values(verifier *v, const pd_rec *rec, pd_error *err)
     pd_rec_change ch;
     pd_rec_next(rec, &c, &ch);
     v->report.values += !ch.is_delete;
-    if (!ch.is_in_bag) continue;
-    TRY(pd_load_blob(v->s, &ch.value_id, "a value", &value, err));
-    if (value.size != ch.size)
-      return pd_error_set(err, PD_CORRUPT, "record %llu: a value has another size than it says", (unsigned long long)rec->seq);
+    if (ch.is_in_bag) TRY(check_value(v, rec, &ch, &value, err));
   }
   return PD_OK;
 }
 
 /* The head and what was merged into it. */
-static pd_code parents_of(verifier *v, const pd_rec *rec, const pd_head *head, pd_id out[PD_PARENT_COUNT_MAX], pd_error *err)
+static pd_code parents_of(pd_verifier *v, const pd_rec *rec, const pd_head *head, pd_id out[PD_PARENT_COUNT_MAX], pd_error *err)
 {
   out[0] = head->commit.id;
   for (size_t i = 1; i < rec->parent_count; i++) {
-    const kept *k = find_kept(v, rec->parent_seqs[i]);
+    const pd_kept *k = find_kept(v, rec->parent_seqs[i]);
     if (rec->parent_seqs[i] && (!k || !k->root))
       return pd_error_set(err, PD_CORRUPT, "record %llu merges a commit that is not there", (unsigned long long)rec->seq);
     out[i] = rec->parent_seqs[i] ? k->commit.id : pd_commit_root_id();
@@ -184,7 +165,7 @@ static pd_code parents_of(verifier *v, const pd_rec *rec, const pd_head *head, p
   return PD_OK;
 }
 
-static pd_code replay_commit(verifier *v, const pd_rec *rec, pd_head *head, pd_error *err)
+static pd_code replay_commit(pd_verifier *v, const pd_rec *rec, pd_head *head, pd_error *err)
 {
   if (rec->parent_seqs[0] != head->commit.seq)
     return pd_error_set(err, PD_CORRUPT, "record %llu: its parent is not the head of its ref", (unsigned long long)rec->seq);
@@ -208,10 +189,10 @@ static pd_code replay_commit(verifier *v, const pd_rec *rec, pd_head *head, pd_e
   return PD_OK;
 }
 
-static pd_code replay_move(verifier *v, const pd_rec *rec, pd_head *head, pd_error *err)
+static pd_code replay_move(pd_verifier *v, const pd_rec *rec, pd_head *head, pd_error *err)
 {
   pd_commit target = {pd_commit_root_id(), pd_tree_empty_id(), 0};
-  kept *k = rec->target_seq ? find_kept(v, rec->target_seq) : NULL;
+  pd_kept *k = rec->target_seq ? find_kept(v, rec->target_seq) : NULL;
   if (rec->target_seq && (!k || !k->root))
     return pd_error_set(err, PD_CORRUPT, "record %llu points at a commit that is not there", (unsigned long long)rec->seq);
   if (k) target = k->commit;
@@ -227,7 +208,7 @@ static pd_code replay_move(verifier *v, const pd_rec *rec, pd_head *head, pd_err
   return PD_OK;
 }
 
-static pd_code replay_ref(verifier *v, const pd_rec *rec, pd_error *err)
+static pd_code replay_ref(pd_verifier *v, const pd_rec *rec, pd_error *err)
 {
   char name[PD_REF_SIZE_MAX + 1] = {0};
   pd_ref_slot *slot;
@@ -247,7 +228,7 @@ static pd_code replay_ref(verifier *v, const pd_rec *rec, pd_error *err)
   else if (rec->kind != PD_RECORD_REF_DELETE)
     TRY(replay_move(v, rec, head, err));
   pd_head_move(head, rec);
-  kept *k = rec->kind == PD_RECORD_COMMIT ? find_kept(v, rec->seq) : NULL;
+  pd_kept *k = rec->kind == PD_RECORD_COMMIT ? find_kept(v, rec->seq) : NULL;
   if (k) {
     k->commit = head->commit;
     k->root = pd_node_ref(head->root);
@@ -255,84 +236,7 @@ static pd_code replay_ref(verifier *v, const pd_rec *rec, pd_error *err)
   return PD_OK;
 }
 
-/* ---- keyframes ---- */
-
-/* Children first: the blob that a replayed node encodes to must be in the bag. */
-static pd_code check_nodes(verifier *v, pd_node *n, pd_buf *blob, pd_buf *stored, pd_error *err)
-{
-  if (n->is_saved) return PD_OK; /* compared at an earlier keyframe */
-  for (size_t i = 0; n->level && i < n->count; i++)
-    if (n->kids[i]) TRY(check_nodes(v, n->kids[i], blob, stored, err)); /* not loaded: of the base, untouched */
-  pd_buf_clear(blob);
-  TRY(pd_node_encode(n, blob, err));
-  pd_id id = pd_sha256(pd_buf_bytes(blob));
-  TRY(pd_load_blob(v->s, &id, "a tree node", stored, err));
-  pd_node_mark_saved(&v->replay->tree.pool, n, &id);
-  v->report.nodes++;
-  return PD_OK;
-}
-
-static bool is_same_ref(const pd_catalog_ref *ref, const pd_ref_slot *slot)
-{
-  const pd_head *h = &slot->seen;
-  if (strcmp(ref->name, slot->name) != 0 || ref->is_deleted != h->is_deleted || ref->last_seq != h->last_seq) return false;
-  if (h->is_deleted) return true;
-  return ref->commit.seq == h->commit.seq && pd_id_equal(&ref->commit.id, &h->commit.id) &&
-         pd_id_equal(&ref->commit.tree, &h->commit.tree) && ref->redo_seq == h->redo_seq && ref->updated_ms == h->updated_ms &&
-         pd_id_equal(&ref->root_blob, &h->root->blob_id);
-}
-
-static pd_code check_run(verifier *v, const pd_catalog *catalog, pd_error *err)
-{
-  CLEANUP(pd_buf_done) pd_buf run = {0};
-  uint64_t base = catalog->frame_count ? catalog->frames[catalog->frame_count - 1].covers : 0;
-  size_t from = v->commit_count, count = 0;
-  while (from && v->commits[from - 1].seq > base) from--, count++;
-  pd_run_entry *copy = malloc((count + 1) * sizeof *copy);
-  if (!copy) return pd_error_memory(err, "a verification");
-  if (count) memcpy(copy, v->commits + from, count * sizeof *copy);
-  pd_code code = pd_run_encode(copy, count, base, &run, err);
-  free(copy);
-  if (code) return code;
-  pd_id id = pd_sha256(pd_buf_bytes(&run));
-  if (!pd_id_equal(&id, &catalog->run)) return pd_error_set(err, PD_CORRUPT, "its list of commits is not what the log gives");
-  return pd_load_blob(v->s, &id, "a keyframe's commit list", &run, err);
-}
-
-static pd_code check_catalog(verifier *v, const pd_catalog *catalog, pd_error *err)
-{
-  CLEANUP(pd_buf_done) pd_buf blob = {0};
-  CLEANUP(pd_buf_done) pd_buf stored = {0};
-  const pd_store *r = v->replay;
-  if (catalog->covers != r->seen_seq || !pd_id_equal(&catalog->audit, &r->seen_audit) || catalog->time_ms != r->seen_time_ms ||
-      strcmp(catalog->current, r->current) != 0 || catalog->ref_count != r->slot_count)
-    return pd_error_set(err, PD_CORRUPT, "its catalog is not what the log gives");
-  for (size_t i = 0; i < r->slot_count; i++) {
-    if (!r->slots[i]->seen.is_deleted) TRY(check_nodes(v, r->slots[i]->seen.root, &blob, &stored, err));
-    if (!is_same_ref(&catalog->refs[i], r->slots[i]))
-      return pd_error_set(err, PD_CORRUPT, "ref '%s' is not what the log gives", r->slots[i]->name);
-  }
-  return check_run(v, catalog, err);
-}
-
-static pd_code check_frame(verifier *v, const due_frame *f, pd_error *err)
-{
-  CLEANUP(pd_buf_done) pd_buf blob = {0};
-  CLEANUP(pd_catalog_done) pd_catalog catalog = {0};
-  pd_error why = {.code = PD_OK};
-  pd_code code = pd_load_blob(v->s, &f->catalog, "the catalog", &blob, &why);
-  if (!code) code = pd_catalog_decode(pd_buf_bytes(&blob), &catalog, &why);
-  if (!code) code = check_catalog(v, &catalog, &why);
-  v->report.keyframes++;
-  if (code == PD_CORRUPT) { /* derived data: the rest can still be judged */
-    finding(v, "keyframe %llu: %s", (unsigned long long)f->seq, why.message);
-    return PD_OK;
-  }
-  if (code && err) *err = why;
-  return code;
-}
-
-static pd_code replay_record(verifier *v, const pd_rec *rec, pd_error *err)
+static pd_code replay_record(pd_verifier *v, const pd_rec *rec, pd_error *err)
 {
   pd_store *r = v->replay;
   pd_id audit = pd_rec_audit(rec, &r->seen_audit);
@@ -346,13 +250,13 @@ static pd_code replay_record(verifier *v, const pd_rec *rec, pd_error *err)
   r->seen_audit = rec->audit;
   r->seen_time_ms = rec->time_ms;
   for (size_t i = 0; i < v->frame_count; i++)
-    if (v->frames[i].covers == rec->seq) TRY(check_frame(v, &v->frames[i], err));
+    if (v->frames[i].covers == rec->seq) TRY(pd_verify_frame(v, &v->frames[i], err));
   return PD_OK;
 }
 
 /* ---- all together ---- */
 
-static void verifier_done(verifier *v)
+static void verifier_done(pd_verifier *v)
 {
   pd_store *r = v->replay;
   for (size_t i = 0; i < v->kept_count; i++) pd_node_unref(&r->tree.pool, v->kepts[i].root);
@@ -371,7 +275,7 @@ static void verifier_done(verifier *v)
 /* Only from the base of a partial verification: nothing is evicted here. */
 static pd_code load_base_node(void *ctx, const pd_id *blob_id, pd_node **out, pd_error *err)
 {
-  verifier *v = ctx;
+  pd_verifier *v = ctx;
   CLEANUP(pd_buf_done) pd_buf blob = {0};
   TRY(pd_load_blob(v->s, blob_id, "a tree node", &blob, err));
   return pd_node_decode(&v->replay->tree.pool, pd_buf_bytes(&blob), blob_id, out, err);
@@ -379,7 +283,7 @@ static pd_code load_base_node(void *ctx, const pd_id *blob_id, pd_node **out, pd
 
 /* ---- since a commit: from the last keyframe that does not cover it ---- */
 
-static pd_code load_base(verifier *v, const pd_catalog_frame *frame, pd_catalog *out, pd_error *err)
+static pd_code load_base(pd_verifier *v, const pd_catalog_frame *frame, pd_catalog *out, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf blob = {0};
   TRY(pd_load_blob(v->s, &frame->catalog, "a keyframe's catalog", &blob, err));
@@ -394,14 +298,14 @@ static const pd_catalog_ref *head_at_base(const pd_catalog *base, uint64_t seq)
 }
 
 /* Every commit from before the base that is pointed at later must have been a head then. */
-static bool is_enough(const verifier *v, const pd_catalog *base)
+static bool is_enough(const pd_verifier *v, const pd_catalog *base)
 {
   for (size_t i = 0; i < v->kept_count && v->kepts[i].seq <= base->covers; i++)
     if (!head_at_base(base, v->kepts[i].seq)) return false;
   return true;
 }
 
-static pd_code adopt_base(verifier *v, const pd_catalog *base, pd_error *err)
+static pd_code adopt_base(pd_verifier *v, const pd_catalog *base, pd_error *err)
 {
   pd_store *r = v->replay;
   for (size_t i = 0; i < base->ref_count; i++) {
@@ -415,7 +319,7 @@ static pd_code adopt_base(verifier *v, const pd_catalog *base, pd_error *err)
                            .updated_ms = ref->updated_ms};
     if (ref->is_deleted) continue;
     TRY(pd_tree_load_root(&r->tree, &ref->root_blob, &ref->commit.tree, &slot->seen.root, err));
-    kept *k = find_kept(v, ref->commit.seq);
+    pd_kept *k = find_kept(v, ref->commit.seq);
     if (!k || k->root) continue;
     k->commit = ref->commit;
     k->root = pd_node_ref(slot->seen.root);
@@ -428,7 +332,7 @@ static pd_code adopt_base(verifier *v, const pd_catalog *base, pd_error *err)
 }
 
 /* Survey from the base; if that is not enough to judge what follows, from the beginning. */
-static pd_code start_since(verifier *v, pd_error *err)
+static pd_code start_since(pd_verifier *v, pd_error *err)
 {
   CLEANUP(pd_catalog_done) pd_catalog base = {0};
   if (!v->has_base) return PD_OK;
@@ -443,7 +347,7 @@ static pd_code start_since(verifier *v, pd_error *err)
   return PD_OK;
 }
 
-static pd_code run_verifier(verifier *v, pd_error *err)
+static pd_code run_verifier(pd_verifier *v, pd_error *err)
 {
   v->replay = calloc(1, sizeof *v->replay);
   if (!v->replay) return pd_error_memory(err, "a verification");
@@ -460,7 +364,7 @@ static pd_code run_verifier(verifier *v, pd_error *err)
 }
 
 /* With the lock held: where to begin. */
-static pd_code choose_base(verifier *v, pd_error *err)
+static pd_code choose_base(pd_verifier *v, pd_error *err)
 {
   pd_store *s = v->s;
   pd_commit since;
@@ -475,8 +379,14 @@ static pd_code choose_base(verifier *v, pd_error *err)
 
 pd_code pd_verify(pd_store *store, const pd_verify_options *options, pd_verify_report *out, pd_error *err)
 {
+  return pd_verify_mending(store, options, NULL, NULL, out, err);
+}
+
+pd_code pd_verify_mending(pd_store *store, const pd_verify_options *options, pd_mend mend, void *mend_ctx, pd_verify_report *out,
+                          pd_error *err)
+{
   static const pd_verify_options defaults;
-  verifier v = {.s = store, .options = options ? options : &defaults, .first = 1};
+  pd_verifier v = {.s = store, .options = options ? options : &defaults, .mend = mend, .mend_ctx = mend_ctx, .first = 1};
   pd_store_lock(store);
   pd_code code = pd_settle(store, err);
   if (!code) code = pd_refresh(store, err);
