@@ -12,8 +12,8 @@
  *      met. A record that is missing or damaged in between is PD_CORRUPT, never left out.
  *  B5  log_tail is the number of the last record, 0 for an empty log. log_tail_hint is the same but may lag behind what
  *      other processes appended only if no shared memory is to be had; it must cost nanoseconds.
- *  B6  bag_put is idempotent: an id that is there already is left as it is, but counts as put now (B15). bag_get gives the very bytes or
- *      PD_NOT_FOUND. Ids are chosen by the engine: SHA-256 of the bytes.
+ *  B6  bag_put is idempotent: an id that is there already is left as it is, but counts as put now (B15). bag_get gives the very bytes
+ *      or PD_NOT_FOUND. Ids are chosen by the engine: SHA-256 of the bytes.
  *  B7  What bag_put accepted survives (as in B3) once a later log_append on the same handle returned PD_OK.
  *      A bag_put that fails leaves no torn blob.
  *  B8  A store that fails an operation is still usable: the next call may succeed.
@@ -26,14 +26,18 @@
  *  B13 An append of no records, or a number 0, is PD_INVALID. A record or blob larger than the backend can hold is PD_LIMIT.
  *
  *  B14 log_redact(seq, records[n]) replaces the bytes of the records seq … seq+n-1, all or none, and survives as B3 says. Each
- *      may be empty, and is then visited with 0 bytes. Numbers never change. PD_INVALID past the tail.
+ *      may be empty, and is then visited with 0 bytes. Numbers never change. PD_INVALID past the tail, for no records, for number 0.
  *  B15 bag_mark names the present moment. bag_sweep(mark, keep) removes the blobs that `keep` answers false for, but none that
  *      bag_put accepted after `mark`, however old the blob is. Killed at any moment it leaves a sound bag. `keep` must not call
- *      the backend.
+ *      the backend. A mark that was never given is PD_INVALID; one may be used again, and by any handle of the store.
  *  B16 compact gives space that log_redact and bag_sweep freed back to the file system. Once it returned PD_OK, what they
- *      removed is in none of the backend's files. Others may read and write meanwhile; they may have to wait.
+ *      removed before it was called is in none of the backend's files. Others may read and write meanwhile; they may have to wait.
+ *      Out of space it answers PD_FULL, and if somebody reads on and on PD_STORAGE; nothing is lost then, and it can be tried again.
  *  B17 log_wait(after, timeout_ms) returns when log_tail_hint is greater than `after`, whoever appended, or when the time is
- *      over; both are PD_OK. It does not burn time: no polling faster than every 50 ms. Several threads may wait at once.
+ *      over; both are PD_OK. It may return early when a signal comes. It does not burn time: no polling faster than every 50 ms.
+ *      Several threads may wait at once.
+ *
+ * B14 to B16 on a read-only handle are PD_READ_ONLY.
  *
  * A visitor of log_read must not call the backend on the same handle: copy what is needed, act afterwards.
  *

@@ -3,23 +3,33 @@
  *
  * Place: a backend (backend.h). Claims no PD_BACKEND_LASTS: nothing survives the last handle.
  * Invariants:
- *  M1  A record or blob, once in, neither moves nor changes until its store is freed; so readers copy or visit it unlocked.
+ *  M1  A record or blob is a block that never changes and counts its holders: the store while it is in, and each reader that copies or
+ *      visits it unlocked. So a redaction or a sweep takes nothing from under a reader.
  *  M2  `tail` is stored last: who reads it finds the records up to it.
- *  M3  A shared store is in `shared` exactly while it has a handle.
+ *  M3  A blob counts as put at the moment in `put_at`; a mark ends a moment, so what is put later is past it.
+ *  M4  A shared store is in `shared` exactly while it has a handle.
  */
 #include "backend/builtin.h"
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+typedef struct block {
+  size_t holder_count; /* atomic */
+  size_t size;
+  uint8_t data[];
+} block;
 
 typedef struct blob {
   pd_id id;
-  size_t size;
-  uint8_t *data; /* NULL: a free slot */
+  block *data; /* NULL: a free slot */
+  uint64_t put_at;
 } blob;
 
 typedef struct memory_handle memory_handle;
@@ -31,12 +41,14 @@ typedef struct memory_store {
   size_t handle_count; /* under shared_lock */
   pthread_mutex_t lock;
   pthread_cond_t unclaimed;
+  pthread_cond_t appended;
   const memory_handle *claimed_by;
-  pd_bytes *records;
+  block **records;
   size_t record_capacity;
   uint64_t tail; /* atomic for log_tail_hint */
   blob *blobs;   /* open addressing, capacity a power of two, at most half full */
   size_t blob_count, blob_capacity;
+  uint64_t moment; /* how many marks were given, and one */
   uint64_t log_bytes, bag_bytes;
 } memory_store;
 
@@ -49,15 +61,38 @@ struct memory_handle {
 static pthread_mutex_t shared_lock = PTHREAD_MUTEX_INITIALIZER;
 static memory_store *shared;
 
+static pd_code block_new(pd_bytes from, block **out, pd_error *err)
+{
+  block *b = malloc(sizeof *b + from.size);
+  if (!b) return pd_error_memory(err, "a record or blob in memory");
+  b->holder_count = 1;
+  b->size = from.size;
+  if (from.size) memcpy(b->data, from.data, from.size);
+  *out = b;
+  return PD_OK;
+}
+
+static block *block_hold(block *b)
+{
+  if (b) __atomic_add_fetch(&b->holder_count, 1, __ATOMIC_RELAXED);
+  return b;
+}
+
+static void block_drop(block *b)
+{
+  if (b && __atomic_sub_fetch(&b->holder_count, 1, __ATOMIC_ACQ_REL) == 0) free(b);
+}
+
 static void store_free(memory_store *s)
 {
   if (!s) return;
-  for (uint64_t i = 0; i < s->tail; i++) free((void *)s->records[i].data);
-  for (size_t i = 0; i < s->blob_capacity; i++) free(s->blobs[i].data);
+  for (uint64_t i = 0; i < s->tail; i++) block_drop(s->records[i]);
+  for (size_t i = 0; i < s->blob_capacity; i++) block_drop(s->blobs[i].data);
   free(s->records);
   free(s->blobs);
   free(s->name);
   free(s->store);
+  pthread_cond_destroy(&s->appended);
   pthread_cond_destroy(&s->unclaimed);
   pthread_mutex_destroy(&s->lock);
   free(s);
@@ -66,9 +101,15 @@ static void store_free(memory_store *s)
 static memory_store *store_new(const char *name, const char *store)
 {
   memory_store *s = calloc(1, sizeof *s);
+  pthread_condattr_t forward; /* who waits must not care when somebody sets the clock */
   if (!s) return NULL;
   pthread_mutex_init(&s->lock, NULL);
   pthread_cond_init(&s->unclaimed, NULL);
+  pthread_condattr_init(&forward);
+  pthread_condattr_setclock(&forward, CLOCK_MONOTONIC);
+  pthread_cond_init(&s->appended, &forward);
+  pthread_condattr_destroy(&forward);
+  s->moment = 1;
   s->store = strdup(store);
   if (*name) s->name = strdup(name);
   if (s->store && (s->name || !*name)) return s;
@@ -162,25 +203,28 @@ static pd_code write_begin(memory_handle *h, pd_error *err)
   return PD_OK;
 }
 
-static pd_code copy_bytes(pd_bytes from, uint8_t **out, pd_error *err)
-{
-  uint8_t *data = malloc(from.size ? from.size : 1);
-  if (!data) return pd_error_memory(err, "a record or blob in memory");
-  if (from.size) memcpy(data, from.data, from.size);
-  *out = data;
-  return PD_OK;
-}
-
 static pd_code records_reserve(memory_store *s, size_t more, pd_error *err)
 {
   size_t need = (size_t)s->tail + more;
   if (need <= s->record_capacity) return PD_OK;
   size_t capacity = s->record_capacity ? s->record_capacity : 64;
   while (capacity < need) capacity *= 2;
-  pd_bytes *records = reallocarray(s->records, capacity, sizeof *records);
+  block **records = reallocarray(s->records, capacity, sizeof *records);
   if (!records) return pd_error_memory(err, "a log in memory");
   s->records = records;
   s->record_capacity = capacity;
+  return PD_OK;
+}
+
+/* All or none. */
+static pd_code make_blocks(const pd_bytes *records, size_t count, block **out, pd_error *err)
+{
+  for (size_t i = 0; i < count; i++) {
+    pd_code code = block_new(records[i], &out[i], err);
+    if (code == PD_OK) continue;
+    while (i > 0) block_drop(out[--i]);
+    return code;
+  }
   return PD_OK;
 }
 
@@ -192,19 +236,10 @@ static pd_code append_locked(memory_store *s, uint64_t seq, const pd_bytes *reco
                         (unsigned long long)s->tail);
   }
   TRY(records_reserve(s, count, err));
-  uint64_t bytes = 0;
-  for (size_t i = 0; i < count; i++) {
-    uint8_t *data = NULL;
-    pd_code code = copy_bytes(records[i], &data, err);
-    if (code != PD_OK) {
-      while (i > 0) free((void *)s->records[s->tail + --i].data);
-      return code;
-    }
-    s->records[s->tail + i] = (pd_bytes){data, records[i].size};
-    bytes += records[i].size;
-  }
-  s->log_bytes += bytes;
+  TRY(make_blocks(records, count, s->records + s->tail, err));
+  for (size_t i = 0; i < count; i++) s->log_bytes += records[i].size;
   __atomic_store_n(&s->tail, s->tail + count, __ATOMIC_RELEASE);
+  pthread_cond_broadcast(&s->appended);
   return PD_OK;
 }
 
@@ -225,10 +260,12 @@ static pd_code memory_log_read(pd_backend *b, uint64_t from, uint64_t to, pd_log
   for (uint64_t seq = from; seq <= to; seq++) {
     pthread_mutex_lock(&s->lock);
     bool is_there = seq <= s->tail;
-    pd_bytes record = is_there ? s->records[seq - 1] : (pd_bytes){0};
+    block *record = is_there ? block_hold(s->records[seq - 1]) : NULL;
     pthread_mutex_unlock(&s->lock);
     if (!is_there) break;
-    TRY(visit(ctx, seq, record, err));
+    pd_code code = visit(ctx, seq, (pd_bytes){record->data, record->size}, err);
+    block_drop(record);
+    TRY(code);
   }
   return PD_OK;
 }
@@ -276,10 +313,10 @@ static pd_code put_locked(memory_store *s, const pd_id *ids, const pd_bytes *blo
   TRY(blobs_reserve(s, count, err));
   for (size_t i = 0; i < count; i++) {
     blob *slot = slot_of(s->blobs, s->blob_capacity, &ids[i]);
+    slot->put_at = s->moment;
     if (slot->data) continue;
-    TRY(copy_bytes(blobs[i], &slot->data, err)); /* what went in before stays: whole blobs under their ids do no harm */
+    TRY(block_new(blobs[i], &slot->data, err)); /* what went in before stays: whole blobs under their ids do no harm */
     slot->id = ids[i];
-    slot->size = blobs[i].size;
     s->blob_count++;
     s->bag_bytes += blobs[i].size;
   }
@@ -299,11 +336,13 @@ static pd_code memory_bag_get(pd_backend *b, const pd_id *id, pd_buf *out, pd_er
 {
   memory_store *s = ((memory_handle *)b)->store;
   pthread_mutex_lock(&s->lock);
-  blob found = s->blob_capacity ? *slot_of(s->blobs, s->blob_capacity, id) : (blob){0};
+  block *found = s->blob_capacity ? block_hold(slot_of(s->blobs, s->blob_capacity, id)->data) : NULL;
   pthread_mutex_unlock(&s->lock);
-  if (found.data) return pd_buf_append(out, found.data, found.size, err);
   char hex[PD_ID_HEX_SIZE];
-  return pd_error_set(err, PD_NOT_FOUND, "no blob %s in '%s'", pd_id_hex(id, hex), s->store);
+  if (!found) return pd_error_set(err, PD_NOT_FOUND, "no blob %s in '%s'", pd_id_hex(id, hex), s->store);
+  pd_code code = pd_buf_append(out, found->data, found->size, err);
+  block_drop(found);
+  return code;
 }
 
 static pd_code memory_log_claim(pd_backend *b, pd_error *err)
@@ -314,6 +353,110 @@ static pd_code memory_log_claim(pd_backend *b, pd_error *err)
   pthread_mutex_lock(&s->lock);
   while (s->claimed_by) pthread_cond_wait(&s->unclaimed, &s->lock);
   s->claimed_by = h;
+  pthread_mutex_unlock(&s->lock);
+  return PD_OK;
+}
+
+/* ---- taking away, and waiting ------------------------------------------------------------------------------------- */
+
+static pd_code redact_locked(memory_store *s, uint64_t seq, block **fresh, size_t count, pd_error *err)
+{
+  if (seq > s->tail || count > s->tail - seq + 1) {
+    return pd_error_set(err, PD_INVALID, "record %llu of '%s' cannot be redacted, the log ends at %llu",
+                        (unsigned long long)(seq + count - 1), s->store, (unsigned long long)s->tail);
+  }
+  for (size_t i = 0; i < count; i++) {
+    block **slot = &s->records[seq - 1 + i], *old = *slot;
+    s->log_bytes += fresh[i]->size - old->size;
+    *slot = fresh[i];
+    fresh[i] = old;
+  }
+  return PD_OK;
+}
+
+static pd_code memory_log_redact(pd_backend *b, uint64_t seq, const pd_bytes *records, size_t count, pd_error *err)
+{
+  memory_handle *h = (memory_handle *)b;
+  if (!seq || !count) return pd_error_set(err, PD_INVALID, "a redaction needs a number from 1 and at least one record");
+  block **fresh = calloc(count, sizeof *fresh);
+  if (!fresh) return pd_error_memory(err, "a redaction");
+  pd_code code = make_blocks(records, count, fresh, err);
+  if (code == PD_OK) {
+    code = write_begin(h, err);
+    if (code == PD_OK) {
+      code = redact_locked(h->store, seq, fresh, count, err);
+      pthread_mutex_unlock(&h->store->lock);
+    }
+    for (size_t i = 0; i < count; i++) block_drop(fresh[i]); /* the old ones if it worked, else the new */
+  }
+  free(fresh);
+  return code;
+}
+
+static pd_code memory_bag_mark(pd_backend *b, uint64_t *out_mark, pd_error *err)
+{
+  memory_handle *h = (memory_handle *)b;
+  TRY(write_begin(h, err));
+  *out_mark = h->store->moment++;
+  pthread_mutex_unlock(&h->store->lock);
+  return PD_OK;
+}
+
+/* What stays moves to a new table: taking entries out of this one would tear the chains that pass them. */
+static pd_code sweep_locked(memory_store *s, uint64_t mark, bool (*keep)(void *ctx, const pd_id *id), void *ctx, uint64_t *out_bytes,
+                            pd_error *err)
+{
+  if (mark >= s->moment) return pd_error_set(err, PD_INVALID, "'%s' never gave the mark %llu", s->store, (unsigned long long)mark);
+  blob *left = calloc(s->blob_capacity ? s->blob_capacity : 1, sizeof *left);
+  if (!left) return pd_error_memory(err, "a bag in memory");
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < s->blob_capacity; i++) {
+    const blob *each = &s->blobs[i];
+    if (!each->data) continue;
+    if (each->put_at > mark || keep(ctx, &each->id)) {
+      *slot_of(left, s->blob_capacity, &each->id) = *each;
+      continue;
+    }
+    bytes += each->data->size;
+    s->blob_count--;
+    block_drop(each->data);
+  }
+  free(s->blobs);
+  s->blobs = left;
+  s->bag_bytes -= bytes;
+  *out_bytes = bytes;
+  return PD_OK;
+}
+
+static pd_code memory_bag_sweep(pd_backend *b, uint64_t mark, bool (*keep)(void *ctx, const pd_id *id), void *ctx, uint64_t *out_bytes,
+                                pd_error *err)
+{
+  memory_handle *h = (memory_handle *)b;
+  TRY(write_begin(h, err));
+  pd_code code = sweep_locked(h->store, mark, keep, ctx, out_bytes, err);
+  pthread_mutex_unlock(&h->store->lock);
+  return code;
+}
+
+/* There are no files, and blocks are freed when they are taken away. */
+static pd_code memory_compact(pd_backend *b, pd_error *err)
+{
+  memory_handle *h = (memory_handle *)b;
+  TRY(write_begin(h, err));
+  pthread_mutex_unlock(&h->store->lock);
+  return PD_OK;
+}
+
+static pd_code memory_log_wait(pd_backend *b, uint64_t after, uint32_t timeout_ms, pd_error *err)
+{
+  memory_store *s = ((memory_handle *)b)->store;
+  struct timespec end;
+  (void)err;
+  clock_gettime(CLOCK_MONOTONIC, &end);
+  end.tv_sec += timeout_ms / 1000 + (end.tv_nsec + (long)(timeout_ms % 1000) * 1000000) / 1000000000;
+  end.tv_nsec = (end.tv_nsec + (long)(timeout_ms % 1000) * 1000000) % 1000000000;
+  pthread_mutex_lock(&s->lock);
+  while (s->tail <= after && pthread_cond_timedwait(&s->appended, &s->lock, &end) != ETIMEDOUT) continue;
   pthread_mutex_unlock(&s->lock);
   return PD_OK;
 }
@@ -358,5 +501,10 @@ const pd_backend_ops pd_memory_ops = {
   .log_claim = memory_log_claim,
   .log_release = memory_release,
   .usage = memory_usage,
+  .log_redact = memory_log_redact,
+  .bag_mark = memory_bag_mark,
+  .bag_sweep = memory_bag_sweep,
+  .compact = memory_compact,
+  .log_wait = memory_log_wait,
   .stores = memory_stores,
 };

@@ -3,124 +3,28 @@
  *
  * Place: a backend (backend.h); src/backend/README.md says what it does for each clause of the contract.
  * Invariants:
- *  S1  Every change happens under write_lock and the lock file; SQLite never has two writers, nor a writer and a checkpoint.
+ *  S1  Every change happens under write_lock and the lock file (W1 in sqlite_write.c).
  *  S2  An append is one row and one fsync; the tail word (sqlite_lock.h) follows it under the same lock.
  *  S3  log(seq, count, data): rows are contiguous, row.seq + row.count is the next row's seq. data is the record's bytes for
  *      count 1; else for each record its size as a varint (7 bits a byte, low first) and its bytes.
- *  S4  bag(n, key, id, data): appended in order; `key` is the id's first 8 bytes, so that only a small index is random.
+ *  S4  bag(n, key, id, data): appended in order; `key` is the id's first 8 bytes, so that only a small index is random. No n is ever
+ *      used twice, and each new one is greater than every mark that bag_mark gave.
+ *  S5  touched(n, at), made by the first bag_mark: blob n was put again when the last mark was at - 1. Its row need not move for that.
  */
 #include "backend/builtin.h"
 #include "backend/sqlite_store.h"
 #include "base/base.h"
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/error.h"
 
-#define CHECKPOINT_FRAMES 4096
-#define CHECKPOINT_AGAIN_FRAMES 1024 /* a reader was in the way */
-#define WAL_GROW_AFTER 64            /* appends of a handle */
-#define WAL_GROW_TO ((sqlite3_int64)CHECKPOINT_FRAMES * (4096 + 24))
-#define WAL_GROW_STEP (64 << 10)
-#define BLOB_SIZE_MAX 999000000 /* SQLite's own limit is 1e9 for a row */
+#include <errno.h>
+#include <unistd.h>
+
 #define BATCH_KEEP_MAX (1 << 20)
-#define ROW_BYTES_MAX (64 << 10)
+#define POLL_MS 50
 #define READ_CHUNK_RECORDS 1024
 #define READ_CHUNK_BYTES (4 << 20)
-
-/* ---- writing: locks ----------------------------------------------------------------------------------------------- */
-
-static int note_wal_frames(void *ctx, sqlite3 *db, const char *name, int frames)
-{
-  (void)db, (void)name;
-  ((pd_sqlite *)ctx)->wal_frames = frames;
-  return SQLITE_OK;
-}
-
-static pd_code open_writer(pd_sqlite *s, pd_error *err)
-{
-  if (s->writer.db) return PD_OK;
-  TRY(pd_sqlite_conn_open(&s->writer, s->path, s->vfs, PD_SQLITE_WRITE, err));
-  s->is_sync_normal = false;
-  s->checkpoint_at = CHECKPOINT_FRAMES;
-  sqlite3_wal_hook(s->writer.db, note_wal_frames, s);
-  return PD_OK;
-}
-
-static pd_code refuse_read_only(const pd_sqlite *s, pd_error *err)
-{
-  if (!(s->flags & PD_BACKEND_READ_ONLY)) return PD_OK;
-  return pd_error_set(err, PD_READ_ONLY, "%.300s was opened read-only", s->path);
-}
-
-static void write_end(pd_sqlite *s)
-{
-  pd_lock_file_unlock(&s->lock);
-  if (!s->is_claimed) pd_lock_file_unclaim(&s->lock);
-  pthread_mutex_unlock(&s->write_lock);
-}
-
-static pd_code lock_to_write(pd_sqlite *s, pd_error *err)
-{
-  if (!s->is_claimed) TRY(pd_lock_file_claim(&s->lock, err));
-  pd_code code = pd_lock_file_lock(&s->lock, false, err);
-  if (code != PD_OK && !s->is_claimed) pd_lock_file_unclaim(&s->lock);
-  return code;
-}
-
-/* Take write_lock and the lock file, and have a connection to write with. */
-static pd_code write_begin(pd_sqlite *s, pd_error *err)
-{
-  TRY(refuse_read_only(s, err));
-  pthread_mutex_lock(&s->write_lock);
-  pd_code code = lock_to_write(s, err);
-  if (code != PD_OK) {
-    pthread_mutex_unlock(&s->write_lock);
-    return code;
-  }
-  code = open_writer(s, err);
-  if (code != PD_OK) write_end(s);
-  return code;
-}
-
-static void roll_back(pd_sqlite *s)
-{
-  if (!sqlite3_get_autocommit(s->writer.db)) sqlite3_exec(s->writer.db, "ROLLBACK", NULL, NULL, NULL);
-}
-
-/* PRAGMA synchronous, where it has to change. NORMAL: no fsync at commit, the next FULL one covers it (B7). */
-static pd_code set_sync(pd_sqlite *s, bool is_normal, pd_error *err)
-{
-  if (s->is_sync_normal == is_normal) return PD_OK;
-  TRY(pd_sqlite_conn_run(&s->writer, is_normal ? PD_SQL_SYNC_NORMAL : PD_SQL_SYNC_FULL, err));
-  s->is_sync_normal = is_normal;
-  return PD_OK;
-}
-
-/* Under the locks. A failure is not the caller's: his records are safe in the WAL, and it is tried again. */
-static void checkpoint_if_due(pd_sqlite *s)
-{
-  if (s->wal_frames < CHECKPOINT_FRAMES) s->checkpoint_at = CHECKPOINT_FRAMES;
-  if (s->wal_frames < s->checkpoint_at) return;
-  sqlite3_wal_checkpoint_v2(s->writer.db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
-  s->checkpoint_at = s->wal_frames + CHECKPOINT_AGAIN_FRAMES;
-}
-
-/*
- * A WAL that grows pays for its new size at every fsync; one that is overwritten does not (FACTS.md). So a handle that goes on
- * appending grows it once, to what it reaches before a checkpoint anyway, with zeros: no valid frame, so recovery stops before
- * them. Under the locks, and only past the file's end: no frame can be hit. A failure undoes itself and costs nothing but speed.
- */
-static void grow_wal(pd_sqlite *s)
-{
-  static const uint8_t zeros[WAL_GROW_STEP];
-  sqlite3_file *wal = NULL;
-  sqlite3_int64 size = 0;
-  int rc = sqlite3_file_control(s->writer.db, "main", SQLITE_FCNTL_JOURNAL_POINTER, &wal);
-  if (rc != SQLITE_OK || !wal || !wal->pMethods || wal->pMethods->xFileSize(wal, &size) != SQLITE_OK) return;
-  for (sqlite3_int64 at = size; at < WAL_GROW_TO && rc == SQLITE_OK; at += WAL_GROW_STEP)
-    rc = wal->pMethods->xWrite(wal, zeros, WAL_GROW_STEP, at);
-  if (size < WAL_GROW_TO && rc == SQLITE_OK) rc = wal->pMethods->xSync(wal, SQLITE_SYNC_NORMAL);
-  if (rc != SQLITE_OK) wal->pMethods->xTruncate(wal, size);
-}
 
 /* ---- the log ------------------------------------------------------------------------------------------------------ */
 
@@ -151,7 +55,7 @@ static pd_code check_place(pd_sqlite *s, uint64_t seq, pd_error *err)
                       (unsigned long long)tail);
 }
 
-static pd_code put_varint(pd_buf *buf, uint64_t n, pd_error *err)
+pd_code pd_sqlite_put_varint(pd_buf *buf, uint64_t n, pd_error *err)
 {
   while (n >= 0x80) {
     TRY(pd_buf_byte(buf, (uint8_t)(n | 0x80), err));
@@ -167,19 +71,19 @@ static pd_code pack(pd_sqlite *s, const pd_bytes *records, size_t count, pd_byte
     *out = records[0];
   } else {
     pd_buf_clear(&s->batch);
-    s->batch.size_max = BLOB_SIZE_MAX;
+    s->batch.size_max = PD_SQLITE_BLOB_SIZE_MAX;
     for (size_t i = 0; i < count; i++) {
-      TRY(put_varint(&s->batch, records[i].size, err));
+      TRY(pd_sqlite_put_varint(&s->batch, records[i].size, err));
       TRY(pd_buf_append(&s->batch, records[i].data, records[i].size, err));
     }
     *out = pd_buf_bytes(&s->batch);
   }
-  if (out->size > BLOB_SIZE_MAX)
-    return pd_error_set(err, PD_LIMIT, "%zu bytes of records are over SQLite's limit of %d", out->size, BLOB_SIZE_MAX);
+  if (out->size > PD_SQLITE_BLOB_SIZE_MAX)
+    return pd_error_set(err, PD_LIMIT, "%zu bytes of records are over SQLite's limit of %d", out->size, PD_SQLITE_BLOB_SIZE_MAX);
   return PD_OK;
 }
 
-static void bind_bytes(sqlite3_stmt *statement, int at, pd_bytes bytes)
+void pd_sqlite_bind_bytes(sqlite3_stmt *statement, int at, pd_bytes bytes)
 {
   if (bytes.size)
     sqlite3_bind_blob64(statement, at, bytes.data, bytes.size, SQLITE_STATIC);
@@ -192,7 +96,7 @@ static pd_code settle_failed_append(pd_sqlite *s, int rc, uint64_t seq, size_t c
 {
   uint64_t tail = 0;
   pd_code code = pd_sqlite_error(s->writer.db, rc, s->path, err);
-  roll_back(s);
+  pd_sqlite_roll_back(s);
   if (pd_sqlite_conn_tail(&s->writer, &tail, NULL) != PD_OK) {
     pd_lock_file_forget_tail(&s->lock); /* whoever comes next asks the table */
     return code;
@@ -212,7 +116,7 @@ static pd_code insert_row(pd_sqlite *s, uint64_t seq, const pd_bytes *records, s
   TRY(pd_sqlite_conn_use(&s->writer, PD_SQL_LOG_APPEND, &insert, err));
   sqlite3_bind_int64(insert, 1, (int64_t)seq);
   sqlite3_bind_int64(insert, 2, (int64_t)count);
-  bind_bytes(insert, 3, data);
+  pd_sqlite_bind_bytes(insert, 3, data);
   *out_rc = sqlite3_step(insert);
   if (*out_rc == SQLITE_DONE) *out_rc = SQLITE_OK;
   int reset_rc = sqlite3_reset(insert);
@@ -225,7 +129,7 @@ static pd_code insert_row(pd_sqlite *s, uint64_t seq, const pd_bytes *records, s
 static size_t row_count(const pd_bytes *records, size_t count)
 {
   size_t bytes = records[0].size, n = 1;
-  while (n < count && bytes + records[n].size <= ROW_BYTES_MAX) bytes += records[n++].size;
+  while (n < count && bytes + records[n].size <= PD_SQLITE_ROW_BYTES_MAX) bytes += records[n++].size;
   return n;
 }
 
@@ -237,7 +141,7 @@ static pd_code insert_rows(pd_sqlite *s, uint64_t seq, const pd_bytes *records, 
     size_t n = row_count(records + done, count - done);
     pd_code code = insert_row(s, seq + done, records + done, n, out_rc, err);
     if (code != PD_OK) {
-      roll_back(s);
+      pd_sqlite_roll_back(s);
       return code;
     }
     done += n;
@@ -249,7 +153,7 @@ static pd_code insert_rows(pd_sqlite *s, uint64_t seq, const pd_bytes *records, 
 static pd_code append_rows(pd_sqlite *s, uint64_t seq, const pd_bytes *records, size_t count, pd_error *err)
 {
   int rc = SQLITE_OK;
-  TRY(set_sync(s, false, err));
+  TRY(pd_sqlite_set_sync(s, false, err));
   if (row_count(records, count) == count)
     TRY(insert_row(s, seq, records, count, &rc, err)); /* a transaction of its own: the one fsync is in here */
   else
@@ -263,8 +167,7 @@ static pd_code append_locked(pd_sqlite *s, uint64_t seq, const pd_bytes *records
   TRY(append_rows(s, seq, records, count, err));
   know_tail(s, seq + count - 1);
   pd_lock_file_set_tail(&s->lock, seq + count - 1);
-  if (++s->append_count == WAL_GROW_AFTER) grow_wal(s);
-  checkpoint_if_due(s);
+  pd_sqlite_note_append(s);
   if (s->batch.capacity > BATCH_KEEP_MAX) pd_buf_done(&s->batch);
   return PD_OK;
 }
@@ -276,9 +179,9 @@ static pd_code sqlite_log_append(pd_backend *b, uint64_t seq, const pd_bytes *re
   if (count > PD_LOCK_TAIL_MAX || seq > PD_LOCK_TAIL_MAX - count) {
     return pd_error_set(err, PD_INVALID, "%.300s: record %llu is past the end of all numbers", s->path, (unsigned long long)seq);
   }
-  TRY(write_begin(s, err));
+  TRY(pd_sqlite_write_begin(s, err));
   pd_code code = append_locked(s, seq, records, count, err);
-  write_end(s);
+  pd_sqlite_write_end(s);
   return code;
 }
 
@@ -302,6 +205,25 @@ static pd_code sqlite_log_tail(pd_backend *b, uint64_t *out_seq, pd_error *err)
   return PD_OK;
 }
 
+/* Where there is nothing to sleep on, the medium is read-only: look from time to time. */
+static pd_code sqlite_log_wait(pd_backend *b, uint64_t after, uint32_t timeout_ms, pd_error *err)
+{
+  pd_sqlite *s = (pd_sqlite *)b;
+  int64_t end = pd_clock_monotonic_ms() + timeout_ms;
+  while (sqlite_log_tail_hint(b) <= after) {
+    int64_t left = end - pd_clock_monotonic_ms();
+    if (left <= 0) return PD_OK;
+    errno = 0;
+    if (!pd_lock_file_wait(&s->lock, after, (uint32_t)left)) {
+      uint64_t tail;
+      TRY(sqlite_log_tail(b, &tail, err));
+      if (tail <= after) usleep((useconds_t)(left < POLL_MS ? left : POLL_MS) * 1000);
+    }
+    if (errno == EINTR) return PD_OK;
+  }
+  return PD_OK;
+}
+
 /* ---- reading the log ---------------------------------------------------------------------------------------------- */
 
 typedef struct log_walk {
@@ -318,7 +240,7 @@ static pd_code damaged_record(const log_walk *w, uint64_t seq, const char *what)
   return pd_error_set(w->err, PD_CORRUPT, "%.300s: record %llu %s", w->s->path, (unsigned long long)seq, what);
 }
 
-static bool get_varint(const uint8_t **p, const uint8_t *end, uint64_t *out)
+bool pd_sqlite_get_varint(const uint8_t **p, const uint8_t *end, uint64_t *out)
 {
   uint64_t n = 0;
   for (unsigned shift = 0; *p < end && shift < 63; shift += 7) {
@@ -332,17 +254,23 @@ static bool get_varint(const uint8_t **p, const uint8_t *end, uint64_t *out)
   return false;
 }
 
+bool pd_sqlite_row_take(const uint8_t **p, const uint8_t *end, uint64_t count, bool is_last, pd_bytes *out)
+{
+  uint64_t size = (uint64_t)(end - *p);
+  if (count > 1 && !pd_sqlite_get_varint(p, end, &size)) return false;
+  if (size > (uint64_t)(end - *p) || (is_last && size != (uint64_t)(end - *p))) return false;
+  *out = (pd_bytes){*p, (size_t)size};
+  *p += size;
+  return true;
+}
+
 /* Visit the records of one row that the walk still wants. */
 static pd_code visit_row(log_walk *w, uint64_t seq, uint64_t count, pd_bytes data)
 {
   const uint8_t *p = data.data, *end = p + data.size;
   for (uint64_t i = 0; i < count && w->next <= w->to; i++) {
-    uint64_t size = data.size;
-    if (count > 1 && !get_varint(&p, end, &size)) return damaged_record(w, seq + i, "is damaged");
-    if (size > (uint64_t)(end - p)) return damaged_record(w, seq + i, "is damaged");
-    pd_bytes record = {p, (size_t)size};
-    p += size;
-    if (i + 1 == count && p != end) return damaged_record(w, seq + i, "is damaged");
+    pd_bytes record = {0};
+    if (!pd_sqlite_row_take(&p, end, count, i + 1 == count, &record)) return damaged_record(w, seq + i, "is damaged");
     if (seq + i != w->next) continue;
     TRY(w->visit(w->ctx, w->next, record, w->err));
     w->next++;
@@ -437,46 +365,90 @@ static pd_code find_blob(pd_sqlite_conn *conn, pd_sqlite_statement which, const 
   return rc == SQLITE_ROW || rc == SQLITE_DONE ? PD_OK : pd_sqlite_error(conn->db, rc, conn->path, err);
 }
 
-static pd_code put_one(pd_sqlite *s, const pd_id *id, pd_bytes data, pd_error *err)
+pd_code pd_sqlite_last_mark(pd_sqlite *s, uint64_t *out_mark, pd_error *err)
 {
+  return pd_sqlite_conn_number(&s->writer, PD_SQL_MARK, out_mark, err);
+}
+
+typedef struct bag_putting {
+  pd_sqlite *s;
+  uint64_t mark; /* the last one given, 0: none */
+  uint64_t next; /* the n of the next row (S4) */
+} bag_putting;
+
+static pd_code begin_putting(bag_putting *p, pd_error *err)
+{
+  uint64_t last = 0;
+  TRY(pd_sqlite_last_mark(p->s, &p->mark, err));
+  TRY(pd_sqlite_conn_number(&p->s->writer, PD_SQL_BAG_LAST, &last, err));
+  p->next = (last > p->mark ? last : p->mark) + 1;
+  if (p->next < INT64_MAX - INT32_MAX) return PD_OK;
+  return pd_error_set(err, PD_CORRUPT, "%.300s is damaged: its bag is said to have %llu blobs", p->s->path, (unsigned long long)p->next);
+}
+
+/* Run a statement with its bindings and forget them: they point to the caller's bytes. */
+static pd_code run_bound(pd_sqlite *s, sqlite3_stmt *statement, pd_error *err)
+{
+  pd_code code = PD_OK;
+  int rc = sqlite3_step(statement);
+  if (rc != SQLITE_DONE) code = pd_sqlite_error(s->writer.db, rc, s->path, err);
+  sqlite3_reset(statement);
+  sqlite3_clear_bindings(statement);
+  return code;
+}
+
+/* A blob that is there and older than a mark counts as put now (B6). */
+static pd_code touch(const bag_putting *p, uint64_t n, pd_error *err)
+{
+  sqlite3_stmt *statement = NULL;
+  if (n > p->mark) return PD_OK;
+  TRY(pd_sqlite_conn_use(&p->s->writer, PD_SQL_BAG_TOUCH, &statement, err));
+  sqlite3_bind_int64(statement, 1, (int64_t)n);
+  sqlite3_bind_int64(statement, 2, (int64_t)p->mark + 1);
+  return run_bound(p->s, statement, err);
+}
+
+static pd_code put_one(bag_putting *p, const pd_id *id, pd_bytes data, pd_error *err)
+{
+  pd_sqlite *s = p->s;
   sqlite3_stmt *row = NULL, *insert = NULL;
   bool is_there = false;
-  if (data.size > BLOB_SIZE_MAX)
-    return pd_error_set(err, PD_LIMIT, "a blob of %zu bytes is over SQLite's limit of %d", data.size, BLOB_SIZE_MAX);
+  if (data.size > PD_SQLITE_BLOB_SIZE_MAX)
+    return pd_error_set(err, PD_LIMIT, "a blob of %zu bytes is over SQLite's limit of %d", data.size, PD_SQLITE_BLOB_SIZE_MAX);
   pd_code code = find_blob(&s->writer, PD_SQL_BAG_FIND, id, &row, &is_there, err);
+  uint64_t n = is_there ? (uint64_t)sqlite3_column_int64(row, 1) : 0;
   sqlite3_reset(row);
-  if (code != PD_OK || is_there) return code;
+  TRY(code);
+  if (is_there) return touch(p, n, err);
   TRY(pd_sqlite_conn_use(&s->writer, PD_SQL_BAG_PUT, &insert, err));
-  sqlite3_bind_int64(insert, 1, key_of(id));
-  sqlite3_bind_blob(insert, 2, id->bytes, PD_ID_SIZE, SQLITE_STATIC);
-  bind_bytes(insert, 3, data);
-  int rc = sqlite3_step(insert);
-  if (rc != SQLITE_DONE) code = pd_sqlite_error(s->writer.db, rc, s->path, err);
-  sqlite3_reset(insert);
-  sqlite3_clear_bindings(insert);
-  return code;
+  sqlite3_bind_int64(insert, 1, (int64_t)p->next++);
+  sqlite3_bind_int64(insert, 2, key_of(id));
+  sqlite3_bind_blob(insert, 3, id->bytes, PD_ID_SIZE, SQLITE_STATIC);
+  pd_sqlite_bind_bytes(insert, 4, data);
+  return run_bound(s, insert, err);
 }
 
 static pd_code put_locked(pd_sqlite *s, const pd_id *ids, const pd_bytes *blobs, size_t count, pd_error *err)
 {
-  TRY(set_sync(s, true, err));
+  bag_putting p = {.s = s};
+  TRY(pd_sqlite_set_sync(s, true, err));
   TRY(pd_sqlite_conn_run(&s->writer, PD_SQL_BEGIN, err));
-  pd_code code = PD_OK;
-  for (size_t i = 0; i < count && code == PD_OK; i++) code = put_one(s, &ids[i], blobs[i], err);
+  pd_code code = begin_putting(&p, err);
+  for (size_t i = 0; i < count && code == PD_OK; i++) code = put_one(&p, &ids[i], blobs[i], err);
   if (code == PD_OK) code = pd_sqlite_conn_run(&s->writer, PD_SQL_COMMIT, err);
   if (code == PD_OK)
-    checkpoint_if_due(s);
+    pd_sqlite_checkpoint_if_due(s);
   else
-    roll_back(s);
+    pd_sqlite_roll_back(s);
   return code;
 }
 
 static pd_code sqlite_bag_put(pd_backend *b, const pd_id *ids, const pd_bytes *blobs, size_t count, pd_error *err)
 {
   pd_sqlite *s = (pd_sqlite *)b;
-  TRY(write_begin(s, err));
+  TRY(pd_sqlite_write_begin(s, err));
   pd_code code = count ? put_locked(s, ids, blobs, count, err) : PD_OK;
-  write_end(s);
+  pd_sqlite_write_end(s);
   return code;
 }
 
@@ -499,32 +471,6 @@ static pd_code sqlite_bag_get(pd_backend *b, const pd_id *id, pd_buf *out, pd_er
   return pd_error_set(err, PD_NOT_FOUND, "%.300s has no blob %s", s->path, pd_id_hex(id, hex));
 }
 
-/* ---- the claim ---------------------------------------------------------------------------------------------------- */
-
-static pd_code sqlite_log_claim(pd_backend *b, pd_error *err)
-{
-  pd_sqlite *s = (pd_sqlite *)b;
-  TRY(refuse_read_only(s, err));
-  pthread_mutex_lock(&s->write_lock);
-  while (s->is_claimed) pthread_cond_wait(&s->unclaimed, &s->write_lock);
-  pd_code code = pd_lock_file_claim(&s->lock, err);
-  s->is_claimed = code == PD_OK;
-  pthread_mutex_unlock(&s->write_lock);
-  return code;
-}
-
-static void sqlite_log_release(pd_backend *b)
-{
-  pd_sqlite *s = (pd_sqlite *)b;
-  pthread_mutex_lock(&s->write_lock);
-  if (s->is_claimed) {
-    s->is_claimed = false;
-    pd_lock_file_unclaim(&s->lock);
-    pthread_cond_signal(&s->unclaimed);
-  }
-  pthread_mutex_unlock(&s->write_lock);
-}
-
 static unsigned sqlite_flags(const pd_backend *b)
 {
   return ((const pd_sqlite *)b)->flags;
@@ -542,9 +488,14 @@ const pd_backend_ops pd_sqlite_ops = {
   .log_tail_hint = sqlite_log_tail_hint,
   .bag_put = sqlite_bag_put,
   .bag_get = sqlite_bag_get,
-  .log_claim = sqlite_log_claim,
-  .log_release = sqlite_log_release,
+  .log_claim = pd_sqlite_log_claim,
+  .log_release = pd_sqlite_log_release,
   .check = pd_sqlite_check,
   .usage = pd_sqlite_usage,
+  .log_redact = pd_sqlite_log_redact,
+  .bag_mark = pd_sqlite_bag_mark,
+  .bag_sweep = pd_sqlite_bag_sweep,
+  .compact = pd_sqlite_compact,
+  .log_wait = sqlite_log_wait,
   .stores = pd_sqlite_stores,
 };

@@ -10,15 +10,22 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#define BUSY_TIMEOUT_MS 120000
-
 static const char *const sql_texts[PD_SQL_COUNT] = {
   [PD_SQL_TAIL] = "SELECT seq, count FROM log ORDER BY seq DESC LIMIT 1",
   [PD_SQL_LOG_READ] = "SELECT seq, count, data FROM log WHERE seq >= coalesce((SELECT max(seq) FROM log WHERE seq <= ?1), 0) ORDER BY seq",
   [PD_SQL_LOG_APPEND] = "INSERT INTO log(seq, count, data) VALUES (?1, ?2, ?3)",
-  [PD_SQL_BAG_FIND] = "SELECT id FROM bag WHERE key = ?1",
+  [PD_SQL_BAG_FIND] = "SELECT id, n FROM bag WHERE key = ?1",
   [PD_SQL_BAG_GET] = "SELECT id, data FROM bag WHERE key = ?1",
-  [PD_SQL_BAG_PUT] = "INSERT INTO bag(key, id, data) VALUES (?1, ?2, ?3)",
+  [PD_SQL_BAG_PUT] = "INSERT INTO bag(n, key, id, data) VALUES (?1, ?2, ?3, ?4)",
+  [PD_SQL_BAG_LAST] = "SELECT coalesce(max(n), 0) FROM bag",
+  [PD_SQL_BAG_TOUCH] = "INSERT INTO touched(n, at) VALUES (?1, ?2) ON CONFLICT(n) DO UPDATE SET at = excluded.at WHERE at <> excluded.at",
+  [PD_SQL_BAG_PAGE] = "SELECT n, id, length(data) FROM bag WHERE n > ?1 AND n <= ?2 ORDER BY n LIMIT ?3",
+  [PD_SQL_BAG_DELETE] = "DELETE FROM bag WHERE n = ?1 AND NOT EXISTS (SELECT 1 FROM touched WHERE n = ?1 AND at > ?2)",
+  [PD_SQL_BAG_FORGET] = "DELETE FROM touched WHERE n = ?1",
+  [PD_SQL_MARK] = "SELECT value FROM meta WHERE name = 'mark'",
+  [PD_SQL_SCRUB] = "SELECT value FROM meta WHERE name = 'scrub'",
+  [PD_SQL_ROW_AT] = "SELECT seq, count, data FROM log WHERE seq <= ?1 ORDER BY seq DESC LIMIT 1",
+  [PD_SQL_ROW_DELETE] = "DELETE FROM log WHERE seq = ?1",
   [PD_SQL_BEGIN] = "BEGIN IMMEDIATE",
   [PD_SQL_COMMIT] = "COMMIT",
   [PD_SQL_SYNC_FULL] = "PRAGMA synchronous=FULL",
@@ -110,7 +117,7 @@ static int harden(sqlite3 *db)
 static pd_code open_as(pd_sqlite_conn *conn, const char *name, int flags, const char *vfs, pd_error *err)
 {
   int rc = sqlite3_open_v2(name, &conn->db, flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, vfs);
-  if (rc == SQLITE_OK) rc = sqlite3_busy_timeout(conn->db, BUSY_TIMEOUT_MS);
+  if (rc == SQLITE_OK) rc = sqlite3_busy_timeout(conn->db, PD_SQLITE_BUSY_TIMEOUT_MS);
   if (rc == SQLITE_OK) rc = harden(conn->db);
   if (rc == SQLITE_OK) {
     rc = sqlite3_exec(conn->db, "PRAGMA wal_autocheckpoint=0; PRAGMA cell_size_check=ON; SELECT 1 FROM sqlite_schema LIMIT 1", NULL, NULL,
@@ -195,6 +202,17 @@ pd_code pd_sqlite_conn_exec(pd_sqlite_conn *conn, const char *sql, pd_error *err
 {
   int rc = sqlite3_exec(conn->db, sql, NULL, NULL, NULL);
   return rc == SQLITE_OK ? PD_OK : pd_sqlite_error(conn->db, rc, conn->path, err);
+}
+
+pd_code pd_sqlite_conn_number(pd_sqlite_conn *conn, pd_sqlite_statement which, uint64_t *out, pd_error *err)
+{
+  sqlite3_stmt *statement = NULL;
+  TRY(pd_sqlite_conn_use(conn, which, &statement, err));
+  int rc = sqlite3_step(statement);
+  if (rc == SQLITE_ROW || rc == SQLITE_DONE) *out = rc == SQLITE_ROW ? (uint64_t)sqlite3_column_int64(statement, 0) : 0;
+  pd_code code = rc == SQLITE_ROW || rc == SQLITE_DONE ? PD_OK : pd_sqlite_error(conn->db, rc, conn->path, err);
+  sqlite3_reset(statement);
+  return code;
 }
 
 pd_code pd_sqlite_conn_tail(pd_sqlite_conn *conn, uint64_t *out_tail, pd_error *err)

@@ -10,6 +10,7 @@
 
 #define PD_SQLITE_APPLICATION_ID 0x50444255 /* "PDBU" */
 #define PD_SQLITE_FORMAT 1
+#define PD_SQLITE_BUSY_TIMEOUT_MS 120000
 
 typedef enum pd_sqlite_statement {
   PD_SQL_TAIL,
@@ -18,6 +19,15 @@ typedef enum pd_sqlite_statement {
   PD_SQL_BAG_FIND,
   PD_SQL_BAG_GET,
   PD_SQL_BAG_PUT,
+  PD_SQL_BAG_LAST,
+  PD_SQL_BAG_TOUCH,
+  PD_SQL_BAG_PAGE,
+  PD_SQL_BAG_DELETE,
+  PD_SQL_BAG_FORGET,
+  PD_SQL_MARK,
+  PD_SQL_SCRUB,
+  PD_SQL_ROW_AT,
+  PD_SQL_ROW_DELETE,
   PD_SQL_BEGIN,
   PD_SQL_COMMIT,
   PD_SQL_SYNC_FULL,
@@ -46,6 +56,8 @@ PD_MUST_USE pd_code pd_sqlite_conn_use(pd_sqlite_conn *conn, pd_sqlite_statement
 /* Step a statement that gives no rows, and reset it. */
 PD_MUST_USE pd_code pd_sqlite_conn_run(pd_sqlite_conn *conn, pd_sqlite_statement which, pd_error *err);
 PD_MUST_USE pd_code pd_sqlite_conn_exec(pd_sqlite_conn *conn, const char *sql, pd_error *err);
+/* A statement that gives one number; 0 if it gives none. */
+PD_MUST_USE pd_code pd_sqlite_conn_number(pd_sqlite_conn *conn, pd_sqlite_statement which, uint64_t *out, pd_error *err);
 /* The number of the log's last record, 0 if there is none. */
 PD_MUST_USE pd_code pd_sqlite_conn_tail(pd_sqlite_conn *conn, uint64_t *out_tail, pd_error *err);
 

@@ -7,22 +7,33 @@
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #define CLAIM_OFFSET 48
 #define LOCK_FILE_SIZE 4096
 #define UUID_AT 16
 #define WORD_AT 64
+#define BELL_AT 72
+#define CLAIM_AT 76
 
 static const char magic[16] = "perdure lock 1\n";
 
 static uint64_t *word_of(const pd_lock_file *lock)
 {
   return (uint64_t *)(void *)(lock->map + WORD_AT);
+}
+
+static uint32_t *half_word_of(const pd_lock_file *lock, size_t at)
+{
+  return (uint32_t *)(void *)(lock->map + at);
 }
 
 static uint64_t check_of(uint64_t tail, const uint64_t salt[2])
@@ -207,13 +218,48 @@ bool pd_lock_file_tail(const pd_lock_file *lock, uint64_t *out_tail)
   return decode(le64toh(__atomic_load_n(word_of(lock), __ATOMIC_ACQUIRE)), lock->salt, out_tail);
 }
 
+/* Wake all who sleep on the tail word (L3). The fence: the tail must be out before the bell is read. */
+static void ring(pd_lock_file *lock)
+{
+  uint32_t *bell = half_word_of(lock, BELL_AT);
+  __atomic_thread_fence(__ATOMIC_SEQ_CST);
+  if (!__atomic_load_n(bell, __ATOMIC_RELAXED)) return;
+  __atomic_store_n(bell, 0, __ATOMIC_SEQ_CST);
+  syscall(SYS_futex, half_word_of(lock, WORD_AT), FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+bool pd_lock_file_wait(pd_lock_file *lock, uint64_t after, uint32_t timeout_ms)
+{
+  if (!lock->map || !lock->is_writable) return false;
+  const struct timespec timeout = {.tv_sec = timeout_ms / 1000, .tv_nsec = (long)(timeout_ms % 1000) * 1000000};
+  uint64_t tail = 0;
+  __atomic_store_n(half_word_of(lock, BELL_AT), 1, __ATOMIC_SEQ_CST);
+  uint64_t word = __atomic_load_n(word_of(lock), __ATOMIC_SEQ_CST);
+  if (decode(le64toh(word), lock->salt, &tail) && tail > after) return true;
+  uint32_t low_half; /* the word's first four bytes, whatever the machine's order: what each append changes */
+  memcpy(&low_half, &word, sizeof low_half);
+  syscall(SYS_futex, half_word_of(lock, WORD_AT), FUTEX_WAIT, low_half, &timeout, NULL, 0);
+  return true;
+}
+
 void pd_lock_file_set_tail(pd_lock_file *lock, uint64_t tail)
 {
   if (!lock->map || !lock->is_writable) return;
   __atomic_store_n(word_of(lock), htole64(tail | check_of(tail, lock->salt) << 48), __ATOMIC_RELEASE);
+  ring(lock);
 }
 
 void pd_lock_file_forget_tail(pd_lock_file *lock)
 {
   if (lock->map && lock->is_writable) __atomic_store_n(word_of(lock), 0, __ATOMIC_RELEASE);
+}
+
+bool pd_lock_file_is_claimed(const pd_lock_file *lock)
+{
+  return lock->map && __atomic_load_n(half_word_of(lock, CLAIM_AT), __ATOMIC_ACQUIRE) != 0;
+}
+
+void pd_lock_file_set_claimed(pd_lock_file *lock, bool is_claimed)
+{
+  if (lock->map && lock->is_writable) __atomic_store_n(half_word_of(lock, CLAIM_AT), is_claimed, __ATOMIC_RELEASE);
 }

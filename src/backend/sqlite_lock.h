@@ -10,9 +10,13 @@
  *   48   1  nothing; the range that a claim locks (an open file description lock, independent of the flock)
  *   64   8  the tail word, little-endian: the number of the last acknowledged record in the low 48 bits, a check of it and
  *           the uuid in the high 16. All zero: not known.
+ *   72   4  the bell: not 0 while somebody may be asleep on the tail word (a futex on its low half)
+ *   76   4  the claim word: not 0 while somebody claims, or did and died. A hint: the byte at 48 decides.
  *
  * L1  The word is stored only under the exclusive lock, and after what it counts is durable: it never says too much.
  * L2  It may say too little (a writer died between its commit and the word), or nothing; then the table decides.
+ * L3  Who sleeps sets the bell before looking at the tail a last time; who stores a tail looks at the bell afterwards, clears it and
+ *     wakes all. So no wake is lost, an append that nobody waits for makes no system call, and one that died asleep costs one.
  * So a word that is valid and greater than the log's real tail proves that acknowledged records were lost.
  */
 #ifndef PD_BACKEND_SQLITE_LOCK_H
@@ -45,6 +49,10 @@ void pd_lock_file_unlock(pd_lock_file *lock);
 PD_MUST_USE pd_code pd_lock_file_claim(pd_lock_file *lock, pd_error *err);
 void pd_lock_file_unclaim(pd_lock_file *lock);
 
+/* The claim word. Set under the lock. */
+bool pd_lock_file_is_claimed(const pd_lock_file *lock);
+void pd_lock_file_set_claimed(pd_lock_file *lock, bool is_claimed);
+
 /* Under the lock, at open. Whether the file speaks of a store that had records, and of which one. */
 bool pd_lock_file_peek(const pd_lock_file *lock, uint64_t *out_tail);
 /* Bind the file to a store: forgets the word if it belongs to another. Needs the exclusive lock to change anything. */
@@ -52,7 +60,10 @@ void pd_lock_file_bind(pd_lock_file *lock, const uint8_t uuid[PD_LOCK_UUID_SIZE]
 
 /* The acknowledged tail; false if the word is not valid. Costs nanoseconds. */
 bool pd_lock_file_tail(const pd_lock_file *lock, uint64_t *out_tail);
-/* Under the exclusive lock. */
+/* Sleep until the tail word is not what it says `after`, at most `timeout_ms`, or until a signal comes. False if there is no mapping to
+ * sleep on. */
+bool pd_lock_file_wait(pd_lock_file *lock, uint64_t after, uint32_t timeout_ms);
+/* Under the exclusive lock. Wakes who waits. */
 void pd_lock_file_set_tail(pd_lock_file *lock, uint64_t tail);
 void pd_lock_file_forget_tail(pd_lock_file *lock);
 

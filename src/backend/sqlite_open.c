@@ -287,6 +287,7 @@ void pd_sqlite_close(pd_backend *b)
 {
   if (!b) return;
   pd_sqlite *s = (pd_sqlite *)b;
+  pd_sqlite_log_release(b);
   bool is_locked = s->reader.db && pd_lock_file_lock(&s->lock, false, NULL) == PD_OK;
   pd_sqlite_conn_close(&s->reader);
   pd_sqlite_conn_close(&s->writer);

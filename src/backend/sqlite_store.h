@@ -41,6 +41,42 @@ pd_code pd_sqlite_check(pd_backend *b, pd_check_visit visit, void *ctx, pd_error
 pd_code pd_sqlite_usage(pd_backend *b, pd_backend_usage *out, pd_error *err);
 pd_code pd_sqlite_stores(const char *rest, void (*visit)(void *ctx, const char *store), void *ctx, pd_error *err);
 
+pd_code pd_sqlite_log_claim(pd_backend *b, pd_error *err);
+void pd_sqlite_log_release(pd_backend *b);
+pd_code pd_sqlite_log_redact(pd_backend *b, uint64_t seq, const pd_bytes *records, size_t count, pd_error *err);
+pd_code pd_sqlite_bag_mark(pd_backend *b, uint64_t *out_mark, pd_error *err);
+pd_code pd_sqlite_bag_sweep(pd_backend *b, uint64_t mark, bool (*keep)(void *ctx, const pd_id *id), void *ctx, uint64_t *out_bytes,
+                            pd_error *err);
+pd_code pd_sqlite_compact(pd_backend *b, pd_error *err);
+
+/* ---- sqlite_write.c ----------------------------------------------------------------------------------------------- */
+
+/* Take write_lock and the lock file, waiting for who claims, and have a connection to write with. PD_READ_ONLY. */
+PD_MUST_USE pd_code pd_sqlite_write_begin(pd_sqlite *s, pd_error *err);
+void pd_sqlite_write_end(pd_sqlite *s);
+/* The rest under these locks. */
+void pd_sqlite_roll_back(pd_sqlite *s);
+/* PRAGMA synchronous, where it has to change. NORMAL: no fsync at commit, the next FULL one covers it (B7). */
+PD_MUST_USE pd_code pd_sqlite_set_sync(pd_sqlite *s, bool is_normal, pd_error *err);
+/* A failure is not the caller's: what he wrote is safe in the WAL, and it is tried again. */
+void pd_sqlite_checkpoint_if_due(pd_sqlite *s);
+/* After each append: grows the WAL once, checkpoints when due. */
+void pd_sqlite_note_append(pd_sqlite *s);
+
+/* ---- sqlite.c: rows of the log (S3) ------------------------------------------------------------------------------- */
+
+#define PD_SQLITE_BLOB_SIZE_MAX 999000000 /* SQLite's own limit is 1e9 for a row */
+#define PD_SQLITE_ROW_BYTES_MAX (64 << 10)
+
+PD_MUST_USE pd_code pd_sqlite_put_varint(pd_buf *buf, uint64_t n, pd_error *err);
+bool pd_sqlite_get_varint(const uint8_t **p, const uint8_t *end, uint64_t *out);
+/* The next record of a row of `count`; the last one must end where the row does. False if the row is damaged. */
+bool pd_sqlite_row_take(const uint8_t **p, const uint8_t *end, uint64_t count, bool is_last, pd_bytes *out);
+/* The bytes are borrowed until the statement's bindings are cleared. */
+void pd_sqlite_bind_bytes(sqlite3_stmt *statement, int at, pd_bytes bytes);
+/* The last mark that bag_mark gave, 0 if none. On the writer. */
+PD_MUST_USE pd_code pd_sqlite_last_mark(pd_sqlite *s, uint64_t *out_mark, pd_error *err);
+
 /* DIR[?vfs=NAME] in its parts; `out_vfs` is NULL if none is named. Both are freed by the caller. */
 PD_MUST_USE pd_code pd_sqlite_parse(const char *rest, char **out_folder, char **out_vfs, pd_error *err);
 /* PD_CORRUPT if the log ends before what was acknowledged. */

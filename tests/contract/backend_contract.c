@@ -1,4 +1,4 @@
-/* backend_contract.c: runs the clauses (log_clauses.c, bag_clauses.c, shared_clauses.c) on a target, each on a fresh URI. */
+/* backend_contract.c: runs the clauses (*_clauses.c) on a target, each on a fresh URI. */
 #include "contract/backend_contract.h"
 
 #include "contract/contract_world.h"
@@ -176,6 +176,7 @@ int backend_contract_run(const backend_contract_target *target, const struct CMU
   size_t count = add_clauses(tests, 0, log_clauses);
   count = add_clauses(tests, count, bag_clauses);
   count = add_clauses(tests, count, shared_clauses);
+  count = add_clauses(tests, count, shed_clauses);
   if (count + own_count > CLAUSE_COUNT_MAX) abort();
   for (size_t i = 0; i < own_count; i++) tests[count + i] = own[i];
   int failed = _cmocka_run_group_tests(target->name, tests, count + own_count, NULL, NULL);

@@ -35,7 +35,7 @@ typedef struct clause {
 #test, test, needs                                                                                                                     \
   }
 
-extern const clause log_clauses[], bag_clauses[], shared_clauses[]; /* each ends with a NULL name */
+extern const clause log_clauses[], bag_clauses[], shared_clauses[], shed_clauses[]; /* each ends with a NULL name */
 
 /* Open `store`, creating it if need be; fails the test if that fails. */
 pd_backend *world_open(contract_world *w, const char *store);

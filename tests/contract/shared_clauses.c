@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -427,6 +428,33 @@ static void B12_claims_hold_between_processes(void **state)
   w->ops->close(b);
 }
 
+static int claim_and_die(contract_world *w, int index)
+{
+  pd_backend *b = NULL;
+  (void)index;
+  if (w->ops->open(w->rest, "main", PD_BACKEND_CREATE, &b, NULL) != PD_OK) return 1;
+  if (w->ops->log_claim(b, NULL) != PD_OK) return 2;
+  raise(SIGKILL);
+  return 3;
+}
+
+static void B12_the_claim_of_a_killed_process_is_free_again(void **state)
+{
+  contract_world *w = *state;
+  if (!w->ops->log_claim) skip();
+  pd_backend *b = world_open(w, "main");
+  for (uint64_t round = 0; round < 3; round++) {
+    assert_int_equal(child_wait(child_start(claim_and_die, w, 0)), -SIGKILL);
+    assert_int_equal(append_numbered(b, 2 * round + 1, 1, NULL), PD_OK); /* to whoever just appends */
+    assert_int_equal(child_wait(child_start(claim_and_die, w, 0)), -SIGKILL);
+    assert_int_equal(w->ops->log_claim(b, NULL), PD_OK); /* and to the next claimer */
+    assert_int_equal(append_numbered(b, 2 * round + 2, 1, NULL), PD_OK);
+    w->ops->log_release(b);
+  }
+  expect_numbered_log(b, 6);
+  w->ops->close(b);
+}
+
 const clause shared_clauses[] = {
   CLAUSE(B8_a_handle_goes_on_after_every_kind_of_refusal),
   CLAUSE(B8_a_read_only_handle_reads_and_refuses_to_write),
@@ -446,5 +474,6 @@ const clause shared_clauses[] = {
   CLAUSE(B12_closing_a_handle_gives_its_claim_back),
   CLAUSE(B12_claims_of_threads_on_one_handle_wait_for_each_other),
   CLAUSE_IF(B12_claims_hold_between_processes, NEEDS_PROCESSES),
+  CLAUSE_IF(B12_the_claim_of_a_killed_process_is_free_again, NEEDS_PROCESSES),
   {NULL, NULL, NEEDS_NOTHING},
 };

@@ -204,6 +204,63 @@ static pd_code fault_usage(pd_backend *b, pd_backend_usage *out, pd_error *err)
   return ops->usage ? ops->usage(inner_of(b), out, err) : pd_error_set(err, PD_UNSUPPORTED, "no usage");
 }
 
+/* What the backend around which we are lacks, we lack too. */
+#define NEEDS(op)                                                                                                                          \
+  do {                                                                                                                                     \
+    if (!inner_of(b)->ops->op) return pd_error_set(err, PD_UNSUPPORTED, "no " #op);                                                        \
+  } while (0)
+
+static pd_code fault_log_redact(pd_backend *b, uint64_t seq, const pd_bytes *records, size_t count, pd_error *err)
+{
+  NEEDS(log_redact);
+  WITH_FAULT(FAULT_LOG_REDACT, "log_redact", inner_of(b)->ops->log_redact(inner_of(b), seq, records, count, err));
+}
+
+static pd_code fault_bag_mark(pd_backend *b, uint64_t *out_mark, pd_error *err)
+{
+  fault_plan p;
+  NEEDS(bag_mark);
+  if (is_hit(FAULT_BAG_MARK, &p)) return fault(&p, "bag_mark", err);
+  return inner_of(b)->ops->bag_mark(inner_of(b), out_mark, err);
+}
+
+typedef struct half_sweep {
+  bool (*keep)(void *ctx, const pd_id *id);
+  void *ctx;
+} half_sweep;
+
+static bool keep_half(void *ctx, const pd_id *id)
+{
+  half_sweep *half = ctx;
+  return half->keep(half->ctx, id) || id->bytes[PD_ID_SIZE - 1] & 1;
+}
+
+static pd_code fault_bag_sweep(pd_backend *b, uint64_t mark, bool (*keep)(void *ctx, const pd_id *id), void *ctx, uint64_t *out_bytes,
+                               pd_error *err)
+{
+  NEEDS(bag_sweep);
+  fault_plan p;
+  const pd_backend_ops *ops = inner_of(b)->ops;
+  half_sweep half = {keep, ctx};
+  uint64_t bytes;
+  if (!is_hit(FAULT_BAG_SWEEP, &p)) return ops->bag_sweep(inner_of(b), mark, keep, ctx, out_bytes, err);
+  if (p.how == FAULT_AFTER) TRY(ops->bag_sweep(inner_of(b), mark, keep, ctx, &bytes, err));
+  if (p.how == FAULT_TEAR) TRY(ops->bag_sweep(inner_of(b), mark, keep_half, &half, &bytes, err));
+  return fault(&p, "bag_sweep", err);
+}
+
+static pd_code fault_compact(pd_backend *b, pd_error *err)
+{
+  NEEDS(compact);
+  WITH_FAULT(FAULT_COMPACT, "compact", inner_of(b)->ops->compact(inner_of(b), err));
+}
+
+static pd_code fault_log_wait(pd_backend *b, uint64_t after, uint32_t timeout_ms, pd_error *err)
+{
+  NEEDS(log_wait);
+  WITH_FAULT(FAULT_LOG_WAIT, "log_wait", inner_of(b)->ops->log_wait(inner_of(b), after, timeout_ms, err));
+}
+
 static pd_code fault_stores(const char *rest, void (*visit)(void *ctx, const char *store), void *ctx, pd_error *err)
 {
   fault_plan p;
@@ -230,6 +287,11 @@ static const pd_backend_ops fault_ops = {
   .log_release = fault_log_release,
   .check = fault_check,
   .usage = fault_usage,
+  .log_redact = fault_log_redact,
+  .bag_mark = fault_bag_mark,
+  .bag_sweep = fault_bag_sweep,
+  .compact = fault_compact,
+  .log_wait = fault_log_wait,
   .stores = fault_stores,
 };
 

@@ -26,13 +26,19 @@ typedef enum fault_op {
   FAULT_LOG_CLAIM = 64,
   FAULT_CHECK = 128,
   FAULT_USAGE = 256,
-  FAULT_STORES = 512
+  FAULT_STORES = 512,
+  FAULT_LOG_REDACT = 1024,
+  FAULT_BAG_MARK = 2048,
+  FAULT_BAG_SWEEP = 4096,
+  FAULT_COMPACT = 8192,
+  FAULT_LOG_WAIT = 16384
 } fault_op;
 
 typedef enum fault_how {
   FAULT_BEFORE = 0, /* nothing was done */
   FAULT_AFTER,      /* all was done, and only the answer is a failure */
-  FAULT_TEAR        /* bag_put: the first half of the blobs went in. log_read: the first half was visited. Else like BEFORE */
+  FAULT_TEAR        /* bag_put: the first half of the blobs went in. log_read: the first half was visited. bag_sweep: about half of
+                       what should go went. Else like BEFORE */
 } fault_how;
 
 typedef struct fault_plan {
