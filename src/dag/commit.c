@@ -5,11 +5,9 @@
 #include "base/sha256.h"
 #include "dag/tree.h"
 
-#define COMMIT_TAG 0x43 /* 'C' */
-
 pd_id pd_commit_id(const pd_id *tree, const pd_id *parents, size_t parent_count)
 {
-  uint8_t head[2 + PD_ID_SIZE] = {COMMIT_TAG, (uint8_t)parent_count};
+  uint8_t head[2 + PD_ID_SIZE] = {PD_COMMIT_TAG, (uint8_t)parent_count};
   memcpy(head + 2, tree->bytes, PD_ID_SIZE);
   pd_bytes parts[] = {{head, sizeof head}, {parents, parent_count * sizeof *parents}};
   return pd_sha256_parts(parts, COUNT_OF(parts));

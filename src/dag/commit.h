@@ -5,6 +5,7 @@
 
 #include <perdure/perdure.h>
 
+#define PD_COMMIT_TAG 0x43 /* 'C' */
 #define PD_PARENT_COUNT_MAX 16
 
 pd_id pd_commit_id(const pd_id *tree, const pd_id *parents, size_t parent_count);

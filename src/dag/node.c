@@ -13,7 +13,6 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#define NODE_TAG 0x4E /* 'N' */
 #define PREIMAGE_HEAD_SIZE 4
 #define ENTRY_FIXED_SIZE (2 + PD_ID_SIZE)
 #define RIDER_SIZE_ABOUT 18
@@ -241,7 +240,7 @@ static size_t common_prefix(pd_bytes a, pd_bytes b)
 
 static pd_id hash_of(const pd_node *n)
 {
-  uint8_t head[PREIMAGE_HEAD_SIZE] = {NODE_TAG, n->level};
+  uint8_t head[PREIMAGE_HEAD_SIZE] = {PD_NODE_TAG, n->level};
   pd_put_u16(head + 2, n->count);
   pd_bytes parts[] = {{head, sizeof head}, {n->packed, n->offsets[n->count]}};
   return pd_sha256_parts(parts, COUNT_OF(parts));
@@ -336,14 +335,20 @@ static pd_code encode_rider(const pd_rider *r, pd_buf *out, pd_error *err)
   return pd_add_varint(out, r->pos == PD_POS_BAG ? 0 : (uint64_t)r->pos + 1, err);
 }
 
+pd_code pd_node_add_preimage(const pd_node *n, pd_buf *out, pd_error *err)
+{
+  uint8_t head[PREIMAGE_HEAD_SIZE] = {PD_NODE_TAG, n->level};
+  pd_put_u16(head + 2, n->count);
+  TRY(pd_buf_append(out, head, sizeof head, err));
+  return pd_buf_append(out, n->packed, n->offsets[n->count], err);
+}
+
 pd_code pd_node_encode(const pd_node *n, pd_buf *out, pd_error *err)
 {
-  uint8_t head[2 * PREIMAGE_HEAD_SIZE];
-  pd_put_u32(head, PREIMAGE_HEAD_SIZE + n->offsets[n->count]);
-  head[4] = NODE_TAG, head[5] = n->level;
-  pd_put_u16(head + 6, n->count);
-  TRY(pd_buf_append(out, head, sizeof head, err));
-  TRY(pd_buf_append(out, n->packed, n->offsets[n->count], err));
+  uint8_t size[4];
+  pd_put_u32(size, PREIMAGE_HEAD_SIZE + n->offsets[n->count]);
+  TRY(pd_buf_append(out, size, sizeof size, err));
+  TRY(pd_node_add_preimage(n, out, err));
   for (size_t i = 0; i < n->count; i++) {
     if (n->level) {
       TRY(pd_add_id(out, n->kids[i] ? &n->kids[i]->blob_id : &n->kid_blobs[i], err));
@@ -403,7 +408,7 @@ pd_code pd_node_decode(pd_node_pool *pool, pd_bytes blob, const pd_id *blob_id, 
   size_t preimage_size = pd_take_u32(&c);
   uint8_t tag = pd_take_u8(&c), level = pd_take_u8(&c);
   size_t count = pd_take_u16(&c);
-  bool is_shaped = !c.failed && tag == NODE_TAG && level <= PD_NODE_LEVEL_MAX && count <= PD_NODE_COUNT_MAX &&
+  bool is_shaped = !c.failed && tag == PD_NODE_TAG && level <= PD_NODE_LEVEL_MAX && count <= PD_NODE_COUNT_MAX &&
                    preimage_size >= PREIMAGE_HEAD_SIZE && (count || !level);
   pd_bytes body = pd_take_bytes(&c, is_shaped ? preimage_size - PREIMAGE_HEAD_SIZE : 0);
   if (!is_shaped || c.failed) return pd_error_set(err, PD_CORRUPT, "a tree node of %zu bytes is malformed", blob.size);

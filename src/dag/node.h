@@ -17,6 +17,7 @@
 
 #include <perdure/perdure.h>
 
+#define PD_NODE_TAG 0x4E      /* 'N', the first byte of a preimage */
 #define PD_NODE_COUNT_MAX 256 /* entries; also the longest run without a boundary */
 #define PD_NODE_LEVEL_MAX 15
 #define PD_POS_BAG UINT32_MAX           /* the value is a blob in the bag, not a slice of its record */
@@ -118,6 +119,8 @@ void pd_node_unref(pd_node_pool *pool, pd_node *n);
 PD_MUST_USE pd_code pd_cell_new(pd_node_pool *pool, pd_bytes value, pd_cell **out, pd_error *err);
 void pd_cell_unref(pd_node_pool *pool, pd_cell *cell);
 
+/* Append the preimage, whose SHA-256 is the node's id. */
+PD_MUST_USE pd_code pd_node_add_preimage(const pd_node *n, pd_buf *out, pd_error *err);
 /* Append the blob to `out`. All children must be saved. */
 PD_MUST_USE pd_code pd_node_encode(const pd_node *n, pd_buf *out, pd_error *err);
 /* Build the node from a blob; PD_CORRUPT if it is not well formed. The node is marked saved with `blob_id`. */
