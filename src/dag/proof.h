@@ -7,7 +7,7 @@
  *   F3  On the path each node is checked as far as it can be: keys ascend, levels go down by one, a child's first key is the key of its
  *       entry, and its last is less than the key of the next one.
  *
- * Byte table and why this is sound: docs/formats.md. tools/verify-proof.c is the same check without the library; a test holds them together.
+ * Byte table and why this is sound: docs/formats.md. tools/verify-proof.c is the same check without the library; a test keeps them one.
  */
 #ifndef PD_DAG_PROOF_H
 #define PD_DAG_PROOF_H
