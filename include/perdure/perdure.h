@@ -113,7 +113,7 @@ typedef struct pd_options {
   bool must_exist;              /* PD_NOT_FOUND instead of creating                                      */
   uint32_t flush_ms;            /* 0: each commit is synced before its call returns. Else buffered       */
   size_t cache_size_max;        /* memory for nodes and values, bytes; 0: 64 MiB                         */
-  size_t value_size_max;        /* largest value; 0: 64 MiB; at most 512 MiB                              */
+  size_t value_size_max;        /* largest value; 0: 64 MiB; at most 4 GiB - 2                            */
   const char *ref;              /* the ref that this handle works on; NULL: the store's current ref      */
   const char *author;           /* default for pd_note.author; NULL: the agent's name                    */
   int64_t (*now_ms)(void *ctx); /* NULL: the system's clock, milliseconds since 1970 UTC             */

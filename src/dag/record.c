@@ -231,6 +231,16 @@ pd_cursor pd_rec_changes(const pd_rec *rec)
   return c;
 }
 
+pd_code pd_rec_find(const pd_rec *rec, pd_bytes key, pd_rec_change *out, pd_error *err)
+{
+  pd_cursor c = pd_rec_changes(rec);
+  for (size_t i = 0; i < rec->change_count; i++) {
+    pd_rec_next(rec, &c, out);
+    if (pd_bytes_equal(out->key, key)) return PD_OK;
+  }
+  return pd_error_set(err, PD_CORRUPT, "record %llu does not change the key that it should", (unsigned long long)rec->seq);
+}
+
 static void decode_commit(pd_rec *out, pd_cursor *c)
 {
   out->target_seq = out->seq;

@@ -97,6 +97,8 @@ PD_MUST_USE pd_code pd_rec_value_at(uint64_t seq, pd_bytes bytes, uint32_t pos, 
 /* Walk the changes of a decoded record: start with pd_rec_changes. */
 pd_cursor pd_rec_changes(const pd_rec *rec);
 void pd_rec_next(const pd_rec *rec, pd_cursor *c, pd_rec_change *out);
+/* The change of `key`; PD_CORRUPT if there is none. */
+PD_MUST_USE pd_code pd_rec_find(const pd_rec *rec, pd_bytes key, pd_rec_change *out, pd_error *err);
 /* The id of a change's value, computed if it is inline. */
 pd_id pd_rec_value_id(const pd_rec_change *change);
 

@@ -48,6 +48,27 @@ static pd_code check_version(const pd_change_in *in, uint64_t version, pd_error 
   return PD_OK;
 }
 
+/* What a value in pieces rests on must still hold (upload.h, U2 and U3). */
+static pd_code check_pieces(pd_store *s, const pd_change_in *in, const pd_rider *old, pd_error *err)
+{
+  pd_pieces *p = in->pieces;
+  const pd_ref_slot *meta = pd_slot_find(s, PD_META_REF);
+  bool may_be_swept = meta && meta->tip.last_seq > p->since_seq;
+  bool has_lost_basis = p->basis_seq && (!old || old->seq != p->basis_seq);
+  p->is_stale = may_be_swept || has_lost_basis;
+  if (!p->is_stale) return PD_OK;
+  return pd_error_set(err, PD_CONFLICT, "gc ran while the value of key '%.*s' was being put",
+                      (int)(in->key.size < 200 ? in->key.size : 200), (const char *)in->key.data);
+}
+
+static void place_value(const pd_change_in *in, pd_rec_change *ch)
+{
+  ch->is_chunked = in->pieces != NULL;
+  ch->is_in_bag = ch->is_chunked || (!in->is_delete && in->value.size > PD_INLINE_SIZE_MAX);
+  ch->size = (uint32_t)(in->pieces ? in->pieces->size : in->value.size);
+  if (in->pieces) ch->list_id = in->pieces->list_id;
+}
+
 /* Compare one edit with the tree and add what it does to the plan. */
 static pd_code plan_change(pd_store *s, plan *p, pd_node *root, const pd_change_in *in, int64_t now_ms, pd_error *err)
 {
@@ -57,25 +78,24 @@ static pd_code plan_change(pd_store *s, plan *p, pd_node *root, const pd_change_
   const pd_rider *old = leaf ? &leaf->riders[index] : NULL;
   TRY(check_version(in, old ? old->version : 0, err));
   if (in->is_delete && !old) return PD_OK;
-  bool is_in_bag = !in->is_delete && in->value.size > PD_INLINE_SIZE_MAX;
+  if (in->pieces) TRY(check_pieces(s, in, old, err));
   pd_rec_change *ch = &p->changes[p->count];
   *ch = (pd_rec_change){.key = in->key,
                         .is_delete = in->is_delete,
-                        .is_in_bag = is_in_bag,
                         .prev_seq = old ? old->seq : 0,
-                        .size = (uint32_t)in->value.size,
                         .value = in->value,
                         .value_id = in->value_id,
                         .version = in->is_delete ? old->version
                                    : old         ? old->version + 1
                                                  : 1};
+  place_value(in, ch);
   pd_tree_edit *edit = &p->edits[p->count];
   *edit = (pd_tree_edit){.key = in->key, .is_delete = in->is_delete, .value_id = in->value_id};
   edit->rider = (pd_rider){
     .seq = s->tip_seq + 1, .version = ch->version, .created_ms = old ? old->created_ms : now_ms, .updated_ms = now_ms, .size = ch->size};
-  edit->has_value = !in->is_delete && in->value.size <= PD_EMBED_SIZE_MAX;
+  edit->has_value = !in->is_delete && !in->pieces && in->value.size <= PD_EMBED_SIZE_MAX;
   edit->value = in->value;
-  if (!in->is_delete && !edit->has_value && in->value.size <= PD_CELL_SIZE_MAX)
+  if (!in->is_delete && !in->pieces && !edit->has_value && in->value.size <= PD_CELL_SIZE_MAX)
     TRY(pd_cell_new(&s->tree.pool, in->value, &edit->cell, err));
   p->count++;
   return PD_OK;
@@ -159,7 +179,8 @@ static void fill_ack(const pd_store *s, const pd_rec *rec, uint64_t version, pd_
 static pd_code stage_blobs(pd_store *s, const plan *p, pd_error *err)
 {
   for (size_t i = 0; i < p->count; i++)
-    if (p->changes[i].is_in_bag) TRY(pd_batch_blob(&s->pending, &p->changes[i].value_id, p->changes[i].value, err));
+    if (p->changes[i].is_in_bag && !p->changes[i].is_chunked)
+      TRY(pd_batch_blob(&s->pending, &p->changes[i].value_id, p->changes[i].value, err));
   return PD_OK;
 }
 

@@ -379,7 +379,7 @@ static pd_code check_text(const char *text, const char *what, pd_error *err)
   return PD_OK;
 }
 
-static pd_code check_note(const pd_note *note, pd_error *err)
+pd_code pd_note_check(const pd_note *note, pd_error *err)
 {
   if (!note) return PD_OK;
   TRY(check_text(note->author, "author", err));
@@ -387,10 +387,8 @@ static pd_code check_note(const pd_note *note, pd_error *err)
   return check_text(note->reason, "reason", err);
 }
 
-pd_code pd_write(pd_store *s, const pd_intent *intent, pd_ack *out, pd_error *err)
+pd_code pd_write_once(pd_store *s, const pd_intent *intent, pd_ack *out, pd_error *err)
 {
-  if (s->is_read_only) return pd_error_set(err, PD_READ_ONLY, "the store of agent '%s' is open read-only", s->agent);
-  TRY(check_note(intent->note, err));
   pd_ack ack;
   bool again = true;
   while (again) {
@@ -399,4 +397,11 @@ pd_code pd_write(pd_store *s, const pd_intent *intent, pd_ack *out, pd_error *er
   }
   if (out) *out = ack;
   return PD_OK;
+}
+
+pd_code pd_write(pd_store *s, const pd_intent *intent, pd_ack *out, pd_error *err)
+{
+  if (s->is_read_only) return pd_error_set(err, PD_READ_ONLY, "the store of agent '%s' is open read-only", s->agent);
+  TRY(pd_note_check(intent->note, err));
+  return pd_intent_is_large(intent) ? pd_write_large(s, intent, out, err) : pd_write_once(s, intent, out, err);
 }

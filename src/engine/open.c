@@ -14,7 +14,7 @@
 #define CACHE_SIZE_DEFAULT ((size_t)64 << 20)
 #define CACHE_SIZE_MIN ((size_t)1 << 20)
 #define VALUE_SIZE_DEFAULT ((size_t)64 << 20)
-#define VALUE_SIZE_LIMIT ((size_t)512 << 20)
+#define VALUE_SIZE_LIMIT ((size_t)PD_CHUNKED_SIZE_MAX)
 #define MAIN_REF "main"
 #define CLOSE_KEYFRAME_RECORDS 1024              /* a shorter tail is not worth a keyframe at close… */
 #define CLOSE_KEYFRAME_BYTES ((uint64_t)1 << 20) /* …unless it is large */

@@ -32,9 +32,15 @@ static pd_code get_in_tree(pd_store *s, pd_node *root, pd_bytes key, pd_buf *out
 static pd_code take_value(pd_store *s, const pd_rec_change *ch, pd_buf *out_value, pd_error *err)
 {
   if (ch->is_erased) return pd_error_set(err, PD_ERASED, "the value was erased");
+  if (ch->is_chunked) return pd_pieces_read(s, &ch->list_id, &ch->value_id, ch->size, out_value, err);
   if (ch->is_in_bag) return pd_load_blob(s, &ch->value_id, "a value", out_value, err);
   pd_buf_clear(out_value);
   return pd_buf_append(out_value, ch->value.data, ch->value.size, err);
+}
+
+pd_code pd_change_value(pd_store *s, const pd_rec_change *ch, pd_buf *out, pd_error *err)
+{
+  return take_value(s, ch, out, err);
 }
 
 /* The entry that a change in the past made. Its value was covered by the record's checksum; its id is computed here. */
@@ -134,12 +140,7 @@ pd_code pd_has(pd_store *store, const char *at, pd_bytes key, bool *out_has, pd_
 pd_code pd_version_step(pd_store *s, pd_bytes key, uint64_t seq, pd_buf *scratch, pd_rec *out_rec, pd_rec_change *out_change, pd_error *err)
 {
   TRY(pd_record_at(s, seq, scratch, out_rec, err));
-  pd_cursor c = pd_rec_changes(out_rec);
-  for (size_t i = 0; i < out_rec->change_count; i++) {
-    pd_rec_next(out_rec, &c, out_change);
-    if (pd_bytes_equal(out_change->key, key)) return PD_OK;
-  }
-  return pd_error_set(err, PD_CORRUPT, "record %llu does not change the key that it should", (unsigned long long)seq);
+  return pd_rec_find(out_rec, key, out_change, err);
 }
 
 static pd_code get_version_locked(pd_store *s, const char *at, pd_bytes key, uint64_t version, pd_buf *out_value, pd_entry *out_entry,

@@ -235,6 +235,9 @@ PD_MUST_USE pd_code pd_apply_record(pd_tree *tree, pd_node *root, const pd_rec *
 
 /* The bytes of a leaf entry's value replace what `out` holds, compared with their id. */
 PD_MUST_USE pd_code pd_value_read(pd_store *s, pd_node *leaf, size_t index, pd_buf *out, pd_error *err);
+/* The change of `key` in record `seq`, which may be staged still; slices as in pd_record_at. */
+PD_MUST_USE pd_code pd_change_at(pd_store *s, pd_bytes key, uint64_t seq, pd_buf *scratch, pd_rec *out_rec, pd_rec_change *out_change,
+                                 pd_error *err);
 /* Load the value of an entry into its cell if it is small enough. */
 PD_MUST_USE pd_code pd_value_load(pd_store *s, pd_node *leaf, size_t index, pd_error *err);
 void pd_entry_of(const pd_node *leaf, size_t index, pd_entry *out);
@@ -244,6 +247,16 @@ void pd_cache_trim(pd_store *s);
 /* ---- pieces.c: values over PD_CHUNKED_SIZE_MIN, in pieces in the bag (dag/chunk.h). None of these needs the lock ---- */
 
 #define PD_CHUNKED_SIZE_MIN ((size_t)64 << 10) /* larger values are in pieces */
+
+/* A value that lies in the bag in pieces already (dag/chunk.h), and on what that rests. A commit that finds it out of date is
+ * refused with PD_CONFLICT and sets `is_stale`: pd_pieces_hold makes it good again. */
+typedef struct pd_pieces {
+  pd_id list_id;
+  uint64_t size;      /* of the value */
+  uint64_t since_seq; /* every piece was put, or held, after this record: nothing that was swept since then can have been it */
+  uint64_t basis_seq; /* 0, or: some pieces were left out because the version that this record wrote has them */
+  bool is_stale;
+} pd_pieces;
 
 /* What a walk over a value meets, in order: the list, each group and its pieces. Either may be NULL. */
 typedef struct pd_pieces_walk {
@@ -264,6 +277,8 @@ PD_MUST_USE pd_code pd_chunks_visit(pd_store *s, const pd_id *list_id, pd_blob_v
 typedef pd_code (*pd_piece_visit)(void *ctx, pd_bytes piece, pd_error *err);
 PD_MUST_USE pd_code pd_pieces_stream(pd_store *s, const pd_id *list_id, const pd_id *value_id, uint64_t size, pd_piece_visit visit,
                                      void *ctx, pd_error *err);
+/* Put every blob of the value once more, so that no sweep can take it (upload.h, U3). Takes the lock. PD_CONFLICT if one is gone. */
+PD_MUST_USE pd_code pd_pieces_hold(pd_store *s, pd_pieces *pieces, pd_error *err);
 /* The whole value replaces what `out` holds. */
 PD_MUST_USE pd_code pd_pieces_read(pd_store *s, const pd_id *list_id, const pd_id *value_id, uint64_t size, pd_buf *out, pd_error *err);
 
@@ -273,21 +288,13 @@ PD_MUST_USE pd_code pd_pieces_read(pd_store *s, const pd_id *list_id, const pd_i
 PD_MUST_USE pd_code pd_get_at_head(pd_store *s, pd_head *head, pd_bytes key, pd_buf *out_value, pd_entry *out_entry, pd_error *err);
 /* Read a key at the commit that record `seq` made, through segments. */
 PD_MUST_USE pd_code pd_get_at(pd_store *s, uint64_t seq, pd_bytes key, pd_buf *out_value, pd_entry *out_entry, pd_error *err);
+/* The bytes of a change's value replace what `out` holds. PD_ERASED. */
+PD_MUST_USE pd_code pd_change_value(pd_store *s, const pd_rec_change *ch, pd_buf *out, pd_error *err);
 /* The change of `key` in record `seq`. */
 PD_MUST_USE pd_code pd_version_step(pd_store *s, pd_bytes key, uint64_t seq, pd_buf *scratch, pd_rec *out_rec, pd_rec_change *out_change,
                                     pd_error *err);
 
 /* ---- commit.c, flush.c ---- */
-
-/* A value that lies in the bag in pieces already (dag/chunk.h), and on what that rests. A commit that finds it out of date is
- * refused with PD_CONFLICT and sets `is_stale`: pd_pieces_hold makes it good again. */
-typedef struct pd_pieces {
-  pd_id list_id;
-  uint64_t size;      /* of the value */
-  uint64_t since_seq; /* every piece was put, or held, after this record: nothing that was swept since then can have been it */
-  uint64_t basis_seq; /* 0, or: some pieces were left out because the version that this record wrote has them */
-  bool is_stale;
-} pd_pieces;
 
 /* One edit of an invocation. */
 typedef struct pd_change_in {
@@ -321,8 +328,14 @@ typedef struct pd_intent {
   const pd_catalog_frame *frame; /* keyframe */
 } pd_intent;
 
-/* Stage, append, and wait until it is acknowledged. Takes the lock. */
+/* Stage, append, and wait until it is acknowledged. Takes the lock. Large values are put into the bag before. */
 PD_MUST_USE pd_code pd_write(pd_store *s, const pd_intent *intent, pd_ack *out, pd_error *err);
+/* The same for checked intents whose large values are in the bag. Takes the lock. */
+PD_MUST_USE pd_code pd_write_once(pd_store *s, const pd_intent *intent, pd_ack *out, pd_error *err);
+PD_MUST_USE pd_code pd_note_check(const pd_note *note, pd_error *err);
+/* upload.c: is there a value that has to be in pieces? pd_write for those that have one. */
+bool pd_intent_is_large(const pd_intent *intent);
+PD_MUST_USE pd_code pd_write_large(pd_store *s, const pd_intent *intent, pd_ack *out, pd_error *err);
 /* Stage one record on the tips (E2). */
 PD_MUST_USE pd_code pd_stage(pd_store *s, const pd_intent *intent, pd_ticket *ticket, pd_ack *out, pd_error *err);
 /* Append what is pending as one batch. With the lock held and nobody flushing; gives the lock up while it syncs. */

@@ -93,6 +93,27 @@ static pd_code read_blob(pd_store *s, const pd_id *id, pd_buf *out, pd_error *er
   return pd_load_blob(s, id, "a value", out, err);
 }
 
+pd_code pd_change_at(pd_store *s, pd_bytes key, uint64_t seq, pd_buf *scratch, pd_rec *out_rec, pd_rec_change *out_change, pd_error *err)
+{
+  pd_bytes record;
+  if (seq <= s->log_seq || !(find_staged(&s->pending, seq, &record) || find_staged(&s->inflight, seq, &record)))
+    return pd_version_step(s, key, seq, scratch, out_rec, out_change, err);
+  TRY(pd_rec_decode_checked(seq, record, out_rec, err));
+  return pd_rec_find(out_rec, key, out_change, err);
+}
+
+/* Its record names the list of its pieces. */
+static pd_code read_pieces(pd_store *s, pd_bytes key, const pd_rider *rider, const pd_id *id, pd_buf *out, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf scratch = {0};
+  pd_rec rec;
+  pd_rec_change ch;
+  TRY(pd_change_at(s, key, rider->seq, &scratch, &rec, &ch, err));
+  if (ch.is_chunked && !pd_id_equal(&ch.value_id, id))
+    return pd_error_set(err, PD_CORRUPT, "record %llu has another value than its tree", (unsigned long long)rider->seq);
+  return pd_change_value(s, &ch, out, err);
+}
+
 static void keep_value(pd_store *s, pd_node *leaf, size_t index, uint64_t seq, const pd_rec_change *ch)
 {
   const pd_rider *rider = &leaf->riders[index];
@@ -139,6 +160,7 @@ pd_code pd_value_read(pd_store *s, pd_node *leaf, size_t index, pd_buf *out, pd_
     TRY(read_blob(s, &id, out, err));
     return out->size == rider->size ? PD_OK : wrong_value(leaf, index, err);
   }
+  if (rider->pos == PD_POS_CHUNKED) return read_pieces(s, pd_node_key(leaf, index), rider, &id, out, err);
   CLEANUP(pd_buf_done) pd_buf record = {0};
   bool has_room = s->tree.pool.bytes < s->cache_size_max / 4 * 3;
   TRY(read_slice(s, rider, out, has_room ? &record : NULL, err));
@@ -152,7 +174,7 @@ pd_code pd_value_read(pd_store *s, pd_node *leaf, size_t index, pd_buf *out, pd_
 
 pd_code pd_value_load(pd_store *s, pd_node *leaf, size_t index, pd_error *err)
 {
-  if (leaf->cells[index] || leaf->riders[index].pos == PD_POS_BAG) return PD_OK;
+  if (leaf->cells[index] || leaf->riders[index].pos >= PD_POS_CHUNKED) return PD_OK; /* it lies in the bag, and is large */
   CLEANUP(pd_buf_done) pd_buf value = {0};
   return pd_value_read(s, leaf, index, &value, err);
 }

@@ -123,13 +123,26 @@ static pd_code for_each_record(pd_verifier *v, handle_record handle, uint64_t pr
 
 /* ---- second pass ---- */
 
+static pd_code skip_piece(void *ctx, pd_bytes piece, pd_error *err)
+{
+  (void)ctx, (void)piece, (void)err;
+  return PD_OK;
+}
+
+/* In one blob, or in pieces: each of them is read. */
+static pd_code check_bytes(pd_store *s, const pd_rec_change *ch, pd_buf *value, pd_error *err)
+{
+  if (ch->is_chunked) return pd_pieces_stream(s, &ch->list_id, &ch->value_id, ch->size, skip_piece, NULL, err);
+  TRY(pd_load_blob(s, &ch->value_id, "the value", value, err));
+  return value->size == ch->size ? PD_OK : pd_error_set(err, PD_CORRUPT, "the value has another size than the record says");
+}
+
 /* A damaged value is a finding of its own: what follows can still be judged. */
 static pd_code check_value(pd_verifier *v, const pd_rec *rec, const pd_rec_change *ch, pd_buf *value, pd_error *err)
 {
   pd_error why;
   char hex[PD_ID_HEX_SIZE];
-  pd_code code = pd_load_blob(v->s, &ch->value_id, "the value", value, &why);
-  if (!code && value->size != ch->size) code = pd_error_set(&why, PD_CORRUPT, "the value has another size than the record says");
+  pd_code code = check_bytes(v->s, ch, value, &why);
   if (code == PD_CORRUPT) {
     pd_finding(v, "record %llu, key '%.*s', commit %.12s: %s", (unsigned long long)rec->seq, (int)(ch->key.size < 200 ? ch->key.size : 200),
                (const char *)ch->key.data, pd_id_hex(&rec->commit, hex), why.message);
@@ -147,7 +160,7 @@ static pd_code check_values(pd_verifier *v, const pd_rec *rec, pd_error *err)
     pd_rec_change ch;
     pd_rec_next(rec, &c, &ch);
     v->report.values += !ch.is_delete;
-    if (ch.is_in_bag) TRY(check_value(v, rec, &ch, &value, err));
+    if (ch.is_in_bag && !ch.is_erased) TRY(check_value(v, rec, &ch, &value, err));
   }
   return PD_OK;
 }
