@@ -148,12 +148,12 @@ const char *world_ref_name(int ref)
   return names[ref];
 }
 
-/* Mostly small, some large enough for the bag, a few empty. */
+/* Mostly small, some large enough for the bag, some of these in pieces, a few empty. */
 static size_t value_size(uint32_t value)
 {
   uint32_t h = value * 2654435761u >> 16;
   if (value == 0) return 0;
-  if (h % 500 == 1) return 20000 + h % 60000;
+  if (h % 500 == 1) return 20000 + h % 65000 + h % 2 * 40000; /* half of them in pieces */
   if (h % 40 == 1) return 500 + h % 6000;
   return 8 + h % 90;
 }
