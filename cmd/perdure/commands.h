@@ -13,6 +13,7 @@ extern const cli_command cmd_fork, cmd_refs, cmd_switch;                        
 /* One line a room of powers, below. */
 extern const cli_command cmd_tag, cmd_pin;                    /* tag.c */
 extern const cli_command cmd_link, cmd_resolve, cmd_messages; /* link.c */
+extern const cli_command cmd_blame, cmd_bisect;               /* blame.c, bisect.c */
 
 extern const cli_command cmd_man, cmd_complete; /* man.c, complete.c: for machines */
 

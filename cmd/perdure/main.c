@@ -45,6 +45,8 @@ static const cli_command *const commands[] = {
   &cmd_link,
   &cmd_resolve,
   &cmd_messages,
+  &cmd_blame,
+  &cmd_bisect,
   &cmd_man,
   &cmd_complete,
   NULL,

@@ -1,4 +1,4 @@
-/* story.h: tags, pins, blame, message links. Included by perdure.h; errors, lifetimes and `at` are explained there. */
+/* story.h: tags, pins, message links, blame. Included by perdure.h; errors, lifetimes and `at` are explained there. */
 #ifndef PERDURE_STORY_H
 #define PERDURE_STORY_H
 
@@ -82,6 +82,34 @@ PD_API PD_MUST_USE pd_code pd_message_get(pd_store *store, const char *id, pd_me
 PD_API PD_MUST_USE pd_code pd_message_list(pd_store *store, const char *session, pd_message_visit visit, void *ctx, pd_error *err);
 /* Forget the link: retention may then remove what only it kept. Messages that name it as their parent stay. PD_NOT_FOUND. */
 PD_API PD_MUST_USE pd_code pd_message_unlink(pd_store *store, const char *id, const pd_note *note, pd_error *err);
+
+/* ---- blame -------------------------------------------------------------------------------------------------------- */
+
+/* One path of a value and the commit that last changed it. All pointers are borrowed until the visitor returns. */
+typedef struct pd_blame_line {
+  pd_bytes path;  /* a JSON Pointer (RFC 6901); "" for a value that is no JSON, or a single number, string… */
+  pd_bytes value; /* what is there now: JSON text as it was written, or the whole value if it is no JSON */
+  bool is_known;  /* false: older versions were erased or retired, and it is at least as old as what follows says */
+  pd_id commit;
+  uint64_t seq;     /* the record that made the commit */
+  uint64_t version; /* of the key, in that commit */
+  int64_t time_ms;
+  const char *author, *run, *reason; /* "" if none */
+} pd_blame_line;
+
+/* Return false to stop. */
+typedef bool (*pd_blame_visit)(void *ctx, const pd_blame_line *line);
+
+#define PD_BLAME_PATH_COUNT_MAX 1000000
+
+/* For each path of the JSON value of `key` at `at`, in the order of the text: who last changed it, when and why. Paths lead to
+ * strings, numbers, true, false, null and empty containers. Strings are compared decoded, numbers byte by byte (1.0 is not 1),
+ * array items by their index: an item inserted in front changes all that follow. A member that appears twice counts once, the first.
+ * A merge is not blamed for what it took from one of its sides. A key that was deleted and made again begins there.
+ * Reads the key's versions, newest first, until each path is explained; the lock is given up between versions. `visit` is called at
+ * the end and may call the store. PD_NOT_FOUND if the key is absent, PD_ERASED if its value there is; PD_LIMIT for more than
+ * PD_BLAME_PATH_COUNT_MAX paths. */
+PD_API PD_MUST_USE pd_code pd_blame(pd_store *store, const char *at, pd_bytes key, pd_blame_visit visit, void *ctx, pd_error *err);
 
 #ifdef __cplusplus
 }

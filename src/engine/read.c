@@ -143,6 +143,18 @@ pd_code pd_version_step(pd_store *s, pd_bytes key, uint64_t seq, pd_buf *scratch
   return pd_rec_find(out_rec, key, out_change, err);
 }
 
+pd_code pd_version_value(pd_store *s, pd_bytes key, uint64_t seq, pd_id *out_id, pd_buf *out_value, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf scratch = {0};
+  pd_rec rec;
+  pd_rec_change ch;
+  TRY(pd_version_step(s, key, seq, &scratch, &rec, &ch, err));
+  pd_id id = pd_rec_value_id(&ch);
+  if (out_value) TRY(take_value(s, &ch, out_value, err));
+  *out_id = id;
+  return PD_OK;
+}
+
 static pd_code get_version_locked(pd_store *s, const char *at, pd_bytes key, uint64_t version, pd_buf *out_value, pd_entry *out_entry,
                                   pd_error *err)
 {

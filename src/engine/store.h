@@ -293,6 +293,9 @@ PD_MUST_USE pd_code pd_change_value(pd_store *s, const pd_rec_change *ch, pd_buf
 /* The change of `key` in record `seq`. */
 PD_MUST_USE pd_code pd_version_step(pd_store *s, pd_bytes key, uint64_t seq, pd_buf *scratch, pd_rec *out_rec, pd_rec_change *out_change,
                                     pd_error *err);
+/* The value that record `seq` gave to `key`; its id comes even if the bytes were erased, unless they are asked for. `out_value` may be
+ * NULL. */
+PD_MUST_USE pd_code pd_version_value(pd_store *s, pd_bytes key, uint64_t seq, pd_id *out_id, pd_buf *out_value, pd_error *err);
 
 /* ---- commit.c, flush.c ---- */
 

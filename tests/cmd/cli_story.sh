@@ -192,4 +192,120 @@ want_count 6
 run verify
 want_code 0
 
+t cli__blame_tells_who_changed_each_path
+run put plan '{"step":1,"goal":{"name":"x"}}' --author ada --run r1 --reason start
+one=$(cat "$out")
+run put plan '{"step":2,"goal":{"name":"x"}}' --author bob --reason 'go on'
+run blame plan
+want_count 2
+want_out_like '^[0-9a-f]{12}  20.*Z  bob  /step = 2  go on$'
+want_out_like "^$(printf %.12s "$one")  20.*Z  ada in r1  /goal/name = \"x\"  start\$"
+run blame plan --path /goal
+want_count 1
+want_out_has /goal/name
+run blame plan --path /go
+want_failure 1 "no path '/go'"
+run blame plan --path goal
+want_failure 2 'JSON Pointer'
+run --json blame plan --at main~1
+want_out_like '^\{"key":"plan","paths":\[\{"path":"/step","value":1,"is_known":true,"commit":"[0-9a-f]{64}","seq":[0-9]+,"version":1,"time":"20.*Z","author":"ada","run":"r1","reason":"start"\},\{"path":"/goal/name","value":"x",'
+run put text 'no json'
+run blame text
+want_out_like '  main  = no json$'
+run blame nokey
+want_failure 1 nokey
+run --json blame nokey
+want_code 1
+want_no_out
+want_err_like '^\{"error":\{"code":"NotFound"'
+run blame plan --at nowhere
+want_failure 1 nowhere
+
+# twelve values of k, 1 … 12, with other commits between them
+make_line() {
+  for i in 1 2 3 4 5 6 7 8 9 10 11 12; do
+    run put k "$i" --reason "k is $i"
+    run put other "$i"
+  done
+}
+
+t cli__bisect_finds_the_first_commit_that_fails
+make_line
+for first in 2 3 6 7 11 12; do
+  run bisect k --good main~23 --bad main -- sh -c "read n; echo noise; [ \"\$n\" -lt $first ]"
+  want_code 0
+  want_out_like "^    k is $first\$"
+  want_out_like '^[0-9a-f]{64}$'
+  want_out_unlike noise
+  want_true [ "$(grep -c 'good$\|bad$' "$err")" -le 7 ]
+done
+want_err_like '^11 commits changed .k.; about 4 steps$'
+run bisect k --good main~23 --bad main -q -- sh -c 'read n; [ $n -lt 4 ]'
+want_no_err
+run --json bisect k --good main~23 --bad main -- sh -c 'read n; [ $n -lt 4 ]'
+want_no_err
+want_out_like '^\{"key":"k","good":"[0-9a-f]{64}","bad":"[0-9a-f]{64}","candidates":11,"runs":[0-9]+,"skipped":0,"is_found":true,"first_bad":\{.*"reason":"k is 4"'
+
+t cli__bisect_gives_the_command_key_commit_and_value
+run put k one
+run put k two
+two=$(cat "$out")
+run bisect k --good main~1 --bad main -- sh -c 'echo "$PERDURE_KEY $PERDURE_COMMIT $PERDURE_FOUND $(cat)" >>seen; grep -q one seen && ! grep -q two seen'
+want_code 0
+want_true [ "$(sed -n 2p seen)" = "k $two 1 two" ]
+run del k
+run bisect k --good main~1 --bad main -- sh -c '[ $PERDURE_FOUND = 1 ]'
+want_code 0
+want_out_like '^    - k  \(was v2\)$'
+head -c 3000000 /dev/zero | "$perdure" put big - >/dev/null
+run put big small
+run bisect big --good main~1 --bad main -- sh -c 'exec <&-; [ "$PERDURE_COMMIT" != '"$(cat "$out")"' ]'
+want_code 0
+
+t cli__bisect_steps_around_what_cannot_be_tried
+make_line
+run bisect k --good main~23 --bad main -- sh -c 'read n; [ $n = 6 ] && exit 125; [ $n -lt 4 ]'
+want_code 0
+want_out_like '^    k is 4$'
+run bisect k --good main~23 --bad main -- sh -c 'read n; [ $n -gt 4 ] && [ $n -lt 9 ] && exit 125; [ $n -lt 7 ]'
+want_code 1
+want_count 5
+want_err_like 'one of these 5'
+run --json bisect k --good main~23 --bad main -- sh -c 'read n; [ $n -gt 4 ] && [ $n -lt 9 ] && exit 125; [ $n -lt 7 ]'
+want_code 1
+want_out_like '"skipped":4,"is_found":false,"suspects":\["[0-9a-f]{64}"(,"[0-9a-f]{64}"){4}\]\}$'
+
+t cli__bisect_refuses_what_makes_no_sense
+make_line
+run fork side --at main~3
+run put k side --ref side
+run bisect k --good side --bad main -- true
+want_failure 2 'no ancestor'
+run bisect k --good main --bad main~3 -- true
+want_failure 2 'no ancestor'
+run bisect k --good main --bad main -- true
+want_failure 2 'same commit'
+run bisect k --good main~1 --bad main -- true
+want_failure 1 'does not change'
+run bisect k --good main~9 --bad main -q -- false
+want_failure 2 '--good main~9 is not good: it is bad'
+run bisect k --good main~9 --bad main -q -- true
+want_failure 2 '--bad main is not bad: it is good'
+run bisect k --good main~9 --bad main -q -- sh -c 'exit 125'
+want_failure 2 'is not good: it is skipped'
+run bisect k --good main~9 --bad main -q -- sh -c 'exit 126'
+want_failure 2 'exit code 126'
+run bisect k --good main~9 --bad main -q -- sh -c 'kill -9 $$'
+want_failure 2 'signal 9'
+run bisect k --good main~9 --bad main -q -- ./no-such-command
+want_failure 2 'no-such-command'
+run bisect k --good main~9 --bad main
+want_failure 2 'needs a command'
+run bisect k --good main~9 -- true
+want_failure 2 '--bad'
+run bisect k --good nowhere --bad main -- true
+want_failure 1 nowhere
+run bisect
+want_code 2
+
 finish
