@@ -65,6 +65,8 @@ typedef enum cli_open_mode {
 
 /* Open cli->store. A missing store is a storage failure (exit 4) with a hint, not a negative answer. */
 PD_MUST_USE pd_code cli_open(cli_session *cli, cli_open_mode mode, pd_error *err);
+/* The answer if there is no store. */
+pd_code cli_no_store(cli_session *cli, pd_error *err);
 
 /* --author, --run, --reason, of commands that write but to no ref of the user's choice. */
 #define CLI_WHO_OPTIONS                                                                                                                    \

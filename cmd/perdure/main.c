@@ -38,6 +38,7 @@ static const cli_command *const commands[] = {
   &cmd_agents,
   &cmd_stats,
   &cmd_verify,
+  &cmd_repair,
   &cmd_version,
   &cmd_help,
   &cmd_tag,

@@ -15,7 +15,11 @@ pd_code cli_open(cli_session *cli, cli_open_mode mode, pd_error *err)
     .value_size_max = CLI_VALUE_SIZE_MAX,
   };
   pd_code code = pd_store_open(cli->uri, cli->agent, &options, &cli->store, err);
-  if (code != PD_NOT_FOUND) return code;
+  return code == PD_NOT_FOUND ? cli_no_store(cli, err) : code;
+}
+
+pd_code cli_no_store(cli_session *cli, pd_error *err)
+{
   cli->exit_code = CLI_EXIT_STORAGE;
   snprintf(cli->hint, sizeof cli->hint, "make one with: perdure init");
   return pd_error_set(err, PD_NOT_FOUND, "no store for agent '%s' in %s", cli->agent, cli->uri);

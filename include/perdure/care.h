@@ -8,6 +8,43 @@
 extern "C" {
 #endif
 
+/* ---- repair ------------------------------------------------------------------------------------------------------- */
+
+/* One thing that is wrong. Borrowed until the callback returns. */
+typedef struct pd_repair_finding {
+  bool can_mend;    /* derived data: it follows from the log */
+  const char *what; /* one line: the record, key and commit, or the blob */
+} pd_repair_finding;
+
+typedef struct pd_repair_options {
+  bool is_dry_run; /* only look */
+  bool keep_going; /* mend what can be mended although there is damage that cannot; else nothing is changed then */
+  /* Called now and then; return false to give up (the answer is then PD_INVALID, and what was mended until then stays). May be NULL. */
+  bool (*progress)(void *ctx, uint64_t done, uint64_t total);
+  /* Called for each finding. May be NULL. */
+  void (*finding)(void *ctx, const pd_repair_finding *finding);
+  void *ctx;
+} pd_repair_options;
+
+typedef struct pd_repair_report {
+  uint64_t records;  /* read and compared */
+  uint64_t damaged;  /* blobs of derived data that did not match their ids */
+  uint64_t missing;  /* blobs of derived data that were not there */
+  uint64_t mended;   /* of both, made again and durable */
+  uint64_t findings; /* what cannot be mended: damage in the log or in a large value */
+} pd_repair_report;
+
+/* Make all derived data of a store again that is damaged or missing: tree nodes, catalogs and commit lists of keyframes, the shared
+ * tail word, the database's own indexes. The log has everything; it and the values are never changed. The store is opened by this
+ * function, also if pd_store_open refuses it; others may use it meanwhile. Killed at any moment it leaves the store as good as it
+ * was, and can be run again. What was mended is noted in the store's own records (who looks at the whole log sees it).
+ *
+ * PD_OK if nothing is damaged any more (or, in a dry run, nothing that cannot be mended). PD_CORRUPT if there is damage that cannot
+ * be mended: each is named to `finding`, `out` is written too. PD_UNSUPPORTED if the backend cannot remove a damaged blob. `options`
+ * and `out` may be NULL. */
+PD_API PD_MUST_USE pd_code pd_repair(const char *uri, const char *agent, const pd_repair_options *options, pd_repair_report *out,
+                                     pd_error *err);
+
 #ifdef __cplusplus
 }
 #endif

@@ -65,8 +65,12 @@ static pd_code learn_frame(pd_store *s, const pd_rec *rec, pd_error *err)
   if (s->frame_count && s->frames[s->frame_count - 1].covers >= rec->covers) return PD_OK;
   CLEANUP(pd_buf_done) pd_buf blob = {0};
   CLEANUP(pd_catalog_done) pd_catalog catalog = {0};
-  TRY(pd_load_blob(s, &rec->catalog, "a keyframe's catalog", &blob, err));
-  TRY(pd_catalog_decode(pd_buf_bytes(&blob), &catalog, err));
+  pd_error why;
+  pd_code code = pd_load_blob(s, &rec->catalog, "a keyframe's catalog", &blob, &why);
+  if (!code) code = pd_catalog_decode(pd_buf_bytes(&blob), &catalog, &why);
+  if (code == PD_CORRUPT && s->is_mending) return PD_OK;
+  if (code && err) *err = why;
+  if (code) return code;
   pd_catalog_frame frame = {rec->seq, rec->covers, rec->catalog, catalog.run};
   pd_frame_add(s, &frame);
   return PD_OK;
@@ -137,7 +141,7 @@ pd_code pd_catch_up(pd_store *s, pd_error *err)
 
 pd_code pd_refresh(pd_store *s, pd_error *err)
 {
-  if (s->is_flushing || s->is_claimed || s->pending.count || s->inflight.count) return PD_OK;
+  if (s->is_mending || s->is_flushing || s->is_claimed || s->pending.count || s->inflight.count) return PD_OK;
   if (s->ops->log_tail_hint(s->backend) == s->log_seq) return PD_OK;
   return pd_catch_up(s, err);
 }
@@ -179,6 +183,22 @@ static pd_code adopt_keyframe(pd_store *s, const pd_rec *rec, pd_error *err)
   return PD_OK;
 }
 
+/* The keyframe at `seq`; for repair, the newest from there back that can be read, if any. */
+static pd_code adopt_last_keyframe(pd_store *s, uint64_t seq, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf scratch = {0};
+  for (pd_rec rec; seq; seq = rec.keyframe_seq) {
+    pd_error why;
+    TRY(pd_record_at(s, seq, &scratch, &rec, err));
+    if (rec.kind != PD_RECORD_KEYFRAME) return pd_error_set(err, PD_CORRUPT, "record %llu is no keyframe", (unsigned long long)seq);
+    pd_code code = adopt_keyframe(s, &rec, &why);
+    if (code == PD_CORRUPT && s->is_mending) continue;
+    if (code && err) *err = why;
+    return code;
+  }
+  return PD_OK;
+}
+
 static pd_code read_state(pd_store *s, uint64_t tail, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf scratch = {0};
@@ -186,13 +206,7 @@ static pd_code read_state(pd_store *s, uint64_t tail, pd_error *err)
   strcpy(s->current, MAIN_REF);
   if (tail) {
     TRY(pd_record_at(s, tail, &scratch, &rec, err));
-    uint64_t keyframe_seq = rec.kind == PD_RECORD_KEYFRAME ? tail : rec.keyframe_seq;
-    if (keyframe_seq) {
-      TRY(pd_record_at(s, keyframe_seq, &scratch, &rec, err));
-      if (rec.kind != PD_RECORD_KEYFRAME)
-        return pd_error_set(err, PD_CORRUPT, "record %llu is no keyframe", (unsigned long long)keyframe_seq);
-      TRY(adopt_keyframe(s, &rec, err));
-    }
+    TRY(adopt_last_keyframe(s, rec.kind == PD_RECORD_KEYFRAME ? tail : rec.keyframe_seq, err));
   }
   TRY(pd_catch_up(s, err));
   if (s->log_seq < tail) return pd_error_set(err, PD_CORRUPT, "record %llu of the log is missing", (unsigned long long)s->log_seq + 1);
@@ -259,7 +273,14 @@ static pd_code open_store(pd_store *s, const char *uri, const char *agent, const
   TRY(set_options(s, agent, o, err));
   TRY(open_backend(s, uri, o, err));
   TRY(s->ops->log_tail(s->backend, &tail, err));
-  TRY(read_state(s, tail, err));
+  pd_error why;
+  pd_code code = read_state(s, tail, &why);
+  if (s->is_mending) {
+    if (code == PD_CORRUPT) s->trouble = why;
+    if (!code || code == PD_CORRUPT) return PD_OK;
+  }
+  if (code && err) *err = why;
+  if (code) return code;
   if (!s->log_seq) TRY(found_store(s, err));
   return choose_ref(s, o->ref, err);
 }
@@ -294,11 +315,11 @@ static void free_store(pd_store *s)
   free(s);
 }
 
-pd_code pd_store_open(const char *uri, const char *agent, const pd_options *options, pd_store **out, pd_error *err)
+static pd_code make_store(const char *uri, const char *agent, const pd_options *options, bool is_mending, pd_store **out, pd_error *err)
 {
-  static const pd_options defaults;
   pd_store *s = calloc(1, sizeof *s);
   if (!s) return pd_error_memory(err, "a store");
+  s->is_mending = is_mending;
   pthread_mutex_init(&s->lock, NULL);
   pthread_condattr_t attr;
   pthread_condattr_init(&attr);
@@ -307,13 +328,25 @@ pd_code pd_store_open(const char *uri, const char *agent, const pd_options *opti
   pthread_cond_init(&s->work, &attr);
   pthread_condattr_destroy(&attr);
   pd_tree_init(&s->tree, pd_load_node, s);
-  pd_code code = open_store(s, uri, agent, options ? options : &defaults, err);
+  pd_code code = open_store(s, uri, agent, options, err);
   if (code) {
     free_store(s);
     return code;
   }
   *out = s;
   return PD_OK;
+}
+
+pd_code pd_store_open(const char *uri, const char *agent, const pd_options *options, pd_store **out, pd_error *err)
+{
+  static const pd_options defaults;
+  return make_store(uri, agent, options ? options : &defaults, false, out, err);
+}
+
+pd_code pd_store_open_mending(const char *uri, const char *agent, bool is_read_only, pd_store **out, pd_error *err)
+{
+  pd_options options = {.is_read_only = is_read_only, .must_exist = true};
+  return make_store(uri, agent, &options, true, out, err);
 }
 
 /* ---- closing ---- */

@@ -102,6 +102,8 @@ struct pd_store {
   char ref[PD_REF_SIZE_MAX + 1];     /* the handle's */
   char current[PD_REF_SIZE_MAX + 1]; /* the store's */
   bool is_read_only, is_buffered;
+  bool is_mending;  /* opened by repair: keyframes that cannot be read are passed over, and others are not followed */
+  pd_error trouble; /* is_mending: what is wrong with the log itself; code 0: nothing */
   uint32_t flush_ms;
   size_t cache_size_max, value_size_max;
   int64_t (*now_ms)(void *ctx);
@@ -175,6 +177,8 @@ void pd_head_share_root(pd_store *s, pd_head *head);
 
 /* ---- open.c ---- */
 
+/* Open for repair (is_mending). Takes what can be had: no ref is chosen, and damage of the log is no error but in `trouble`. */
+PD_MUST_USE pd_code pd_store_open_mending(const char *uri, const char *agent, bool is_read_only, pd_store **out, pd_error *err);
 /* Read what others appended. Only with nothing staged. */
 PD_MUST_USE pd_code pd_catch_up(pd_store *s, pd_error *err);
 /* pd_catch_up if the backend hints at something new and nothing is staged. */

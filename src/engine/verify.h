@@ -5,8 +5,8 @@
 #include "engine/store.h"
 
 /* The bag does not hold `blob` under `id` as it should: it is missing or damaged. `blob` is what the log gives. PD_OK: it was seen to, and
- * is no finding. */
-typedef pd_code (*pd_mend)(void *ctx, const pd_id *id, pd_bytes blob, pd_error *err);
+ * is no finding. `what` says what it is: "a tree node". */
+typedef pd_code (*pd_mend)(void *ctx, const char *what, const pd_id *id, pd_bytes blob, pd_error *err);
 
 /* A commit that is pointed at again. */
 typedef struct pd_kept {

@@ -16,7 +16,7 @@ static pd_code expect_blob(pd_verifier *v, const pd_id *id, const pd_buf *blob, 
   CLEANUP(pd_buf_done) pd_buf stored = {0};
   pd_error why;
   pd_code code = pd_load_blob(v->s, id, what, &stored, &why);
-  if (code == PD_CORRUPT && v->mend) return v->mend(v->mend_ctx, id, pd_buf_bytes(blob), err);
+  if (code == PD_CORRUPT && v->mend) return v->mend(v->mend_ctx, what, id, pd_buf_bytes(blob), err);
   if (code && err) *err = why;
   return code;
 }
@@ -145,7 +145,7 @@ static pd_code mend_catalog(pd_verifier *v, pd_due_frame *f, pd_error *err)
   TRY(code);
   f->run = c.run;
   TRY(expect_blob(v, &c.run, &run, "a keyframe's commit list", err));
-  return v->mend(v->mend_ctx, &f->catalog, pd_buf_bytes(&blob), err);
+  return v->mend(v->mend_ctx, "a keyframe's catalog", &f->catalog, pd_buf_bytes(&blob), err);
 }
 
 pd_code pd_verify_frame(pd_verifier *v, pd_due_frame *f, pd_error *err)
