@@ -112,6 +112,9 @@ int cli_fail(const cli_session *cli, const pd_error *err);
 
 /* VALUE as typed: `-` is standard input, `@FILE` a file, else the text itself. Reads at most the limit and one byte. */
 PD_MUST_USE pd_code cli_value_read(const char *text, pd_buf *out, pd_error *err);
+/* A file as a whole, `-` is standard input; at most CLI_VALUE_SIZE_MAX. `what` is for the error: "proof". */
+PD_MUST_USE pd_code cli_file_read(const char *path, const char *what, pd_buf *out, pd_error *err);
+PD_MUST_USE pd_code cli_file_write(const char *path, pd_bytes bytes, pd_error *err);
 /* "value" if the bytes are JSON, "text" if they are UTF-8, else "base64"; into an open object. */
 void cli_value_json(pd_json_writer *w, pd_bytes value);
 /* version, size, value_id, created_at, updated_at; into an open object. */

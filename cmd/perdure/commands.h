@@ -11,6 +11,8 @@ extern const cli_command cmd_undo, cmd_redo, cmd_reset;                         
 extern const cli_command cmd_fork, cmd_refs, cmd_switch;                        /* refs.c */
 
 /* One line a room of powers, below. */
+extern const cli_command cmd_prove, cmd_check_proof;          /* prove.c */
+extern const cli_command cmd_keygen, cmd_sign;                /* sign.c */
 extern const cli_command cmd_tag, cmd_pin;                    /* tag.c */
 extern const cli_command cmd_link, cmd_resolve, cmd_messages; /* link.c */
 extern const cli_command cmd_blame, cmd_bisect;               /* blame.c, bisect.c */

@@ -18,7 +18,7 @@ static void close_fd(int *fd)
   if (*fd > STDERR_FILENO) close(*fd);
 }
 
-static pd_code read_all(int fd, const char *name, pd_buf *out, pd_error *err)
+static pd_code read_all(int fd, const char *name, const char *what, pd_buf *out, pd_error *err)
 {
   pd_buf_clear(out);
   for (;;) {
@@ -29,21 +29,43 @@ static pd_code read_all(int fd, const char *name, pd_buf *out, pd_error *err)
     if (n == 0) return PD_OK;
     out->size += (size_t)n;
     if (out->size > CLI_VALUE_SIZE_MAX)
-      return pd_error_set(err, PD_LIMIT, "the value from %s is over the limit of %zu bytes", name, CLI_VALUE_SIZE_MAX);
+      return pd_error_set(err, PD_LIMIT, "the %s from %s is over the limit of %zu bytes", what, name, CLI_VALUE_SIZE_MAX);
   }
+}
+
+pd_code cli_file_read(const char *path, const char *what, pd_buf *out, pd_error *err)
+{
+  if (strcmp(path, "-") == 0) return read_all(STDIN_FILENO, "standard input", what, out, err);
+  CLEANUP(close_fd) int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return pd_error_set(err, errno == EACCES ? PD_STORAGE : PD_INVALID, "cannot open '%s': %s", path, strerror(errno));
+  return read_all(fd, path, what, out, err);
+}
+
+pd_code cli_file_write(const char *path, pd_bytes bytes, pd_error *err)
+{
+  int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (fd < 0) return pd_error_set(err, PD_STORAGE, "cannot write '%s': %s", path, strerror(errno));
+  const char *p = bytes.data;
+  int why = 0;
+  for (size_t left = bytes.size; left && !why;) {
+    ssize_t n = write(fd, p, left);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0)
+      why = errno;
+    else
+      p += n, left -= (size_t)n;
+  }
+  if (close(fd) < 0 && !why) why = errno;
+  if (!why) return PD_OK;
+  return pd_error_set(err, why == ENOSPC || why == EDQUOT ? PD_FULL : PD_STORAGE, "cannot write '%s': %s", path, strerror(why));
 }
 
 pd_code cli_value_read(const char *text, pd_buf *out, pd_error *err)
 {
-  if (strcmp(text, "-") == 0) return read_all(STDIN_FILENO, "standard input", out, err);
-  if (text[0] != '@') {
-    pd_buf_clear(out);
-    return pd_buf_append(out, text, strlen(text), err);
-  }
-  const char *path = text + 1;
-  CLEANUP(close_fd) int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return pd_error_set(err, errno == EACCES ? PD_STORAGE : PD_INVALID, "cannot open '%s': %s", path, strerror(errno));
-  return read_all(fd, path, out, err);
+  if (strcmp(text, "-") == 0) return cli_file_read(text, "value", out, err);
+  if (text[0] == '@') return cli_file_read(text + 1, "value", out, err);
+  pd_buf_clear(out);
+  return pd_buf_append(out, text, strlen(text), err);
 }
 
 void cli_value_json(pd_json_writer *w, pd_bytes value)

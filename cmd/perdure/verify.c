@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "commands.h"
 #include "progress.h"
+#include "sign.h"
 
 #include <inttypes.h>
 
@@ -36,7 +37,7 @@ static void show_finding(void *ctx, const char *what)
   out_text(o, "\n");
 }
 
-static void print_report(cli_session *cli, const pd_verify_report *report)
+static void print_report(cli_session *cli, const pd_verify_report *report, const sign_report *heads)
 {
   out_stream *o = &cli->out;
   const struct {
@@ -48,6 +49,7 @@ static void print_report(cli_session *cli, const pd_verify_report *report)
               {"nodes", report->nodes},
               {"keyframes", report->keyframes}};
   for (size_t i = 0; i < COUNT_OF(rows); i++) out_printf(o, "%-10s %12" PRIu64 "\n", rows[i].label, rows[i].count);
+  sign_report_print(o, heads);
   out_set(o, report->findings ? OUT_BAD : OUT_GOOD);
   if (report->findings)
     out_printf(o, "%" PRIu64 " finding%s", report->findings, report->findings == 1 ? "" : "s");
@@ -57,7 +59,7 @@ static void print_report(cli_session *cli, const pd_verify_report *report)
   out_text(o, "\n");
 }
 
-static pd_code print_report_json(verify_view *view, const pd_verify_report *report, pd_error *err)
+static pd_code print_report_json(verify_view *view, const pd_verify_report *report, const sign_report *heads, pd_error *err)
 {
   pd_json_writer w = cli_json(view->cli, err);
   TRY(view->writer.code);
@@ -68,6 +70,7 @@ static pd_code print_report_json(verify_view *view, const pd_verify_report *repo
   pd_json_put_number(&w, "values", report->values);
   pd_json_put_number(&w, "nodes", report->nodes);
   pd_json_put_number(&w, "keyframes", report->keyframes);
+  sign_report_json(&w, heads);
   pd_json_key(&w, "findings");
   pd_json_open(&w, '[');
   out_bytes(&view->cli->out, pd_buf_bytes(&view->json));
@@ -84,20 +87,29 @@ static pd_code run_verify(cli_session *cli, const args_parsed *args, pd_error *e
   view.writer = (pd_json_writer){.out = &findings, .err = err};
   pd_verify_options options = {.since = args_get(args, "since"), .progress = show_progress, .finding = show_finding, .ctx = &view};
   pd_verify_report report = {0};
+  sign_report heads = {0};
+  TRY(sign_options(args, &heads, err));
   TRY(cli_open(cli, CLI_READ, err));
   pd_code code = pd_verify(cli->store, &options, &report, err);
   progress_clear(&view.bar);
   if (code != PD_OK && !(code == PD_CORRUPT && report.findings)) return code;
+  TRY(sign_verify(cli, &heads, show_finding, &view, err));
+  report.findings += heads.findings;
   view.json = findings;
   if (cli->is_json)
-    TRY(print_report_json(&view, &report, err));
+    TRY(print_report_json(&view, &report, &heads, err));
   else
-    print_report(cli, &report);
+    print_report(cli, &report, &heads);
   cli->exit_code = report.findings ? CLI_EXIT_STORAGE : CLI_EXIT_OK;
   return PD_OK;
 }
 
-static const args_option verify_options[] = {{"since", 0, "X", "only what came after this commit"}, {0}};
+static const args_option verify_options[] = {
+  {"since", 0, "X", "only what came after this commit"},
+  {"key", 0, "KEY", "check the signed heads too: a public key in base64, or a file with it"},
+  {"head", 0, "FILE", "with --key: check this signed head as well"},
+  {0},
+};
 
 const cli_command cmd_verify = {
   .spec = {"verify", verify_options, 0, 0},
@@ -105,7 +117,10 @@ const cli_command cmd_verify = {
   .summary = "Check every id, the audit chain and the keyframes",
   .usage = "",
   .about = "Recomputes every id and the audit chain, replays the log, compares each keyframe with it, and lets the\n"
-           "database check itself. Changes nothing. Prints counts and \"ok\"; or what is damaged, and exits 4.",
-  .example = "$ perdure verify\n$ perdure verify --since main@2026-11-14",
+           "database check itself. Changes nothing. Prints counts and \"ok\"; or what is damaged, and exits 4.\n"
+           "With --key also checks the signed heads that the store keeps (see: perdure help sign): that this key\n"
+           "signed them and that the history is still what was signed. Who can change a store can remove what it\n"
+           "keeps, so keep signed heads elsewhere too, and give one with --head.",
+  .example = "$ perdure verify\n$ perdure verify --since main@2026-11-14\n$ perdure verify --key home.pub --head monday.json",
   .run = run_verify,
 };

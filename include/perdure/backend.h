@@ -107,6 +107,8 @@ typedef struct pd_backend_ops {
   pd_code (*log_wait)(pd_backend *b, uint64_t after, uint32_t timeout_ms, pd_error *err);
   /* The stores of a home, in any order. */
   pd_code (*stores)(const char *rest, void (*visit)(void *ctx, const char *store), void *ctx, pd_error *err);
+  /* The folder of a home, for what is kept beside its stores; it need not exist. For free(). NULL: homes have none. */
+  pd_code (*folder)(const char *rest, char **out_folder, pd_error *err);
 } pd_backend_ops;
 
 /* Each backend's struct begins with its ops. */

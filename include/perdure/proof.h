@@ -125,6 +125,7 @@ PD_API PD_MUST_USE pd_code pd_verify_head(pd_store *store, const pd_signed_head 
 
 typedef struct pd_heads_report {
   uint64_t heads;    /* kept in the store */
+  uint64_t retired;  /* of them, no longer to be compared: retention took the records */
   uint64_t findings; /* of them, not signed with the key, or not true of this store */
 } pd_heads_report;
 

@@ -498,4 +498,5 @@ const pd_backend_ops pd_sqlite_ops = {
   .compact = pd_sqlite_compact,
   .log_wait = sqlite_log_wait,
   .stores = pd_sqlite_stores,
+  .folder = pd_sqlite_folder,
 };

@@ -47,6 +47,15 @@ pd_code pd_sqlite_parse(const char *rest, char **out_folder, char **out_vfs, pd_
   return PD_OK;
 }
 
+pd_code pd_sqlite_folder(const char *rest, char **out_folder, pd_error *err)
+{
+  char *folder = NULL, *vfs = NULL;
+  TRY(pd_sqlite_parse(rest, &folder, &vfs, err));
+  free(vfs);
+  *out_folder = folder;
+  return PD_OK;
+}
+
 static pd_code join(char **out, const char *folder, const char *store, const char *suffix, pd_error *err)
 {
   const char *slash = folder[strlen(folder) - 1] == '/' ? "" : "/";

@@ -39,6 +39,7 @@ pd_code pd_sqlite_open(const char *rest, const char *store, unsigned flags, pd_b
 void pd_sqlite_close(pd_backend *b);
 pd_code pd_sqlite_check(pd_backend *b, pd_check_visit visit, void *ctx, pd_error *err);
 pd_code pd_sqlite_usage(pd_backend *b, pd_backend_usage *out, pd_error *err);
+pd_code pd_sqlite_folder(const char *rest, char **out_folder, pd_error *err);
 pd_code pd_sqlite_stores(const char *rest, void (*visit)(void *ctx, const char *store), void *ctx, pd_error *err);
 
 pd_code pd_sqlite_log_claim(pd_backend *b, pd_error *err);

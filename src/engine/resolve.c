@@ -159,20 +159,28 @@ static pd_code last_before(pd_store *s, int64_t time_ms, uint64_t *out_seq, pd_e
   return PD_OK;
 }
 
-/* Where the ref was after record `seq`: back along the records that moved it. */
-static pd_code resolve_time(pd_store *s, const pd_ref_slot *slot, const point *p, pd_commit *out, pd_error *err)
+pd_code pd_ref_after(pd_store *s, const pd_ref_slot *slot, uint64_t limit, pd_rec *out, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf scratch = {0};
-  uint64_t limit, seq = slot->seen.last_seq;
   pd_rec rec = {0};
-  TRY(last_before(s, p->time_ms, &limit, err));
+  uint64_t seq = slot->seen.last_seq;
   while (seq) {
     TRY(pd_record_walk(s, seq, &scratch, &rec, err));
     if (seq <= limit && rec.kind != PD_RECORD_SWITCH) break;
     seq = rec.ref_prev_seq;
   }
+  *out = seq ? rec : (pd_rec){0};
+  return PD_OK;
+}
+
+static pd_code resolve_time(pd_store *s, const pd_ref_slot *slot, const point *p, pd_commit *out, pd_error *err)
+{
+  uint64_t limit;
+  pd_rec rec;
+  TRY(last_before(s, p->time_ms, &limit, err));
+  TRY(pd_ref_after(s, slot, limit, &rec, err));
   char time[PD_TIME_TEXT_SIZE];
-  if (!seq || rec.kind == PD_RECORD_REF_DELETE)
+  if (!rec.seq || rec.kind == PD_RECORD_REF_DELETE)
     return pd_error_set(err, PD_NOT_FOUND, "ref '%s' did not exist at %s", slot->name, pd_time_text(p->time_ms, time));
   *out = (pd_commit){rec.commit, rec.tree, rec.target_seq};
   return PD_OK;

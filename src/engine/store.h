@@ -396,5 +396,7 @@ PD_MUST_USE pd_code pd_resolve_locked(pd_store *s, const char *at, pd_commit *ou
 PD_MUST_USE pd_code pd_commit_find(pd_store *s, const pd_id *id, uint64_t seq, pd_commit *out, pd_error *err);
 /* True if `at` names the head of a ref: the cheap and common case. *out_slot is then set. */
 bool pd_resolve_head(pd_store *s, const char *at, pd_ref_slot **out_slot);
+/* Where a ref was after record `limit`: back along the records that moved it. out->seq is 0 if none did. Slices as pd_record_walk. */
+PD_MUST_USE pd_code pd_ref_after(pd_store *s, const pd_ref_slot *slot, uint64_t limit, pd_rec *out, pd_error *err);
 
 #endif
