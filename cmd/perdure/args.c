@@ -206,6 +206,21 @@ pd_code args_parse_number(const char *what, const char *text, uint64_t least, ui
   return PD_OK;
 }
 
+pd_code args_parse_size(const char *what, const char *text, uint64_t *out, pd_error *err)
+{
+  static const char units[] = "KMG";
+  char digits[WORD_SIZE_MAX + 1];
+  size_t size = strlen(text);
+  const char *unit = size ? strchr(units, text[size - 1]) : NULL;
+  unsigned shift = unit ? 10 * (unsigned)(unit - units + 1) : 0;
+  uint64_t n = 0;
+  snprintf(digits, sizeof digits, "%.*s", (int)(unit ? size - 1 : size), text);
+  if (size > WORD_SIZE_MAX || args_parse_number(what, digits, 0, &n, NULL) || n > UINT64_MAX >> shift)
+    return pd_error_set(err, PD_INVALID, "%s: '%.60s' is not a size like 512, 64K, 300M or 4G", what, text);
+  *out = n << shift;
+  return PD_OK;
+}
+
 pd_code args_number(const args_parsed *args, const char *name, uint64_t least, uint64_t *out, pd_error *err)
 {
   const char *text = args_get(args, name);

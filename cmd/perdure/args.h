@@ -48,6 +48,8 @@ const char *args_get(const args_parsed *args, const char *name);
 const char *args_get_global(const args_parsed *args, const char *name);
 /* A decimal number that fits, from `least` on; `out` is untouched if the option was not given. */
 PD_MUST_USE pd_code args_number(const args_parsed *args, const char *name, uint64_t least, uint64_t *out, pd_error *err);
+/* A number of bytes, or of K, M or G of them: 512, 64K, 300M, 4G. */
+PD_MUST_USE pd_code args_parse_size(const char *what, const char *text, uint64_t *out, pd_error *err);
 PD_MUST_USE pd_code args_parse_number(const char *what, const char *text, uint64_t least, uint64_t *out, pd_error *err);
 
 /* How many letters have to be inserted, removed, replaced or swapped with their neighbour to make `b` from `a`. */

@@ -28,7 +28,8 @@
 typedef struct cli_session {
   const char *uri, *agent;
   bool is_json, is_quiet;
-  bool has_pager; /* commands with long output set out.wants_pager to this */
+  size_t value_size_max; /* of a put; 0: CLI_VALUE_SIZE_MAX */
+  bool has_pager;        /* commands with long output set out.wants_pager to this */
   out_stream out;
   pd_store *store; /* NULL: not open */
   int exit_code;   /* of a command that succeeded; or, not 0 on a failure, instead of the code's own */

@@ -4,14 +4,8 @@
 #include "base/error.h"
 #include "commands.h"
 
-static pd_code print_value(cli_session *cli, pd_bytes key, const pd_entry *entry, pd_bytes value, pd_error *err)
+static pd_code print_json(cli_session *cli, pd_bytes key, const pd_entry *entry, pd_bytes value, pd_error *err)
 {
-  if (!cli->is_json) {
-    out_bytes(&cli->out, value);
-    bool ends_open = value.size && ((const char *)value.data)[value.size - 1] != '\n';
-    if (cli->out.is_terminal && ends_open) out_text(&cli->out, "\n");
-    return PD_OK;
-  }
   pd_json_writer w = cli_json(cli, err);
   pd_json_open(&w, '{');
   pd_json_put_bytes(&w, "key", key);
@@ -21,21 +15,50 @@ static pd_code print_value(cli_session *cli, pd_bytes key, const pd_entry *entry
   return cli_json_end(cli, &w);
 }
 
-static pd_code run_get(cli_session *cli, const args_parsed *args, pd_error *err)
+static pd_code get_json(cli_session *cli, const char *at, pd_bytes key, uint64_t version, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf value = {0};
-  pd_bytes key = pd_text(args->words[0]);
-  const char *at = args_get(args, "at");
-  uint64_t version = 0;
   pd_entry entry;
-  TRY(args_number(args, "version", 1, &version, err));
-  TRY(pd_key_check(key, err));
-  TRY(cli_open(cli, CLI_READ, err));
   if (version)
     TRY(pd_get_version(cli->store, at, key, version, &value, &entry, err));
   else
     TRY(pd_get(cli->store, at, key, &value, &entry, err));
-  return print_value(cli, key, &entry, pd_buf_bytes(&value), err);
+  return print_json(cli, key, &entry, pd_buf_bytes(&value), err);
+}
+
+/* The bytes as they come. */
+typedef struct printing {
+  out_stream *out;
+  char last; /* byte so far; a newline if there was none */
+} printing;
+
+static pd_code print_piece(void *ctx, pd_bytes piece, pd_error *err)
+{
+  printing *p = ctx;
+  out_bytes(p->out, piece);
+  p->last = ((const char *)piece.data)[piece.size - 1];
+  return out_is_closed(p->out) ? pd_error_set(err, PD_STORAGE, "standard output is closed") : PD_OK;
+}
+
+static pd_code get_streamed(cli_session *cli, const char *at, pd_bytes key, uint64_t version, pd_error *err)
+{
+  printing p = {&cli->out, '\n'};
+  pd_code code = version ? pd_get_version_stream(cli->store, at, key, version, print_piece, &p, NULL, err)
+                         : pd_get_stream(cli->store, at, key, print_piece, &p, NULL, err);
+  if (out_is_closed(&cli->out)) return PD_OK; /* out_finish says what there is to say */
+  if (!code && cli->out.is_terminal && p.last != '\n') out_text(&cli->out, "\n");
+  return code;
+}
+
+static pd_code run_get(cli_session *cli, const args_parsed *args, pd_error *err)
+{
+  pd_bytes key = pd_text(args->words[0]);
+  const char *at = args_get(args, "at");
+  uint64_t version = 0;
+  TRY(args_number(args, "version", 1, &version, err));
+  TRY(pd_key_check(key, err));
+  TRY(cli_open(cli, CLI_READ, err));
+  return cli->is_json ? get_json(cli, at, key, version, err) : get_streamed(cli, at, key, version, err);
 }
 
 static const args_option get_options[] = {
@@ -50,6 +73,8 @@ const cli_command cmd_get = {
   .summary = "Print the value of a key, now or at any point in history",
   .usage = "KEY",
   .about = "Prints the value's bytes and nothing else (on a terminal, a missing last newline is added).\n"
+           "Large values are streamed; each piece is checked before it is printed, the whole at the end: an\n"
+           "exit code of 0 says that all of it is right.\n"
            "Exit code 1 if the key is not there. With --json: the value with its version, size, id and times;\n"
            "the value is under \"value\" if it is JSON, \"text\" if it is UTF-8, else \"base64\".",
   .example = "$ perdure get plan\n$ perdure get plan --at main~3\n$ perdure get plan --at @2026-11-15T10:00Z\n$ perdure --json get plan",

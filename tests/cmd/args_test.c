@@ -149,6 +149,23 @@ static void args__numbers_are_whole_and_fit(void **state)
   assert_true(n == UINT64_MAX - 1);
 }
 
+static void args__sizes_have_units(void **state)
+{
+  (void)state;
+  static const char *const bad[] = {"", "K", "1k", "1KB", "-1", "1.5M", "1 M", "99999999999G", "18446744073709551616", "0x10"};
+  uint64_t n = 7;
+  for (size_t i = 0; i < COUNT_OF(bad); i++) assert_int_equal(args_parse_size("--size", bad[i], &n, NULL), PD_INVALID);
+  assert_int_equal(n, 7);
+  assert_int_equal(args_parse_size("--size", "512", &n, NULL), PD_OK);
+  assert_int_equal(n, 512);
+  assert_int_equal(args_parse_size("--size", "64K", &n, NULL), PD_OK);
+  assert_int_equal(n, 65536);
+  assert_int_equal(args_parse_size("--size", "300M", &n, NULL), PD_OK);
+  assert_int_equal(n, 314572800);
+  assert_int_equal(args_parse_size("--size", "4G", &n, NULL), PD_OK);
+  assert_int_equal(n, 4294967296);
+}
+
 static void args__distance_counts_edits(void **state)
 {
   (void)state;
@@ -177,6 +194,7 @@ int main(void)
     cmocka_unit_test(args__missing_and_unwanted_values_are_refused),
     cmocka_unit_test(args__the_number_of_words_is_checked),
     cmocka_unit_test(args__numbers_are_whole_and_fit),
+    cmocka_unit_test(args__sizes_have_units),
     cmocka_unit_test(args__distance_counts_edits),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
