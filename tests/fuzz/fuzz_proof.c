@@ -1,4 +1,4 @@
-/* fuzz_proof.c: proofs. The seal is made right, or nothing would get past it. The library and tools/verify-proof.c must agree on every input;
+/* fuzz_proof.c: proofs. The seal is made right, or nothing gets past it. The library and tools/verify-proof.c must agree on every input;
  * what is accepted shows slices of the input. Signed heads, the other document from outside, get the same bytes. */
 #include "base/buf.h"
 #include "base/sha256.h"
