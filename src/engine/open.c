@@ -238,6 +238,7 @@ static pd_code set_options(pd_store *s, const char *agent, const pd_options *o, 
   s->is_buffered = o->flush_ms > 0;
   s->cache_size_max = o->cache_size_max ? o->cache_size_max : CACHE_SIZE_DEFAULT;
   if (s->cache_size_max < CACHE_SIZE_MIN) s->cache_size_max = CACHE_SIZE_MIN;
+  if (s->tree.pool.spare_bytes_max) s->tree.pool.spare_bytes_max = s->cache_size_max / 4; /* what a large batch frees and needs again */
   s->value_size_max = o->value_size_max ? o->value_size_max : VALUE_SIZE_DEFAULT;
   if (s->value_size_max > VALUE_SIZE_LIMIT)
     return pd_error_set(err, PD_INVALID, "value_size_max is %zu, at most %zu is possible", s->value_size_max, VALUE_SIZE_LIMIT);
