@@ -15,6 +15,7 @@ const bench_row bench_rows[] = {
   {11, "open", "open + first get", "SQLite open + first SELECT; each other", "≤ 5×; ≤ 1.5×", row_open},
   {12, "memory", "resident memory", "", "≤ 128 MB", row_memory},
   {14, "large", "100-byte edits in a 10 MB value", "64 KiB; its first put", "≤ 1×; ≤ 0.05×", row_large},
+  {16, "watch", "watch, put in one process to event in another", "5 ms", "≤ 1×", row_watch},
 };
 const size_t bench_row_count = sizeof(bench_rows) / sizeof(bench_rows[0]);
 

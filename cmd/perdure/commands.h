@@ -18,6 +18,8 @@ extern const cli_command cmd_link, cmd_resolve, cmd_messages; /* link.c */
 extern const cli_command cmd_blame, cmd_bisect;               /* blame.c, bisect.c */
 
 extern const cli_command cmd_du, cmd_doctor, cmd_repair; /* du.c, doctor.c, repair.c */
-extern const cli_command cmd_man, cmd_complete;          /* man.c, complete.c: for machines */
+extern const cli_command cmd_watch;                      /* watch.c */
+
+extern const cli_command cmd_man, cmd_complete; /* man.c, complete.c: for machines */
 
 #endif

@@ -52,6 +52,7 @@ static const cli_command *const commands[] = {
   &cmd_messages,
   &cmd_blame,
   &cmd_bisect,
+  &cmd_watch,
   &cmd_man,
   &cmd_complete,
   NULL,
