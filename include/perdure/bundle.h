@@ -1,4 +1,13 @@
-/* bundle.h: bundles, clone, push, pull. Included by perdure.h; errors, lifetimes and `at` are explained there. */
+/*
+ * bundle.h: bundles, clone, push, pull. Included by perdure.h; errors, lifetimes and `at` are explained there.
+ *
+ * A bundle is one compressed file with commits: their ids, parents, changes with values, who, when, why, and the refs that point at them.
+ * Importing gives the target the same commits with the same ids, the same versions of keys and the same times. A bundle is
+ * verified as a whole before anything of it is taken in: its checksum, every commit id, every tree, every value.
+ *
+ * Files are given as file descriptors, which stay yours. Values that were erased travel as erased. What retention removed cannot
+ * travel: see pd_export.
+ */
 #ifndef PERDURE_BUNDLE_H
 #define PERDURE_BUNDLE_H
 
@@ -7,6 +16,93 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* Called now and then; return false to give up (the answer is then PD_INVALID, and nothing has changed). */
+typedef bool (*pd_bundle_progress)(void *ctx, uint64_t done, uint64_t total);
+
+typedef struct pd_export_options {
+  const char *const *refs;  /* these refs with all their history… */
+  size_t ref_count;         /* …0: the handle's ref */
+  bool is_all;              /* instead: every commit of the store, all refs, and its tags, pins, message links and settings */
+  const char *const *since; /* leave out these points and all their ancestors: the importer must have them */
+  size_t since_count;
+  pd_bundle_progress progress; /* may be NULL */
+  void *ctx;
+} pd_export_options;
+
+typedef struct pd_export_report {
+  uint64_t commits, changes, refs, metas;
+  uint64_t needs;                   /* commits that the importer must have */
+  uint64_t value_bytes, file_bytes; /* before and after packing */
+} pd_export_report;
+
+/* Write a bundle to `fd`, which may be a pipe. `options` and `out` may be NULL. The store may be written to meanwhile: the bundle is
+ * of the moment it began. PD_NOT_FOUND for an unknown ref; PD_RETIRED if a commit that belongs in it was removed by retention: choose
+ * a `since` after it. PD_STORAGE or PD_FULL for the file, of which then nothing can be used. */
+PD_API PD_MUST_USE pd_code pd_export(pd_store *store, int fd, const pd_export_options *options, pd_export_report *out, pd_error *err);
+
+typedef enum pd_import_fate {
+  PD_IMPORT_CREATED = 1,
+  PD_IMPORT_FORWARDED = 2, /* the ref moved to a descendant of where it was */
+  PD_IMPORT_REPLACED = 3,  /* it moved elsewhere; only with `as` */
+  PD_IMPORT_SAME = 4       /* it was there already, or is ahead of the bundle */
+} pd_import_fate;
+
+typedef struct pd_import_ref {
+  const char *name; /* here */
+  pd_id commit;     /* in the bundle */
+  pd_import_fate fate;
+} pd_import_ref;
+
+typedef struct pd_import_options {
+  bool is_dry_run; /* verify and report, change nothing */
+  /* NULL: refs keep their names, and one that would not move forward is PD_CONFLICT. Else they become AS/name, a picture of the other
+   * side that moves wherever that did; but never the store's current ref. */
+  const char *as;
+  bool adopts_current;                                    /* make the bundle's current ref the store's current one, if it came along */
+  void (*visit_ref)(void *ctx, const pd_import_ref *ref); /* each ref and what became of it; may be NULL; must not call the store */
+  pd_bundle_progress progress;                            /* may be NULL */
+  void *ctx;
+} pd_import_options;
+
+typedef struct pd_import_report {
+  uint64_t commits; /* in the bundle */
+  uint64_t added;   /* of them, new here */
+  uint64_t changes, value_bytes;
+  uint64_t refs_moved;
+  uint64_t metas_added; /* tags, pins, links, settings that were not here; those that were stay as they are */
+  char source[PD_NAME_SIZE_MAX + 1];
+} pd_import_report;
+
+/* Take in a bundle from `fd`, a file that can be read from anywhere (no pipe). All or nothing: whatever fails, and if the process dies
+ * at any moment, the refs are as before or as after, and importing again completes it. Commits that are here already are skipped.
+ * PD_FORMAT: no bundle, or of a newer perdure. PD_CORRUPT: damaged, cut off or forged. PD_NOT_FOUND: it builds on a commit that is not
+ * here; the message names it. PD_CONFLICT: a ref has diverged. PD_LIMIT: a value is over this handle's limit. */
+PD_API PD_MUST_USE pd_code pd_import(pd_store *store, int fd, const pd_import_options *options, pd_import_report *out, pd_error *err);
+
+/* ---- between two stores ---- */
+
+typedef struct pd_transfer_options {
+  const char *const *refs; /* NULL: the current ref of `from` */
+  size_t ref_count;
+  bool is_all;
+  pd_import_options import;
+} pd_transfer_options;
+
+/* Bring refs of `from` to `to` through a bundle in an unnamed temporary file. Only what `to` lacks travels. `options` and `out` may be
+ * NULL. Errors of pd_export and pd_import. The visitors must not call either store. */
+PD_API PD_MUST_USE pd_code pd_transfer(pd_store *from, pd_store *to, const pd_transfer_options *options, pd_import_report *out,
+                                       pd_error *err);
+
+/* Move a ref forward to `at`, its descendant; make it if there is none. *out_moved says whether it did; PD_CONFLICT if it has diverged.
+ * PD_OK and not moved if it is there already or ahead. */
+PD_API PD_MUST_USE pd_code pd_forward(pd_store *store, const char *ref, const char *at, const pd_note *note, bool *out_moved,
+                                      pd_error *err);
+
+/* Where push and pull lead: a URI and an agent, remembered in the store's settings under a name such as "origin". Both texts are
+ * replaced in the buffers, with a NUL. PD_NOT_FOUND. */
+PD_API PD_MUST_USE pd_code pd_remote_get(pd_store *store, const char *name, pd_buf *out_uri, pd_buf *out_agent, pd_error *err);
+PD_API PD_MUST_USE pd_code pd_remote_set(pd_store *store, const char *name, const char *uri, const char *agent, pd_error *err);
 
 #ifdef __cplusplus
 }

@@ -61,10 +61,13 @@ static pd_code check_pieces(pd_store *s, const pd_change_in *in, const pd_rider 
                       (int)(in->key.size < 200 ? in->key.size : 200), (const char *)in->key.data);
 }
 
-static void place_value(const pd_change_in *in, pd_rec_change *ch)
+/* `number` of the change: its name in a record that is redacted from birth, because values of it were erased elsewhere (R4). */
+static void place_value(const pd_change_in *in, size_t number, pd_rec_change *ch)
 {
+  ch->is_erased = in->is_erased;
   ch->is_chunked = in->pieces != NULL;
-  ch->is_in_bag = ch->is_chunked || (!in->is_delete && in->value.size > PD_INLINE_SIZE_MAX);
+  ch->is_in_bag = ch->is_chunked || (!in->is_delete && !in->is_erased && in->value.size > PD_INLINE_SIZE_MAX);
+  ch->pos = ch->is_chunked ? PD_POS_CHUNKED : ch->is_in_bag ? PD_POS_BAG : (uint32_t)number;
   ch->size = (uint32_t)(in->pieces ? in->pieces->size : in->value.size);
   if (in->pieces) ch->list_id = in->pieces->list_id;
 }
@@ -88,15 +91,15 @@ static pd_code plan_change(pd_store *s, plan *p, pd_node *root, const pd_change_
                         .version = in->is_delete ? old->version
                                    : old         ? old->version + 1
                                                  : 1};
-  place_value(in, ch);
+  place_value(in, p->count, ch);
   pd_tree_edit *edit = &p->edits[p->count];
   *edit = (pd_tree_edit){.key = in->key, .is_delete = in->is_delete, .value_id = in->value_id};
   edit->rider = (pd_rider){
     .seq = s->tip_seq + 1, .version = ch->version, .created_ms = old ? old->created_ms : now_ms, .updated_ms = now_ms, .size = ch->size};
-  edit->has_value = !in->is_delete && !in->pieces && in->value.size <= PD_EMBED_SIZE_MAX;
+  bool has_bytes = !in->is_delete && !in->pieces && !in->is_erased;
+  edit->has_value = has_bytes && in->value.size <= PD_EMBED_SIZE_MAX;
   edit->value = in->value;
-  if (!in->is_delete && !in->pieces && !edit->has_value && in->value.size <= PD_CELL_SIZE_MAX)
-    TRY(pd_cell_new(&s->tree.pool, in->value, &edit->cell, err));
+  if (has_bytes && !edit->has_value && in->value.size <= PD_CELL_SIZE_MAX) TRY(pd_cell_new(&s->tree.pool, in->value, &edit->cell, err));
   p->count++;
   return PD_OK;
 }
@@ -208,6 +211,7 @@ static pd_code apply_plan(pd_store *s, plan *p, pd_rec *rec, const pd_intent *in
                           size_t record_at, pd_error *err)
 {
   rec->change_count = p->count;
+  for (size_t i = 0; i < p->count; i++) rec->is_redacted |= p->changes[i].is_erased;
   TRY(pd_rec_encode(rec, p->changes, &s->pending.bytes, err));
   TRY(pd_rec_reserve(&s->pending.bytes, err)); /* so that sealing, after the tree was changed, cannot fail */
   for (size_t i = 0; i < p->count; i++) p->edits[i].rider.pos = p->changes[i].pos;
@@ -305,7 +309,9 @@ static pd_code move_target(pd_store *s, const pd_intent *intent, const pd_head *
 {
   pd_commit commit = head->commit;
   uint64_t seq = 0;
-  if (intent->kind == PD_RECORD_FORK || intent->kind == PD_RECORD_RESET) {
+  if (intent->target) {
+    commit = *intent->target;
+  } else if (intent->kind == PD_RECORD_FORK || intent->kind == PD_RECORD_RESET) {
     TRY(pd_resolve_locked(s, intent->at, &commit, err));
   } else if (intent->kind == PD_RECORD_UNDO || intent->kind == PD_RECORD_REDO) {
     TRY(intent->kind == PD_RECORD_UNDO ? undo_target(s, intent, head, &seq, err) : redo_target(s, intent, head, &seq, err));

@@ -370,6 +370,41 @@ static pd_code try_write(pd_store *s, const pd_intent *intent, pd_ack *out, bool
   return code;
 }
 
+static pd_code stage_many(pd_store *s, pd_stage_many stage, void *ctx, pd_ticket *ticket, pd_error *err)
+{
+  TRY(pd_settle(s, err));
+  if (s->is_buffered) TRY(prepare_buffered(s, err));
+  TRY(pd_refresh(s, err));
+  pd_code code = stage(ctx, err);
+  if (code) rewind_tips(s);                                                      /* all of it is ours: nothing was staged before */
+  if (s->pending.count) s->pending.staged[s->pending.count - 1].ticket = ticket; /* the last speaks for all */
+  return code;
+}
+
+pd_code pd_write_many(pd_store *s, pd_stage_many stage, void *ctx, pd_error *err)
+{
+  if (s->is_read_only) return pd_error_set(err, PD_READ_ONLY, "the store of agent '%s' is open read-only", s->agent);
+  pd_code code = PD_OK;
+  for (bool again = true; again;) {
+    pd_ticket ticket = {.state = PD_WAITING};
+    sem_init(&ticket.wake, 0, 0);
+    pd_store_lock(s);
+    code = stage_many(s, stage, ctx, &ticket, err);
+    bool waits = !code && s->pending.count;
+    if (waits) {
+      wait_for(s, &ticket);
+      code = ticket.code;
+      if (code && err) *err = ticket.err;
+      pd_store_lock(s);
+    }
+    again = waits && ticket.state == PD_MUST_RESTAGE;
+    release_claim(s);
+    pd_store_unlock(s);
+    sem_destroy(&ticket.wake);
+  }
+  return code;
+}
+
 static pd_code check_text(const char *text, const char *what, pd_error *err)
 {
   if (!text) return PD_OK;

@@ -44,7 +44,8 @@ pd_code pd_ref_check(const char *name, pd_error *err)
 
 pd_code pd_ref_check_any(const char *name, pd_error *err)
 {
-  return strcmp(name, PD_META_REF) == 0 ? PD_OK : pd_ref_check(name, err);
+  bool is_ours = strcmp(name, PD_META_REF) == 0 || strcmp(name, PD_IMPORT_REF) == 0;
+  return is_ours ? PD_OK : pd_ref_check(name, err);
 }
 
 /* ---- the table ---- */
@@ -168,7 +169,7 @@ pd_code pd_ref_list(pd_store *store, void (*visit)(void *ctx, const pd_ref *ref)
   pd_code code = pd_refresh(store, err);
   for (size_t i = 0; !code && i < store->slot_count; i++) {
     pd_ref ref;
-    if (store->slots[i]->seen.is_deleted || strcmp(store->slots[i]->name, PD_META_REF) == 0) continue;
+    if (store->slots[i]->seen.is_deleted || pd_ref_is_hidden(store->slots[i]->name)) continue;
     describe(store, store->slots[i], &ref);
     visit(ctx, &ref);
   }

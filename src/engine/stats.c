@@ -26,7 +26,7 @@ static pd_code stats_locked(pd_store *s, pd_stats *out, pd_error *err)
                     .is_durable = s->ops->flags(s->backend) & PD_BACKEND_LASTS,
                     .is_read_only = s->is_read_only};
   out->tail_records = s->seen_seq - (s->frame_count ? s->frames[s->frame_count - 1].covers : 0);
-  for (size_t i = 0; i < s->slot_count; i++) out->refs += !s->slots[i]->seen.is_deleted && strcmp(s->slots[i]->name, PD_META_REF) != 0;
+  for (size_t i = 0; i < s->slot_count; i++) out->refs += !s->slots[i]->seen.is_deleted && !pd_ref_is_hidden(s->slots[i]->name);
   return PD_OK;
 }
 

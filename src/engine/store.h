@@ -311,6 +311,7 @@ typedef struct pd_change_in {
   pd_pieces *pieces; /* not NULL: the value is there already, and `value` is not used */
   bool is_delete;
   bool must_exist; /* a delete of an absent key is PD_NOT_FOUND, not nothing */
+  bool is_erased;  /* imported without its bytes: `value` has only its size */
   uint64_t expect_version;
 } pd_change_in;
 
@@ -331,6 +332,7 @@ typedef struct pd_intent {
   size_t merged_count;
   const pd_origin *origin;       /* an imported commit; NULL: made here */
   const char *at;                /* fork, reset: the point; undo, redo: not used */
+  const pd_commit *target;       /* the point itself, instead of `at`: names no ref can hide */
   uint64_t count;                /* undo, redo */
   const pd_catalog_frame *frame; /* keyframe */
 } pd_intent;
@@ -343,6 +345,10 @@ PD_MUST_USE pd_code pd_note_check(const pd_note *note, pd_error *err);
 /* upload.c: is there a value that has to be in pieces? pd_write for those that have one. */
 bool pd_intent_is_large(const pd_intent *intent);
 PD_MUST_USE pd_code pd_write_large(pd_store *s, const pd_intent *intent, pd_ack *out, pd_error *err);
+/* Stage several records and append them at once, all or none. `stage` runs with the lock held and nothing staged: it looks at the
+ * refs and calls pd_stage without a ticket; if another process was first, it is called again. Takes the lock. */
+typedef pd_code (*pd_stage_many)(void *ctx, pd_error *err);
+PD_MUST_USE pd_code pd_write_many(pd_store *s, pd_stage_many stage, void *ctx, pd_error *err);
 /* Stage one record on the tips (E2). */
 PD_MUST_USE pd_code pd_stage(pd_store *s, const pd_intent *intent, pd_ticket *ticket, pd_ack *out, pd_error *err);
 /* Append what is pending as one batch. With the lock held and nobody flushing; gives the lock up while it syncs. */
@@ -364,8 +370,15 @@ void pd_keeper_stop(pd_store *s);
 /* ---- meta.c: tags, pins, settings, message links: a tree of its own, under a ref that users do not see ---- */
 
 #define PD_META_REF "@meta"
+#define PD_IMPORT_REF "@import" /* where imported commits are appended, until the refs move to them */
 
-/* A name that users may give, or PD_META_REF. */
+/* Users neither see nor name it. */
+static inline bool pd_ref_is_hidden(const char *name)
+{
+  return name[0] == '@';
+}
+
+/* A name that users may give, or one of the hidden ones. */
 PD_MUST_USE pd_code pd_ref_check_any(const char *name, pd_error *err);
 /* All take the lock. Keys are "KIND/NAME". PD_NOT_FOUND if it is not there. `out` is replaced. */
 PD_MUST_USE pd_code pd_meta_get(pd_store *s, const char *kind, const char *name, pd_buf *out, pd_entry *out_entry, pd_error *err);

@@ -285,7 +285,7 @@ pd_code pd_pieces_hold(pd_store *s, pd_pieces *pieces, pd_error *err)
 
 static bool is_large(const pd_change_in *in)
 {
-  return in->pieces || (!in->is_delete && in->value.size > PD_CHUNKED_SIZE_MIN);
+  return in->pieces || (!in->is_delete && !in->is_erased && in->value.size > PD_CHUNKED_SIZE_MIN);
 }
 
 bool pd_intent_is_large(const pd_intent *intent)

@@ -1,0 +1,253 @@
+/*
+ * bundle_apply.c: the commits of a verified bundle become records of this store (U4). They are appended in groups, each in one go, under
+ * the hidden ref PD_IMPORT_REF; a group begins by moving that ref to the parent of its first commit, unless it is there.
+ */
+#include "base/array.h"
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/error.h"
+#include "engine/bundle.h"
+
+#include <stdlib.h>
+
+#define GROUP_COUNT_MAX 512
+#define GROUP_BYTES_MAX ((size_t)4 << 20)
+#define LARGE_TRIES_MAX 16
+#define KEPT_BYTES_MAX ((size_t)64 << 10)
+
+/* Commits of one line that are appended together. */
+typedef struct group {
+  pd_importer *im;
+  pd_commit base;
+  pd_bundle_commit commits[GROUP_COUNT_MAX];
+  pd_ack acks[GROUP_COUNT_MAX];
+  size_t count, bytes;
+} group;
+
+static void group_free(group **g)
+{
+  for (size_t i = 0; *g && i < GROUP_COUNT_MAX; i++) pd_bundle_commit_done(&(*g)->commits[i]);
+  free(*g);
+}
+
+/* ---- is it here already? ---- */
+
+typedef struct matcher {
+  pd_store *s;
+  const pd_bundle_commit *commit;
+  pd_commit parents[PD_PARENT_COUNT_MAX];
+  pd_buf scratch;
+  uint64_t seq; /* 0: not here */
+} matcher;
+
+static bool has_same_changes(const pd_rec *rec, const pd_bundle_commit *commit)
+{
+  if (rec->change_count != commit->count || rec->has_dropped) return false;
+  pd_cursor c = pd_rec_changes(rec);
+  for (size_t i = 0; i < commit->count; i++) {
+    const pd_bundle_change *mine = &commit->changes[i];
+    pd_rec_change ch;
+    pd_rec_next(rec, &c, &ch);
+    if (ch.is_delete != mine->is_delete || !pd_bytes_equal(ch.key, (pd_bytes){commit->bytes.data + mine->key_at, mine->key_size}))
+      return false;
+    pd_id id = pd_rec_value_id(&ch);
+    if (!ch.is_delete && !pd_id_equal(&id, &mine->value_id)) return false;
+  }
+  return true;
+}
+
+/* Two commits may have the same id and yet count versions differently (a put of the value that was there, and an empty commit): only
+ * the same changes on the same record are the same (U5). */
+static pd_code match(void *ctx, uint64_t seq, bool *out_stop, pd_error *err)
+{
+  matcher *m = ctx;
+  pd_rec rec;
+  pd_error why;
+  pd_code code = pd_record_at(m->s, seq, &m->scratch, &rec, &why);
+  if (code == PD_RETIRED) return PD_OK;
+  if (code && err) *err = why;
+  TRY(code);
+  if (rec.kind != PD_RECORD_COMMIT || !pd_id_equal(&rec.commit, &m->commit->id) || rec.parent_count != m->commit->parent_count)
+    return PD_OK;
+  if (rec.parent_seqs[0] != m->parents[0].seq || !has_same_changes(&rec, m->commit)) return PD_OK;
+  m->seq = seq;
+  *out_stop = true;
+  return PD_OK;
+}
+
+static pd_code find_here(pd_importer *im, const pd_bundle_commit *commit, uint64_t *out_seq, pd_error *err)
+{
+  matcher m = {.s = im->s, .commit = commit};
+  for (size_t i = 0; i < commit->parent_count; i++) m.parents[i] = pd_import_parent(im, commit->index, commit->parents[i]);
+  uint32_t prefix = pd_id_prefix(&commit->id);
+  pd_store_lock(im->s);
+  pd_code code = pd_index_search(im->s, prefix, prefix, match, &m, err);
+  pd_store_unlock(im->s);
+  pd_buf_done(&m.scratch);
+  *out_seq = m.seq;
+  return code;
+}
+
+/* ---- appending a group ---- */
+
+static pd_code stage_start(group *g, pd_error *err)
+{
+  pd_store *s = g->im->s;
+  const pd_ref_slot *slot = pd_slot_find(s, PD_IMPORT_REF);
+  bool is_there = slot && !slot->tip.is_deleted;
+  if (is_there && slot->tip.commit.seq == g->base.seq) return PD_OK;
+  pd_note note = {.reason = "import"};
+  pd_intent intent = {.kind = is_there ? PD_RECORD_RESET : PD_RECORD_FORK, .ref = PD_IMPORT_REF, .note = &note, .target = &g->base};
+  return pd_stage(s, &intent, NULL, NULL, err);
+}
+
+static pd_change_in change_of(const pd_bundle_commit *commit, const pd_bundle_change *ch)
+{
+  return (pd_change_in){.key = {commit->bytes.data + ch->key_at, ch->key_size},
+                        .value = {ch->is_erased || ch->is_delete ? NULL : commit->bytes.data + ch->value_at, ch->size},
+                        .value_id = ch->value_id,
+                        .is_delete = ch->is_delete,
+                        .is_erased = ch->is_erased,
+                        .expect_version = PD_ANY_VERSION};
+}
+
+typedef pd_code (*make_record)(pd_store *s, const pd_intent *intent, pd_ack *out, pd_error *err);
+
+static pd_code stage_record(pd_store *s, const pd_intent *intent, pd_ack *out, pd_error *err)
+{
+  return pd_stage(s, intent, NULL, out, err);
+}
+
+static pd_code make_commit(group *g, size_t index, make_record make, pd_error *err)
+{
+  const pd_bundle_commit *commit = &g->commits[index];
+  pd_change_in *changes = calloc(commit->count + 1, sizeof *changes);
+  if (!changes) return pd_error_memory(err, "a bundle");
+  for (size_t i = 0; i < commit->count; i++) changes[i] = change_of(commit, &commit->changes[i]);
+  const char *texts = (const char *)commit->texts.data;
+  pd_commit merged[PD_PARENT_COUNT_MAX];
+  for (size_t i = 1; i < commit->parent_count; i++) merged[i - 1] = pd_import_parent(g->im, commit->index, commit->parents[i]);
+  pd_note note = {.author = texts + commit->author_at, .run = texts + commit->run_at, .reason = texts + commit->reason_at};
+  pd_commit parent = pd_import_parent(g->im, commit->index, commit->parents[0]);
+  note.expect_head = &parent.id;
+  pd_origin origin = {{texts, commit->origin_size}, commit->made_ms};
+  pd_intent intent = {.kind = PD_RECORD_COMMIT,
+                      .ref = PD_IMPORT_REF,
+                      .note = &note,
+                      .changes = changes,
+                      .change_count = commit->count,
+                      .merged = merged,
+                      .merged_count = commit->parent_count - 1,
+                      .origin = &origin};
+  pd_code code = make(g->im->s, &intent, &g->acks[index], err);
+  free(changes);
+  TRY(code);
+  if (pd_id_equal(&g->acks[index].commit, &commit->id)) return PD_OK;
+  return pd_error_set(err, PD_CORRUPT, "the bundle changed while it was read");
+}
+
+static pd_code stage_group(void *ctx, pd_error *err)
+{
+  group *g = ctx;
+  TRY(stage_start(g, err));
+  for (size_t i = 0; i < g->count; i++) TRY(make_commit(g, i, stage_record, err));
+  return PD_OK;
+}
+
+static pd_code stage_only_start(void *ctx, pd_error *err)
+{
+  return stage_start(ctx, err);
+}
+
+/* A commit with values so large that they go into the bag in pieces first is written alone. Another import may move the ref between
+ * the two steps. */
+static pd_code write_large(group *g, pd_error *err)
+{
+  pd_error why = {.code = PD_OK};
+  pd_code code = PD_CONFLICT;
+  for (unsigned tries = 0; code == PD_CONFLICT && tries < LARGE_TRIES_MAX; tries++) {
+    TRY(pd_write_many(g->im->s, stage_only_start, g, err));
+    code = make_commit(g, 0, pd_write, &why);
+  }
+  if (code && err) *err = why;
+  return code;
+}
+
+static bool is_large(const pd_bundle_commit *commit)
+{
+  for (size_t i = 0; i < commit->count; i++)
+    if (!commit->changes[i].is_delete && !commit->changes[i].is_erased && commit->changes[i].size > PD_CHUNKED_SIZE_MIN) return true;
+  return false;
+}
+
+static pd_code flush_group(group *g, pd_error *err)
+{
+  if (!g->count) return PD_OK;
+  TRY(is_large(&g->commits[0]) ? write_large(g, err) : pd_write_many(g->im->s, stage_group, g, err));
+  for (size_t i = 0; i < g->count; i++) g->im->notes[g->commits[i].index].seq = g->acks[i].seq;
+  g->im->report.added += g->count;
+  for (size_t i = 0; i < g->count; i++)
+    if (g->commits[i].bytes.capacity > KEPT_BYTES_MAX) pd_buf_done(&g->commits[i].bytes); /* hundreds of large ones would add up */
+  g->count = g->bytes = 0;
+  return PD_OK;
+}
+
+/* ---- all of them ---- */
+
+/* Can it be appended behind what the group holds? */
+static bool fits(const group *g, const pd_bundle_commit *commit)
+{
+  if (!g->count) return true;
+  if (g->count == GROUP_COUNT_MAX || g->bytes + commit->bytes.size > GROUP_BYTES_MAX) return false;
+  if (is_large(commit) || is_large(&g->commits[0])) return false;
+  uint64_t first = g->commits[0].index;
+  if (commit->parents[0] != 1 || g->commits[g->count - 1].index + 1 != commit->index) return false;
+  for (size_t i = 1; i < commit->parent_count; i++)
+    if ((commit->parents[i] & 1) && commit->index - (commit->parents[i] + 1) / 2 >= first) return false; /* it has no number yet */
+  return true;
+}
+
+/* The next commit is read into the group's next place, and stays there if it belongs. */
+static pd_code take_commit(group *g, pd_error *err)
+{
+  pd_importer *im = g->im;
+  if (g->count == GROUP_COUNT_MAX) TRY(flush_group(g, err));
+  pd_bundle_commit *commit = &g->commits[g->count];
+  TRY(pd_bundle_read_commit(&im->reader, commit, err));
+  if (g->count && !fits(g, commit)) {
+    pd_bundle_commit swap = g->commits[0];
+    TRY(flush_group(g, err));
+    g->commits[0] = *commit;
+    *commit = swap;
+    commit = &g->commits[0];
+  }
+  if (!g->count) {
+    uint64_t seq;
+    TRY(find_here(im, commit, &seq, err));
+    if (seq) {
+      im->notes[commit->index].seq = seq;
+      return PD_OK;
+    }
+    g->base = pd_import_parent(im, commit->index, commit->parents[0]);
+  }
+  g->bytes += commit->bytes.size;
+  g->count++;
+  return PD_OK;
+}
+
+pd_code pd_import_apply(pd_importer *im, pd_error *err)
+{
+  CLEANUP(group_free) group *g = calloc(1, sizeof *g);
+  if (!g) return pd_error_memory(err, "a bundle");
+  g->im = im;
+  pd_bundle_again(&im->reader, PD_BUNDLE_KEEP);
+  im->phase = 2;
+  for (size_t i = 0; i < im->note_count; i++) {
+    uint8_t kind;
+    TRY(pd_bundle_next(&im->reader, &kind, err));
+    if (kind != PD_BUNDLE_COMMIT) return pd_error_set(err, PD_CORRUPT, "the bundle changed while it was read");
+    TRY(take_commit(g, err));
+    TRY(pd_import_tick(im, err));
+  }
+  return flush_group(g, err);
+}

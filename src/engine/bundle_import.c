@@ -1,0 +1,217 @@
+/* bundle_import.c: taking in a bundle, and bringing one from store to store. */
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "engine/bundle.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static void importer_done(pd_importer *im)
+{
+  pd_bundle_reader_done(&im->reader);
+  pd_bundle_head_done(&im->head);
+  pd_buf_done(&im->meta);
+  free(im->notes);
+  free(im->more);
+  free(im->bases);
+  free(im->fates);
+}
+
+/* A dry run says how many commits would be new, by their ids. */
+static pd_code count_new(pd_importer *im, pd_error *err)
+{
+  pd_code code = PD_OK;
+  pd_store_lock(im->s);
+  for (size_t i = 0; !code && i < im->note_count; i++) {
+    bool is_found = false;
+    pd_commit commit;
+    code = pd_import_find(im->s, &im->notes[i].id, &commit, &is_found, err);
+    im->report.added += !is_found;
+  }
+  pd_store_unlock(im->s);
+  for (size_t i = 0; i < im->head.ref_count; i++) im->report.refs_moved += im->fates[i] != PD_IMPORT_SAME;
+  return code;
+}
+
+static void tell_refs(const pd_importer *im)
+{
+  const pd_import_options *o = im->options;
+  for (size_t i = 0; o->visit_ref && i < im->head.ref_count; i++) {
+    char name[2 * PD_REF_SIZE_MAX + 2];
+    snprintf(name, sizeof name, "%s%s%s", o->as ? o->as : "", o->as ? "/" : "", im->head.refs[i].name);
+    pd_import_ref ref = {name, im->head.refs[i].commit, im->fates[i]};
+    o->visit_ref(o->ctx, &ref);
+  }
+}
+
+static pd_code adopt_current(pd_importer *im, pd_error *err)
+{
+  pd_ref ref;
+  if (im->options->as || !*im->head.current) return PD_OK;
+  if (pd_ref_get(im->s, im->head.current, &ref, NULL)) return PD_OK; /* it did not come along */
+  return ref.is_current ? PD_OK : pd_switch(im->s, im->head.current, NULL, err);
+}
+
+static pd_code run_import(pd_importer *im, int fd, pd_error *err)
+{
+  if (im->options->as) TRY(pd_ref_check(im->options->as, err));
+  if (im->s->is_read_only && !im->options->is_dry_run)
+    return pd_error_set(err, PD_READ_ONLY, "the store of agent '%s' is open read-only", im->s->agent);
+  im->reader.value_size_max = im->s->value_size_max;
+  TRY(pd_bundle_reader_open(&im->reader, fd, &im->head, err));
+  strcpy(im->report.source, im->head.store);
+  TRY(pd_import_check(im, err));
+  TRY(pd_import_plan_refs(im, err));
+  if (im->options->is_dry_run) {
+    TRY(count_new(im, err));
+  } else {
+    TRY(pd_import_apply(im, err));
+    TRY(pd_import_move_refs(im, err));
+    if (im->options->adopts_current) TRY(adopt_current(im, err));
+  }
+  tell_refs(im);
+  return PD_OK;
+}
+
+pd_code pd_import(pd_store *store, int fd, const pd_import_options *options, pd_import_report *out, pd_error *err)
+{
+  static const pd_import_options defaults;
+  CLEANUP(importer_done) pd_importer im = {.s = store, .options = options ? options : &defaults};
+  TRY(run_import(&im, fd, err));
+  if (out) *out = im.report;
+  return PD_OK;
+}
+
+/* ---- from store to store ---- */
+
+static void close_fd(int *fd)
+{
+  if (*fd >= 0) close(*fd);
+}
+
+static pd_code open_temporary(int *out, pd_error *err)
+{
+  const char *folder = getenv("TMPDIR");
+  char path[4096];
+  if (!folder || !*folder) folder = "/tmp";
+  if (snprintf(path, sizeof path, "%s/perdure-XXXXXX", folder) >= (int)sizeof path)
+    return pd_error_set(err, PD_INVALID, "TMPDIR is too long");
+  *out = mkostemp(path, O_CLOEXEC);
+  if (*out < 0) return pd_error_set(err, PD_STORAGE, "cannot make a temporary file in %s: %s", folder, strerror(errno));
+  unlink(path);
+  return PD_OK;
+}
+
+/* What the receiver has: the heads of all its refs, as far as the sender knows them. */
+typedef struct known {
+  char (*hex)[PD_ID_HEX_SIZE];
+  const char **texts;
+  size_t count;
+} known;
+
+static void known_done(known *k)
+{
+  free(k->hex);
+  free(k->texts);
+}
+
+static pd_code list_heads(pd_store *to, known *out, pd_error *err)
+{
+  pd_code code = PD_OK;
+  pd_store_lock(to);
+  out->hex = calloc(to->slot_count + 1, sizeof *out->hex);
+  out->texts = calloc(to->slot_count + 1, sizeof *out->texts);
+  if (!out->hex || !out->texts) code = pd_error_memory(err, "a bundle");
+  if (!code) code = pd_refresh(to, err);
+  for (size_t i = 0; !code && i < to->slot_count; i++) {
+    const pd_head *head = &to->slots[i]->seen;
+    if (!head->is_deleted && !pd_ref_is_hidden(to->slots[i]->name)) pd_id_hex(&head->commit.id, out->hex[out->count++]);
+  }
+  pd_store_unlock(to);
+  return code;
+}
+
+static pd_code keep_known(pd_store *from, known *k, pd_error *err)
+{
+  pd_code code = PD_OK;
+  size_t count = 0;
+  pd_store_lock(from);
+  code = pd_refresh(from, err);
+  if (!code) code = pd_settle(from, err);
+  for (size_t i = 0; !code && i < k->count; i++) {
+    pd_id id;
+    pd_commit commit;
+    bool is_found = false;
+    if (!pd_id_parse(k->hex[i], &id)) continue;
+    code = pd_import_find(from, &id, &commit, &is_found, err);
+    if (is_found) k->texts[count++] = k->hex[i];
+  }
+  pd_store_unlock(from);
+  k->count = count;
+  return code;
+}
+
+pd_code pd_transfer(pd_store *from, pd_store *to, const pd_transfer_options *options, pd_import_report *out, pd_error *err)
+{
+  static const pd_transfer_options defaults;
+  const pd_transfer_options *o = options ? options : &defaults;
+  CLEANUP(known_done) known k = {0};
+  CLEANUP(close_fd) int fd = -1;
+  if (from == to) return pd_error_set(err, PD_INVALID, "a store cannot be brought to itself");
+  TRY(list_heads(to, &k, err));
+  TRY(keep_known(from, &k, err));
+  TRY(open_temporary(&fd, err));
+  pd_export_options ex = {.refs = o->refs, .ref_count = o->ref_count, .is_all = o->is_all, .since = k.texts, .since_count = k.count};
+  TRY(pd_export(from, fd, &ex, NULL, err));
+  return pd_import(to, fd, &o->import, out, err);
+}
+
+/* ---- remotes ---- */
+
+static pd_code remote_key(const char *name, char out[PD_NAME_SIZE_MAX + 16], pd_error *err)
+{
+  TRY(pd_agent_check(name, err)); /* the same letters */
+  snprintf(out, PD_NAME_SIZE_MAX + 16, "remote.%s", name);
+  return PD_OK;
+}
+
+static pd_code take_text(pd_json object, const char *key, pd_buf *out, pd_error *err)
+{
+  pd_buf_clear(out);
+  TRY(pd_json_decode(pd_json_member(object, key), out, err));
+  return pd_buf_byte(out, 0, err);
+}
+
+pd_code pd_remote_get(pd_store *store, const char *name, pd_buf *out_uri, pd_buf *out_agent, pd_error *err)
+{
+  char key[PD_NAME_SIZE_MAX + 16];
+  CLEANUP(pd_buf_done) pd_buf text = {0};
+  pd_json json;
+  TRY(remote_key(name, key, err));
+  pd_code code = pd_meta_get(store, "setting", key, &text, NULL, err);
+  if (code == PD_NOT_FOUND) return pd_error_set(err, PD_NOT_FOUND, "no remote '%s' is known here", name);
+  TRY(code);
+  TRY(pd_json_parse(pd_buf_bytes(&text), &json, err));
+  TRY(take_text(json, "uri", out_uri, err));
+  return take_text(json, "agent", out_agent, err);
+}
+
+pd_code pd_remote_set(pd_store *store, const char *name, const char *uri, const char *agent, pd_error *err)
+{
+  char key[PD_NAME_SIZE_MAX + 16];
+  CLEANUP(pd_buf_done) pd_buf text = {0};
+  TRY(remote_key(name, key, err));
+  TRY(pd_agent_check(agent, err));
+  pd_json_writer w = {.out = &text, .err = err};
+  pd_json_open(&w, '{');
+  pd_json_put_text(&w, "uri", uri);
+  pd_json_put_text(&w, "agent", agent);
+  pd_json_close(&w, '}');
+  TRY(w.code);
+  return pd_meta_put(store, "setting", key, pd_buf_bytes(&text), PD_ANY_VERSION, NULL, NULL, err);
+}
