@@ -11,11 +11,12 @@ extern const cli_command cmd_undo, cmd_redo, cmd_reset;                         
 extern const cli_command cmd_fork, cmd_refs, cmd_switch;                        /* refs.c */
 
 /* One line a room of powers, below. */
-extern const cli_command cmd_prove, cmd_check_proof;          /* prove.c */
-extern const cli_command cmd_keygen, cmd_sign;                /* sign.c */
-extern const cli_command cmd_tag, cmd_pin;                    /* tag.c */
-extern const cli_command cmd_link, cmd_resolve, cmd_messages; /* link.c */
-extern const cli_command cmd_blame, cmd_bisect;               /* blame.c, bisect.c */
+extern const cli_command cmd_export, cmd_import, cmd_clone, cmd_push, cmd_pull; /* bundle.c, clone.c */
+extern const cli_command cmd_prove, cmd_check_proof;                            /* prove.c */
+extern const cli_command cmd_keygen, cmd_sign;                                  /* sign.c */
+extern const cli_command cmd_tag, cmd_pin;                                      /* tag.c */
+extern const cli_command cmd_link, cmd_resolve, cmd_messages;                   /* link.c */
+extern const cli_command cmd_blame, cmd_bisect;                                 /* blame.c, bisect.c */
 
 extern const cli_command cmd_du, cmd_doctor, cmd_repair; /* du.c, doctor.c, repair.c */
 extern const cli_command cmd_watch;                      /* watch.c */

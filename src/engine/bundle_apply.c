@@ -57,7 +57,7 @@ static bool has_same_changes(const pd_rec *rec, const pd_bundle_commit *commit)
 }
 
 /* Two commits may have the same id and yet count versions differently (a put of the value that was there, and an empty commit): only
- * the same changes on the same record are the same (U5). */
+ * the same changes on the same record, made at the same time, are the same (U5). */
 static pd_code match(void *ctx, uint64_t seq, bool *out_stop, pd_error *err)
 {
   matcher *m = ctx;
@@ -69,7 +69,8 @@ static pd_code match(void *ctx, uint64_t seq, bool *out_stop, pd_error *err)
   TRY(code);
   if (rec.kind != PD_RECORD_COMMIT || !pd_id_equal(&rec.commit, &m->commit->id) || rec.parent_count != m->commit->parent_count)
     return PD_OK;
-  if (rec.parent_seqs[0] != m->parents[0].seq || !has_same_changes(&rec, m->commit)) return PD_OK;
+  if (rec.parent_seqs[0] != m->parents[0].seq || pd_rec_made_ms(&rec) != m->commit->made_ms) return PD_OK;
+  if (!has_same_changes(&rec, m->commit)) return PD_OK;
   m->seq = seq;
   *out_stop = true;
   return PD_OK;
@@ -215,8 +216,8 @@ static pd_code take_commit(group *g, pd_error *err)
   pd_bundle_commit *commit = &g->commits[g->count];
   TRY(pd_bundle_read_commit(&im->reader, commit, err));
   if (g->count && !fits(g, commit)) {
-    pd_bundle_commit swap = g->commits[0];
     TRY(flush_group(g, err));
+    pd_bundle_commit swap = g->commits[0];
     g->commits[0] = *commit;
     *commit = swap;
     commit = &g->commits[0];

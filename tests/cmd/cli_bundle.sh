@@ -1,0 +1,128 @@
+#!/bin/sh
+# cli_bundle.sh PERDURE: export, import, clone, push, pull.
+. "$(dirname "$0")/tap.sh"
+
+t cli__a_bundle_carries_history_to_another_home
+run put plan one --author ada --reason first
+run put plan two
+run tag v1
+head=$(cat .perdure/main.db >/dev/null && "$perdure" --json show main | grep -o '"commit":"[0-9a-f]*"' | head -n 1)
+run export --all all.bundle
+want_code 0
+run --store other import all.bundle
+want_code 0
+want_out_like '^forwarded  [0-9a-f]{12}  main$'
+run --store other get plan --at main~1
+want_out one
+run --store other --json show main
+want_out_has "$head"
+run --store other log
+want_out_like '^Author: ada$'
+run --store other verify
+want_code 0
+run --store other --json import all.bundle
+want_out_like '"added":0,.*"refs":\[\{"ref":"main","commit":"[0-9a-f]{64}","fate":"unchanged"\}\]\}$'
+
+t cli__an_increment_needs_what_it_builds_on
+run put k 1
+run put k 2
+run --json export main --since main~1 inc.bundle
+want_out_like '"commits":1,.*"needs":1,'
+run --store other import inc.bundle
+want_failure 3 'builds on commit [0-9a-f]{64}'
+run export main whole.bundle
+run --store other import whole.bundle
+run --store other import inc.bundle
+want_code 0
+
+t cli__a_damaged_bundle_changes_nothing
+run put k 1
+run export main whole.bundle
+head -c 100 whole.bundle >cut.bundle
+run --store other init
+run --store other import cut.bundle
+want_failure 4 'cut off'
+echo nonsense >no.bundle
+run --store other import no.bundle
+want_failure 4 'no bundle'
+run --store other get k
+want_code 1
+run --store other import missing.bundle
+want_failure 4 'missing.bundle'
+
+t cli__bundles_go_through_pipes
+run put k piped
+"$perdure" -q export - | "$perdure" -q --store other import - >"$out" 2>"$err"
+run --store other get k
+want_out piped
+
+t cli__a_dry_run_imports_nothing
+run put k 1
+run export main whole.bundle
+run --store other init
+run --store other import -n whole.bundle
+want_code 0
+want_err_like '1 of 1 commits .* would be new'
+run --store other get k
+want_code 1
+
+t cli__a_diverged_ref_is_refused_unless_it_gets_another_name
+run put k 1
+run export main whole.bundle
+run --store other put k else
+run --store other import whole.bundle
+want_failure 3 diverged
+run --store other import whole.bundle --as theirs
+want_code 0
+run --store other get k --at theirs/main
+want_out 1
+run --store other get k
+want_out else
+
+t cli__two_homes_push_and_pull
+run --store a put k 1
+run clone a b
+want_code 0
+run --store b put k 2
+run --store b push
+want_code 0
+run --store a get k
+want_out 2
+run --store a put k 3
+run --store b pull
+want_code 0
+want_err_like "'main' moved forward"
+run --store b get k
+want_out 3
+run --store a put x a
+run --store b put y b
+run --store b push
+want_failure 3 diverged
+run --store b pull
+want_code 3
+want_err_like 'perdure merge origin/main'
+run --store b get y
+want_out b
+run --store b get x --at origin/main
+want_out a
+run --store b verify
+want_code 0
+
+t cli__a_clone_is_of_a_new_store_and_remembers_the_agent
+run --store a --agent one put k 1
+run --store b --agent two clone a --remote-agent one
+want_code 0
+run --store b --agent two get k
+want_out 1
+run --store b --agent two clone a --remote-agent one
+want_failure 3 'has a history already'
+run --store b --agent two put k 2
+run --store b --agent two push
+want_code 0
+run --store a --agent one get k
+want_out 2
+run --store a --agent one push
+want_failure 2 "no remote 'origin'"
+run clone nowhere c
+want_failure 4 "no store for agent 'main'"
+finish
