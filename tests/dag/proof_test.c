@@ -169,7 +169,10 @@ static void make_world(world *w, size_t count)
   }
   assert_int_equal(pd_tree_apply(&w->tree, NULL, edits, edit_count, &w->root, NULL), PD_OK);
   w->parent_count = pick(4) ? 1 : pick(PD_PARENT_COUNT_MAX + 1);
-  for (size_t i = 0; i < w->parent_count; i++) w->parents[i] = pd_value_id((pd_bytes){&random_state, i + 1});
+  for (size_t i = 0; i < w->parent_count; i++) {
+    uint64_t any = pick(UINT64_MAX);
+    w->parents[i] = pd_value_id((pd_bytes){&any, sizeof any});
+  }
   w->commit = pd_commit_id(&w->root->id, w->parents, w->parent_count);
 }
 
