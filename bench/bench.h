@@ -30,6 +30,7 @@ typedef struct bench_sizes {
   uint32_t disk_commits;
   uint32_t open_commits_few, open_commits_many;
   uint32_t memory_ops;
+  uint32_t merge_ops; /* merges a run */
 } bench_sizes;
 
 typedef struct bench {

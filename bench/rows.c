@@ -14,6 +14,7 @@ const bench_row bench_rows[] = {
   {10, "disk", "bytes on disk a single-key commit", "SQLite history table", "≤ 1.5×", row_disk},
   {11, "open", "open + first get", "SQLite open + first SELECT; each other", "≤ 5×; ≤ 1.5×", row_open},
   {12, "memory", "resident memory", "", "≤ 128 MB", row_memory},
+  {13, "merge", "merge of two branches", "our durable batch of 200 keys", "≤ 20×", row_merge},
   {14, "large", "100-byte edits in a 10 MB value", "64 KiB; its first put", "≤ 1×; ≤ 0.05×", row_large},
   {16, "watch", "watch, put in one process to event in another", "5 ms", "≤ 1×", row_watch},
 };
@@ -37,6 +38,7 @@ const bench_sizes bench_sizes_full = {
   .open_commits_few = 10000,
   .open_commits_many = 1000000,
   .memory_ops = 200000,
+  .merge_ops = 20,
 };
 
 const bench_sizes bench_sizes_quick = {
@@ -57,4 +59,5 @@ const bench_sizes bench_sizes_quick = {
   .open_commits_few = 100,
   .open_commits_many = 10000,
   .memory_ops = 5000,
+  .merge_ops = 5,
 };

@@ -28,6 +28,7 @@ PD_MUST_USE pd_code row_diff(bench *b, pd_error *err);
 PD_MUST_USE pd_code row_disk(bench *b, pd_error *err);
 PD_MUST_USE pd_code row_open(bench *b, pd_error *err);
 PD_MUST_USE pd_code row_memory(bench *b, pd_error *err);
+PD_MUST_USE pd_code row_merge(bench *b, pd_error *err);
 PD_MUST_USE pd_code row_large(bench *b, pd_error *err);
 PD_MUST_USE pd_code row_watch(bench *b, pd_error *err);
 

@@ -77,11 +77,19 @@ static void suggest_option(args_parsed *a, const char *name)
     snprintf(a->hint, sizeof a->hint, "options of a command stand after it; see: perdure help");
 }
 
+static pd_code keep_value(parser *p, const args_option *option, const char *value, const char **slot)
+{
+  args_parsed *a = p->out;
+  if (a->given_count == ARGS_GIVEN_MAX) return pd_error_set(p->err, PD_LIMIT, "more than %d options are given", ARGS_GIVEN_MAX);
+  a->given[a->given_count++] = (args_given){option, value};
+  *slot = value;
+  return PD_OK;
+}
+
 static pd_code take_value(parser *p, const args_option *option, const char **slot)
 {
   if (p->index + 1 >= p->argc) return pd_error_set(p->err, PD_INVALID, "option --%s needs %s", option->name, option->param);
-  *slot = p->argv[++p->index];
-  return PD_OK;
+  return keep_value(p, option, p->argv[++p->index], slot);
 }
 
 static pd_code parse_long(parser *p, const char *text)
@@ -99,8 +107,7 @@ static pd_code parse_long(parser *p, const char *text)
   if (!option->param && value) return pd_error_set(p->err, PD_INVALID, "option --%s takes no value", option->name);
   if (!option->param) value = "";
   if (!value) return take_value(p, option, slot);
-  *slot = value;
-  return PD_OK;
+  return keep_value(p, option, value, slot);
 }
 
 static pd_code parse_short(parser *p, const char *letters)
@@ -116,9 +123,7 @@ static pd_code parse_short(parser *p, const char *letters)
       *slot = "";
       continue;
     }
-    if (!letters[1]) return take_value(p, option, slot);
-    *slot = letters + 1;
-    return PD_OK;
+    return letters[1] ? keep_value(p, option, letters + 1, slot) : take_value(p, option, slot);
   }
   return PD_OK;
 }
@@ -189,6 +194,15 @@ const char *args_get_global(const args_parsed *args, const char *name)
 {
   for (size_t i = 0; args->global[i].name; i++)
     if (strcmp(args->global[i].name, name) == 0) return args->global_values[i];
+  return NULL;
+}
+
+const char *args_next(const args_parsed *args, const char *name, size_t *index)
+{
+  while (*index < args->given_count) {
+    const args_given *given = &args->given[(*index)++];
+    if (strcmp(given->option->name, name) == 0) return given->value;
+  }
   return NULL;
 }
 

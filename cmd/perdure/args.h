@@ -10,6 +10,7 @@
 #include <perdure/perdure.h>
 
 #define ARGS_OPTION_MAX 24
+#define ARGS_GIVEN_MAX 256
 
 typedef struct args_option {
   const char *name;
@@ -25,11 +26,19 @@ typedef struct args_spec {
   size_t word_min, word_max;
 } args_spec;
 
+/* An option with a value, as it was given. */
+typedef struct args_given {
+  const args_option *option;
+  const char *value;
+} args_given;
+
 typedef struct args_parsed {
   const args_spec *spec; /* NULL: no command was given */
   const args_option *global;
   const char *global_values[ARGS_OPTION_MAX]; /* NULL: not given; "" for flags */
   const char *values[ARGS_OPTION_MAX];
+  args_given given[ARGS_GIVEN_MAX]; /* in order, for options that may be repeated; the arrays above have the last value */
+  size_t given_count;
   const char **words; /* after the command */
   size_t word_count;
   char hint[160]; /* on an error: a suggestion, or "" */
@@ -46,6 +55,8 @@ PD_MUST_USE pd_code args_check_words(const args_parsed *args, pd_error *err);
 const char *args_get(const args_parsed *args, const char *name);
 /* The same, but never an option of the command. */
 const char *args_get_global(const args_parsed *args, const char *name);
+/* Each value of an option that may be repeated, in order: *index begins with 0. NULL at the end. */
+const char *args_next(const args_parsed *args, const char *name, size_t *index);
 /* A decimal number that fits, from `least` on; `out` is untouched if the option was not given. */
 PD_MUST_USE pd_code args_number(const args_parsed *args, const char *name, uint64_t least, uint64_t *out, pd_error *err);
 /* A number of bytes, or of K, M or G of them: 512, 64K, 300M, 4G. */

@@ -18,8 +18,9 @@ extern const cli_command cmd_tag, cmd_pin;                                      
 extern const cli_command cmd_link, cmd_resolve, cmd_messages;                   /* link.c */
 extern const cli_command cmd_blame, cmd_bisect;                                 /* blame.c, bisect.c */
 
-extern const cli_command cmd_du, cmd_doctor, cmd_repair; /* du.c, doctor.c, repair.c */
-extern const cli_command cmd_watch;                      /* watch.c */
+extern const cli_command cmd_du, cmd_doctor, cmd_repair;                       /* du.c, doctor.c, repair.c */
+extern const cli_command cmd_watch;                                            /* watch.c */
+extern const cli_command cmd_merge, cmd_cherry_pick, cmd_revert, cmd_settings; /* merge.c, settings.c */
 
 extern const cli_command cmd_man, cmd_complete; /* man.c, complete.c: for machines */
 

@@ -50,6 +50,10 @@ static const cli_command *const commands[] = {
   &cmd_check_proof,
   &cmd_keygen,
   &cmd_sign,
+  &cmd_merge,
+  &cmd_cherry_pick,
+  &cmd_revert,
+  &cmd_settings,
   &cmd_tag,
   &cmd_pin,
   &cmd_link,
@@ -104,8 +108,8 @@ static const char *near_command(const char *name)
 {
   static const char *const words[][2] = {{"set", "put"},         {"delete", "del"},   {"rm", "del"},      {"remove", "del"},
                                          {"list", "ls"},         {"keys", "ls"},      {"branch", "fork"}, {"branches", "refs"},
-                                         {"checkout", "switch"}, {"status", "stats"}, {"revert", "undo"}, {"fsck", "verify"},
-                                         {"exists", "has"},      {"read", "get"},     {"cat", "get"},     {"write", "put"}};
+                                         {"checkout", "switch"}, {"status", "stats"}, {"fsck", "verify"}, {"exists", "has"},
+                                         {"read", "get"},        {"cat", "get"},      {"write", "put"}};
   for (size_t i = 0; i < COUNT_OF(words); i++)
     if (strcmp(words[i][0], name) == 0) return words[i][1];
   const char *best = NULL;

@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/json_merge.h"
 
 #include <stdlib.h>
 
@@ -181,7 +182,7 @@ bool pd_json_is(pd_json value, const char *text)
   return !*text;
 }
 
-static int compare_strings(pd_json a, pd_json b)
+int pd_json_string_compare(pd_json a, pd_json b)
 {
   decoder da = decode_begin(a), db = decode_begin(b);
   for (;;) {
@@ -255,7 +256,7 @@ static int compare_keys(const void *a, const void *b)
 {
   const owned_key *ka = a, *kb = b;
   if (ka->object != kb->object) return ka->object < kb->object ? -1 : 1;
-  return compare_strings(ka->name, kb->name);
+  return pd_json_string_compare(ka->name, kb->name);
 }
 
 /* Every key of every object inside `value`. One pass over the text: a string is a key when a colon follows. */

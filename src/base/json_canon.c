@@ -1,0 +1,170 @@
+/* json_canon.c: the meaning of JSON values: one canonical text each, equality, and the order of numbers. Declared in json_merge.h. */
+#include "base/array.h"
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/json_merge.h"
+
+#include <stdlib.h>
+
+/* ---- canonical text ---- */
+
+typedef struct member {
+  pd_json name, value;
+} member;
+
+typedef struct members {
+  member *items;
+  size_t count, capacity;
+} members;
+
+static void members_done(members *m)
+{
+  free(m->items);
+}
+
+static int compare_members(const void *a, const void *b)
+{
+  return pd_json_string_compare(((const member *)a)->name, ((const member *)b)->name);
+}
+
+static pd_code write_canonical(pd_json_writer *w, pd_json value);
+
+/* A string with half of a surrogate pair has no decoded form: it stays as it is written. */
+static pd_code write_string(pd_json_writer *w, pd_json value)
+{
+  CLEANUP(pd_buf_done) pd_buf text = {0};
+  pd_code code = pd_json_decode(value, &text, NULL);
+  if (code == PD_NO_MEMORY) return pd_buf_reserve(&text, value.raw.size, w->err);
+  if (code)
+    pd_json_value(w, value);
+  else
+    pd_json_text(w, pd_buf_bytes(&text));
+  return w->code;
+}
+
+static pd_code write_object(pd_json_writer *w, pd_json object)
+{
+  CLEANUP(members_done) members all = {0};
+  pd_json_walk walk = pd_json_walk_begin(object);
+  member one;
+  while (pd_json_walk_next(&walk, &one.name, &one.value)) {
+    TRY(pd_array_grow(&all.items, all.count, &all.capacity, sizeof one, "a JSON object", w->err));
+    all.items[all.count++] = one;
+  }
+  if (all.count > 1) qsort(all.items, all.count, sizeof one, compare_members);
+  pd_json_open(w, '{');
+  for (size_t i = 0; i < all.count; i++) {
+    TRY(write_string(w, all.items[i].name));
+    TRY(pd_buf_byte(w->out, ':', w->err));
+    w->needs_comma = false;
+    TRY(write_canonical(w, all.items[i].value));
+  }
+  pd_json_close(w, '}');
+  return w->code;
+}
+
+static pd_code write_array(pd_json_writer *w, pd_json array)
+{
+  pd_json_walk walk = pd_json_walk_begin(array);
+  pd_json item;
+  pd_json_open(w, '[');
+  while (pd_json_walk_next(&walk, NULL, &item)) TRY(write_canonical(w, item));
+  pd_json_close(w, ']');
+  return w->code;
+}
+
+/* Recurses at most PD_JSON_DEPTH_MAX deep (J1). */
+static pd_code write_canonical(pd_json_writer *w, pd_json value)
+{
+  switch (value.kind) {
+  case PD_JSON_NONE: return PD_OK;
+  case PD_JSON_OBJECT: return write_object(w, value);
+  case PD_JSON_ARRAY: return write_array(w, value);
+  case PD_JSON_STRING: return write_string(w, value);
+  default: pd_json_value(w, value); return w->code;
+  }
+}
+
+pd_code pd_json_canonical(pd_json value, pd_buf *out, pd_error *err)
+{
+  pd_json_writer w = {.out = out, .err = err};
+  return write_canonical(&w, value);
+}
+
+pd_code pd_json_equal(pd_json a, pd_json b, bool *out, pd_error *err)
+{
+  *out = a.kind == b.kind;
+  if (!*out || pd_bytes_equal(a.raw, b.raw)) return PD_OK;
+  CLEANUP(pd_buf_done) pd_buf text_a = {0};
+  CLEANUP(pd_buf_done) pd_buf text_b = {0};
+  TRY(pd_json_canonical(a, &text_a, err));
+  TRY(pd_json_canonical(b, &text_b, err));
+  *out = pd_bytes_equal(pd_buf_bytes(&text_a), pd_buf_bytes(&text_b));
+  return PD_OK;
+}
+
+/* ---- numbers ---- */
+
+/* A number as its digits without the zeros around them, and the power of ten of the first one. */
+typedef struct decimal {
+  const char *digits;  /* may still have the point among them */
+  const char *end;     /* of the digits */
+  int64_t first_power; /* saturates: no text is long enough to matter beyond */
+  bool is_negative, is_zero;
+} decimal;
+
+#define POWER_MAX ((int64_t)1 << 60)
+
+static int64_t read_power(const char *p, const char *end)
+{
+  bool is_negative = p < end && *p == '-';
+  if (p < end && (*p == '-' || *p == '+')) p++;
+  int64_t power = 0;
+  for (; p < end && power < POWER_MAX / 10; p++) power = power * 10 + (*p - '0');
+  return is_negative ? -power : power;
+}
+
+static decimal read_decimal(pd_json number)
+{
+  const char *p = number.raw.data, *end = p + number.raw.size;
+  decimal d = {.is_negative = *p == '-', .is_zero = true};
+  if (d.is_negative) p++;
+  const char *power = p, *point = NULL;
+  while (power < end && *power != 'e' && *power != 'E') power++;
+  d.end = power;
+  for (const char *c = p; c < d.end && !point; c++)
+    if (*c == '.') point = c;
+  for (; p < d.end && d.is_zero; p++)
+    if (*p != '0' && *p != '.') d.is_zero = false, d.digits = p;
+  if (d.is_zero) return d;
+  const char *ones = point ? point : d.end; /* just behind the digit of 10^0 */
+  d.first_power = d.digits < ones ? ones - d.digits - 1 : ones - d.digits;
+  if (power < end) d.first_power += read_power(power + 1, end);
+  return d;
+}
+
+static int next_digit(decimal *d)
+{
+  if (d->digits < d->end && *d->digits == '.') d->digits++;
+  return d->digits < d->end ? *d->digits++ : '0';
+}
+
+static int compare_sizes(decimal a, decimal b)
+{
+  if (a.is_zero || b.is_zero) return (int)b.is_zero - (int)a.is_zero;
+  if (a.first_power != b.first_power) return a.first_power < b.first_power ? -1 : 1;
+  while (a.digits < a.end || b.digits < b.end) {
+    int digit_a = next_digit(&a), digit_b = next_digit(&b);
+    if (digit_a != digit_b) return digit_a < digit_b ? -1 : 1;
+  }
+  return 0;
+}
+
+int pd_json_number_compare(pd_json a, pd_json b)
+{
+  decimal da = read_decimal(a), db = read_decimal(b);
+  if (da.is_zero) da.is_negative = false;
+  if (db.is_zero) db.is_negative = false;
+  if (da.is_negative != db.is_negative) return da.is_negative ? -1 : 1;
+  return da.is_negative ? compare_sizes(db, da) : compare_sizes(da, db);
+}
