@@ -43,6 +43,8 @@ static const cli_command *const commands[] = {
   &cmd_agents,
   &cmd_stats,
   &cmd_verify,
+  &cmd_gc,
+  &cmd_erase,
   &cmd_repair,
   &cmd_version,
   &cmd_help,

@@ -8,6 +8,82 @@
 extern "C" {
 #endif
 
+/*
+ * GC retires old history: what no policy keeps cannot be read any more (PD_RETIRED), and its bytes go back to the file system.
+ * Always kept: the head of every ref and what its redo leads to, tags, pins, and the commits that messages link to. A thing is kept
+ * if any policy keeps it. What is kept can be read whole: every key, by pd_get, pd_iter_open, pd_diff, pd_fork…
+ */
+typedef struct pd_gc_policy {
+  uint64_t keep_last;     /* commits of each ref, from its head back; 0: 100 */
+  uint64_t keep_days;     /* all commits younger than this; 0: no such rule */
+  uint64_t keep_versions; /* of each key at each head: value, who, when, why, for pd_get_version and pd_history; 0: no such rule */
+  bool is_dry;            /* change nothing, only say what would be done */
+  const char *author;     /* NULL: the handle's; it is told to those who ask for what is gone */
+  /* Called now and then; return false to give up: PD_INVALID, the store is whole, and the next gc goes on. May be NULL. */
+  bool (*progress)(void *ctx, uint64_t done, uint64_t total);
+  void *ctx;
+} pd_gc_policy;
+
+typedef struct pd_gc_report {
+  uint64_t commits;                 /* that could be read before */
+  uint64_t retired;                 /* of these: not any more */
+  uint64_t kept_heads;              /* kept because they are the head of a ref, or what redo leads to */
+  uint64_t kept_marks;              /* …because of a tag, pin or message link */
+  uint64_t kept_last;               /* …by keep_last */
+  uint64_t kept_days;               /* …by keep_days */
+  uint64_t kept_base;               /* …because what is kept builds on them, or lies next to it */
+  uint64_t kept_versions;           /* versions of keys kept by keep_versions in commits that are retired */
+  uint64_t dropped_versions;        /* versions of keys whose bytes go */
+  uint64_t log_bytes;               /* payload that goes: of the log… */
+  uint64_t bag_bytes;               /* …and of the bag (a dry run's number leaves out what others write meanwhile) */
+  uint64_t disk_before, disk_after; /* what the files take; 0 where there are none; the same in a dry run */
+} pd_gc_report;
+
+/* Retire what `policy` (NULL: the defaults) does not keep. Others may read and write meanwhile; they may have to wait while the files are
+ * compacted. Killed at any moment it leaves a sound store. `out` may be NULL.
+ * PD_UNSUPPORTED if the backend cannot; PD_CONFLICT if others kept pointing refs at what was to be retired, or ran gc themselves: try
+ * again; PD_FULL: saving what is kept needs some room first. */
+PD_API PD_MUST_USE pd_code pd_gc(pd_store *store, const pd_gc_policy *policy, pd_gc_report *out, pd_error *err);
+
+typedef struct pd_gc_info {
+  uint64_t cut;       /* records before this number are retired, but for kept points; 0 or 1: none */
+  uint64_t points;    /* commits before it that can still be read */
+  int64_t retired_ms; /* when gc or erasure last ran; 0: never */
+  char by[256];       /* who ran it */
+} pd_gc_info;
+
+/* What was retired so far. */
+PD_API PD_MUST_USE pd_code pd_gc_status(pd_store *store, pd_gc_info *out, pd_error *err);
+
+/*
+ * ERASURE removes the bytes of a key's values from history. Ids stay, so commits and the audit chain still verify; reading such a value
+ * says PD_ERASED with when and by whom. The key is deleted where it is erased: by a commit on the ref (everywhere: on each ref that has
+ * it). Without `everywhere`, what is erased is the key on the ref's line of history, but for values that the head of another ref still
+ * holds. Tags and pins do not protect from erasure. The same bytes under another key are that key's, and stay.
+ */
+typedef struct pd_erase_options {
+  bool everywhere;     /* on all refs and lines */
+  uint64_t version;    /* 0: all versions. Else only this one of the line, which must not be the present one: PD_INVALID */
+  bool is_dry;         /* change nothing, only say what would be done */
+  const pd_note *note; /* ref, author, run, reason; may be NULL */
+  bool (*progress)(void *ctx, uint64_t done, uint64_t total); /* may be NULL; false gives up: PD_INVALID. Erasing again goes on */
+  void *ctx;
+} pd_erase_options;
+
+typedef struct pd_erase_report {
+  uint64_t versions;  /* erased */
+  uint64_t bytes;     /* of their values */
+  uint64_t refs;      /* where the key was deleted */
+  uint64_t held_refs; /* versions that stay because the head of another ref holds them */
+  uint64_t held_keys; /* erased values whose bytes stay in the bag because another key has the same */
+  char held_by[256];  /* one such ref or key; "" if none */
+  uint64_t disk_before, disk_after;
+} pd_erase_report;
+
+/* Erase. `options` and `out` may be NULL. When it returned PD_OK the bytes are in none of the store's files. Killed before, some may be
+ * left: erase again. PD_NOT_FOUND if the key never was on the line (everywhere: in the store), or has no such version. */
+PD_API PD_MUST_USE pd_code pd_erase(pd_store *store, pd_bytes key, const pd_erase_options *options, pd_erase_report *out, pd_error *err);
+
 #ifdef __cplusplus
 }
 #endif

@@ -405,6 +405,7 @@ static pd_code check_head(const pd_intent *intent, const pd_ref_slot *slot, pd_e
 pd_code pd_stage(pd_store *s, const pd_intent *intent, pd_ticket *ticket, pd_ack *out, pd_error *err)
 {
   pd_ref_slot *slot;
+  if (intent->guard) TRY(intent->guard(s, intent->guard_ctx, err));
   if (intent->kind == PD_RECORD_KEYFRAME) return stage_keyframe(s, intent, ticket, out, err);
   TRY(find_target_slot(s, intent, &slot, err));
   TRY(check_head(intent, slot, err));

@@ -5,6 +5,7 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "engine/retired.h"
 #include "engine/segment.h"
 
 #include <stdlib.h>
@@ -81,9 +82,10 @@ static pd_code touch(pd_store *s, uint64_t seq, touched *t, uint64_t *out_parent
 static pd_code touch_between(pd_store *s, uint64_t a, uint64_t b, touched *t, bool *out_fits, pd_error *err)
 {
   *out_fits = true;
+  TRY(pd_retention_ready(s, err));
   for (size_t steps = 0; a != b && *out_fits; steps++) {
     uint64_t *later = a > b ? &a : &b;
-    if (steps == NEAR_COMMITS_MAX) *out_fits = false;
+    if (steps == NEAR_COMMITS_MAX || *later < s->retention.state.cut) *out_fits = false; /* there are trees before the cut, no steps */
     if (*out_fits) TRY(touch(s, *later, t, later, out_fits, err));
   }
   return PD_OK;

@@ -5,7 +5,7 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
-#include "engine/store.h"
+#include "engine/retired.h"
 
 #include <stdlib.h>
 
@@ -54,9 +54,17 @@ void pd_frame_add(pd_store *s, const pd_catalog_frame *frame)
   if (s->run_table) memset(s->run_table, 0, s->run_table_size * sizeof *s->run_table);
 }
 
-void pd_index_done(pd_store *s)
+void pd_index_reset(pd_store *s)
 {
   for (size_t i = 0; i < s->frame_count; i++) pd_buf_done(&s->frame_runs[i]);
+  s->frame_count = s->run_count = s->run_tabled = 0;
+  s->tail_bytes = 0;
+  if (s->run_table) memset(s->run_table, 0, s->run_table_size * sizeof *s->run_table);
+}
+
+void pd_index_done(pd_store *s)
+{
+  pd_index_reset(s);
   free(s->frame_runs);
   free(s->frames);
   free(s->run);
@@ -130,6 +138,7 @@ static pd_code search_frame(pd_store *s, size_t frame, uint32_t low, uint32_t hi
 pd_code pd_index_search(pd_store *s, uint32_t low, uint32_t high, pd_index_visit visit, void *ctx, pd_error *err)
 {
   bool stop = false;
+  TRY(pd_retention_ready(s, err));
   TRY(search_list(s, low, high, visit, ctx, &stop, err));
   for (size_t i = s->frame_count; i-- > 0 && !stop;) TRY(search_frame(s, i, low, high, visit, ctx, &stop, err));
   return PD_OK;

@@ -5,6 +5,7 @@
  *   K1  A keyframe stands for a moment (`covers`) that was published before it was begun; commits go on meanwhile.
  *   K2  A node is marked saved only after the bag took it, children before parents.
  *   K3  Nothing depends on a keyframe but speed: if writing one fails, the store is as good as before.
+ *   K4  A gc of another process may sweep what was put before the record that names it: then the keyframe is not written.
  */
 #include "base/base.h"
 #include "base/buf.h"
@@ -20,6 +21,7 @@
 #define DUE_RATIO 24      /* log bytes for each byte of nodes that a keyframe would write */
 #define DUE_CACHE_SHARE 8 /* nodes that are not saved cannot leave the cache */
 #define CHUNK_COUNT 256
+#define CONFLICT_TRIES 3
 #define CHUNK_BYTES ((size_t)512 << 10)
 
 bool pd_keyframe_is_due(const pd_store *s)
@@ -41,6 +43,7 @@ typedef struct moment {
   uint64_t base;
   pd_node **dirty; /* children before parents, referenced: not to be evicted, nor changed in place, before they are marked */
   size_t dirty_count, dirty_capacity;
+  uint64_t reload_count; /* of the store, when it was begun */
 } moment;
 
 static void moment_done(pd_store *s, moment *m)
@@ -190,10 +193,19 @@ static pd_code save_catalog(pd_store *s, moment *m, pd_catalog_frame *out, pd_er
   return put_one(s, &catalog, &out->catalog, err);
 }
 
+/* K4 */
+static pd_code check_sweep(pd_store *s, void *ctx, pd_error *err)
+{
+  const moment *m = ctx;
+  if (m->reload_count == s->retention.reload_count) return PD_OK;
+  return pd_error_set(err, PD_CONFLICT, "gc ran in another process while a keyframe was being written");
+}
+
 static pd_code write_moment(pd_store *s, moment *m, pd_error *err)
 {
   pd_store_lock(s);
   pd_code code = pd_refresh(s, err);
+  m->reload_count = s->retention.reload_count;
   if (!code && s->is_buffered) code = pd_settle(s, err);                                       /* K1: what is seen must be in the log */
   bool is_covered = s->frame_count && s->frames[s->frame_count - 1].covers + 1 >= s->seen_seq; /* nothing but the keyframe itself */
   if (!code && !is_covered) code = capture(s, m, err);
@@ -202,29 +214,62 @@ static pd_code write_moment(pd_store *s, moment *m, pd_error *err)
   TRY(save_nodes(s, m, err));
   pd_catalog_frame frame;
   TRY(save_catalog(s, m, &frame, err));
-  pd_intent intent = {.kind = PD_RECORD_KEYFRAME, .frame = &frame};
+  pd_intent intent = {.kind = PD_RECORD_KEYFRAME, .frame = &frame, .guard = check_sweep, .guard_ctx = m};
   code = pd_write(s, &intent, NULL, err);
   return code == PD_EXISTS ? PD_OK : code;
 }
 
-pd_code pd_keyframe_write(pd_store *s, pd_error *err)
+void pd_keyframe_hold(pd_store *s)
 {
-  if (s->is_read_only) return pd_error_set(err, PD_READ_ONLY, "the store of agent '%s' is open read-only", s->agent);
   pd_store_lock(s);
   while (s->is_keyframing) pthread_cond_wait(&s->changed, &s->lock);
   s->is_keyframing = true;
   pd_store_unlock(s);
-  moment m = {0};
-  pd_code code = write_moment(s, &m, err);
+}
+
+void pd_keyframe_release(pd_store *s)
+{
   pd_store_lock(s);
-  moment_done(s, &m);
   s->is_keyframing = false;
-  s->wants_keyframe = false;
   s->trim_again_bytes = 0;
   pd_cache_trim(s);
   pthread_cond_broadcast(&s->changed);
   pthread_cond_signal(&s->work);
   pd_store_unlock(s);
+}
+
+static void end_moment(pd_store *s, moment *m)
+{
+  pd_store_lock(s);
+  moment_done(s, m);
+  pd_store_unlock(s);
+}
+
+pd_code pd_keyframe_write(pd_store *s, pd_error *err)
+{
+  if (s->is_read_only) return pd_error_set(err, PD_READ_ONLY, "the store of agent '%s' is open read-only", s->agent);
+  pd_keyframe_hold(s);
+  pd_code code = PD_CONFLICT;
+  for (int tries = 0; code == PD_CONFLICT && tries < CONFLICT_TRIES; tries++) {
+    moment m = {0};
+    code = write_moment(s, &m, err);
+    end_moment(s, &m);
+  }
+  pd_store_lock(s);
+  s->wants_keyframe = false;
+  pd_store_unlock(s);
+  pd_keyframe_release(s);
+  return code;
+}
+
+pd_code pd_tree_save(pd_store *s, pd_node *root, pd_error *err)
+{
+  moment m = {0};
+  pd_store_lock(s);
+  pd_code code = gather_dirty(&m, root, err);
+  pd_store_unlock(s);
+  if (!code) code = save_nodes(s, &m, err);
+  end_moment(s, &m);
   return code;
 }
 

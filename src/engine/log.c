@@ -2,7 +2,7 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
-#include "engine/store.h"
+#include "engine/retired.h"
 
 #include <stdlib.h>
 
@@ -68,8 +68,11 @@ static pd_code show(pd_store *s, const pd_rec *rec, pd_buf *keep, shown *sh, pd_
                            .parent_count = own.parent_count};
   TRY(copy_texts(sh, &own, err));
   if (own.kind == PD_RECORD_COMMIT) TRY(copy_changes(sh, &own, err));
+  const pd_point *point = pd_point_at(s, own.seq);
   for (size_t i = 0; i < own.parent_count; i++) {
     pd_commit parent;
+    if (point) sh->parents[i] = point->parents[i]; /* their records may be gone */
+    if (point) continue;
     TRY(pd_commit_at(s, own.parent_seqs[i], &parent, err));
     sh->parents[i] = parent.id;
   }
@@ -112,10 +115,13 @@ static pd_code first_record(pd_store *s, const pd_log_query *q, uint64_t *out_se
   return PD_OK;
 }
 
-static uint64_t next_record(const pd_log_query *q, const pd_rec *rec)
+/* 0 at the end: the beginning of history, or where gc retired what was before. */
+static uint64_t next_record(const pd_store *s, const pd_log_query *q, const pd_rec *rec)
 {
-  if (q->whole_store) return rec->seq - 1;
-  return q->ref ? rec->ref_prev_seq : rec->parent_seqs[0];
+  uint64_t next = q->whole_store ? rec->seq - 1 : q->ref ? rec->ref_prev_seq : rec->parent_seqs[0];
+  if (!pd_is_retired(s, next)) return next;
+  const pd_point *point = q->whole_store ? pd_points_before(&s->retention.state, next) : NULL;
+  return point ? point->commit.seq : 0;
 }
 
 static pd_code log_locked(pd_store *s, const pd_log_query *q, pd_record_visit visit, void *ctx, pd_error *err)
@@ -125,11 +131,14 @@ static pd_code log_locked(pd_store *s, const pd_log_query *q, pd_record_visit vi
   bool goes_on = true;
   TRY(pd_refresh(s, err));
   TRY(pd_settle(s, err));
+  TRY(pd_retention_ready(s, err));
   TRY(first_record(s, q, &seq, err));
+  if (!q->whole_store && !q->ref && pd_is_retired(s, seq)) return pd_retired_error(s, seq, err);
+  if (pd_is_retired(s, seq)) seq = 0; /* a ref whose last mover is before the cut */
   while (seq && goes_on && !(q->limit && shown_count == q->limit)) {
     pd_rec rec;
     TRY(++steps < POINT_READS ? pd_record_at(s, seq, &scratch, &rec, err) : pd_record_walk(s, seq, &scratch, &rec, err));
-    uint64_t next = next_record(q, &rec);
+    uint64_t next = next_record(s, q, &rec);
     bool is_wanted = (!q->before || seq < q->before) && (!q->key.size || changes_key(&rec, q->key));
     if (is_wanted) {
       TRY(visit_record(s, &rec, visit, ctx, &goes_on, err));
@@ -199,7 +208,11 @@ static pd_code history_locked(pd_store *s, const char *at, pd_bytes key, uint64_
     CLEANUP(shown_done) shown sh = {0};
     pd_rec rec;
     pd_rec_change ch;
-    TRY(pd_version_step(s, key, seq, &scratch, &rec, &ch, err));
+    pd_error why;
+    pd_code code = pd_version_step(s, key, seq, &scratch, &rec, &ch, &why);
+    if (code == PD_RETIRED && count) return PD_OK; /* older versions were retired: a normal end */
+    if (code && err) *err = why;
+    if (code) return code;
     TRY(copy_texts(&sh, &rec, err));
     pd_version_info info = {.commit = rec.commit, .author = sh.record.author, .run = sh.record.run, .reason = sh.record.reason};
     info.entry = (pd_entry){.key = key,

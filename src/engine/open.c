@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/sha256.h"
+#include "engine/retired.h"
 #include "engine/segment.h"
 
 #include <stdlib.h>
@@ -16,6 +17,7 @@
 #define VALUE_SIZE_DEFAULT ((size_t)64 << 20)
 #define VALUE_SIZE_LIMIT ((size_t)PD_CHUNKED_SIZE_MAX)
 #define MAIN_REF "main"
+#define RELOAD_TRIES 5
 #define CLOSE_KEYFRAME_RECORDS 1024              /* a shorter tail is not worth a keyframe at close… */
 #define CLOSE_KEYFRAME_BYTES ((uint64_t)1 << 20) /* …unless it is large */
 
@@ -41,7 +43,7 @@ pd_code pd_load_blob(pd_store *s, const pd_id *id, const char *what, pd_buf *out
   char hex[PD_ID_HEX_SIZE];
   pd_buf_clear(out);
   pd_code code = s->ops->bag_get(s->backend, id, out, err);
-  if (code == PD_NOT_FOUND) return pd_error_set(err, PD_CORRUPT, "%s is missing: %.16s…", what, pd_id_hex(id, hex));
+  if (code == PD_NOT_FOUND) return pd_missing_error(s, what, id, err);
   if (code) return code;
   pd_id got = pd_sha256(pd_buf_bytes(out));
   if (pd_id_equal(&got, id)) return PD_OK;
@@ -67,6 +69,7 @@ static pd_code learn_frame(pd_store *s, const pd_rec *rec, pd_error *err)
   CLEANUP(pd_catalog_done) pd_catalog catalog = {0};
   pd_error why;
   pd_code code = pd_load_blob(s, &rec->catalog, "a keyframe's catalog", &blob, &why);
+  if (code == PD_RETIRED) return PD_OK; /* it was before a cut that we shall read of */
   if (!code) code = pd_catalog_decode(pd_buf_bytes(&blob), &catalog, &why);
   if (code == PD_CORRUPT && s->is_mending) return PD_OK;
   if (code && err) *err = why;
@@ -74,6 +77,16 @@ static pd_code learn_frame(pd_store *s, const pd_rec *rec, pd_error *err)
   pd_catalog_frame frame = {rec->seq, rec->covers, rec->catalog, catalog.run};
   pd_frame_add(s, &frame);
   return PD_OK;
+}
+
+/* The tree after the record; *out_root NULL (E5) if gc took nodes of the one before, which this handle had not moved on from. */
+static pd_code follow_tree(pd_store *s, pd_node *root, const pd_rec *rec, pd_node **out_root, pd_error *err)
+{
+  pd_error why;
+  pd_code code = pd_apply_record(&s->tree, root, rec, out_root, &why);
+  if (code && code != PD_RETIRED && err) *err = why;
+  if (code) *out_root = NULL;
+  return code == PD_RETIRED ? PD_OK : code;
 }
 
 static pd_code follow_ref(pd_store *s, const pd_rec *rec, pd_error *err)
@@ -86,7 +99,7 @@ static pd_code follow_ref(pd_store *s, const pd_rec *rec, pd_error *err)
   pd_head head = slot->seen;
   head.root = NULL;
   bool is_next = rec->kind == PD_RECORD_COMMIT && slot->seen.root && rec->parent_seqs[0] == slot->seen.commit.seq;
-  if (is_next) TRY(pd_apply_record(&s->tree, slot->seen.root, rec, &head.root, err));
+  if (is_next) TRY(follow_tree(s, slot->seen.root, rec, &head.root, err));
   pd_head_move(&head, rec);
   if (rec->kind == PD_RECORD_SWITCH) {
     memcpy(s->current, name, sizeof s->current);
@@ -106,7 +119,11 @@ static pd_code follow_record(pd_store *s, uint64_t seq, pd_bytes bytes, pd_error
 {
   pd_rec rec;
   if (seq != s->log_seq + 1) return pd_error_set(err, PD_CORRUPT, "record %llu of the log is missing", (unsigned long long)s->log_seq + 1);
+  s->retention.must_reload |= !bytes.size;
+  if (!bytes.size) return pd_retired_error(s, seq, err);
   TRY(pd_rec_decode(seq, bytes, &rec, err));
+  s->retention.must_reload |= rec.has_dropped || pd_is_retention_record(&rec);
+  if (rec.has_dropped) return pd_retired_error(s, seq, err);
   pd_id audit = pd_rec_audit(&rec, &s->seen_audit);
   if (!pd_id_equal(&audit, &rec.audit))
     return pd_error_set(err, PD_CORRUPT, "record %llu does not continue the audit chain", (unsigned long long)seq);
@@ -133,14 +150,26 @@ static pd_code catch_up_some(pd_store *s, size_t *out_count, pd_error *err)
   return PD_OK;
 }
 
-pd_code pd_catch_up(pd_store *s, pd_error *err)
+static pd_code follow_log(pd_store *s, pd_error *err)
 {
   for (size_t count = 1; count;) TRY(catch_up_some(s, &count, err));
   return PD_OK;
 }
 
+static pd_code reload(pd_store *s, pd_error *err);
+
+pd_code pd_catch_up(pd_store *s, pd_error *err)
+{
+  pd_error why;
+  pd_code code = s->retention.must_reload ? PD_OK : follow_log(s, &why);
+  if (s->retention.must_reload) return reload(s, err); /* G3, also if what it met on the way was retired already */
+  if (code && err) *err = why;
+  return code;
+}
+
 pd_code pd_refresh(pd_store *s, pd_error *err)
 {
+  if (s->retention.must_reload && !s->is_mending) return pd_catch_up(s, err);
   if (s->is_mending || s->is_flushing || s->is_claimed || s->pending.count || s->inflight.count) return PD_OK;
   if (s->ops->log_tail_hint(s->backend) == s->log_seq) return PD_OK;
   return pd_catch_up(s, err);
@@ -208,9 +237,50 @@ static pd_code read_state(pd_store *s, uint64_t tail, pd_error *err)
     TRY(pd_record_at(s, tail, &scratch, &rec, err));
     TRY(adopt_last_keyframe(s, rec.kind == PD_RECORD_KEYFRAME ? tail : rec.keyframe_seq, err));
   }
-  TRY(pd_catch_up(s, err));
+  s->retention.is_stale = true;
+  TRY(follow_log(s, err));
   if (s->log_seq < tail) return pd_error_set(err, PD_CORRUPT, "record %llu of the log is missing", (unsigned long long)s->log_seq + 1);
   return PD_OK;
+}
+
+/* Know nothing, as before an open. */
+static void forget_state(pd_store *s)
+{
+  pd_past_forget(s);
+  for (size_t i = 0; i < s->slot_count; i++) {
+    pd_head_done(s, &s->slots[i]->seen);
+    pd_head_done(s, &s->slots[i]->tip);
+    s->slots[i]->seen = s->slots[i]->tip = (pd_head){.is_deleted = true};
+  }
+  pd_index_reset(s);
+  pd_retention_done(s);
+  s->log_seq = s->seen_seq = s->tip_seq = 0;
+  s->seen_audit = s->tip_audit = (pd_id){{0}};
+  s->seen_time_ms = s->tip_time_ms = 0;
+}
+
+/* The state as the log gives it now. A gc may sweep the keyframe that is being read: then there is a newer one. */
+static pd_code read_anew(pd_store *s, pd_error *err)
+{
+  pd_error why = {.code = PD_OK};
+  pd_code code = PD_RETIRED;
+  for (int tries = 0; code == PD_RETIRED && tries < RELOAD_TRIES; tries++) {
+    uint64_t tail;
+    TRY(s->ops->log_tail(s->backend, &tail, err));
+    forget_state(s);
+    code = read_state(s, tail, &why);
+  }
+  if (code && err) *err = why;
+  s->retention.must_reload = code != PD_OK;
+  return code;
+}
+
+/* G3: begin again as an open does. Fails as a whole: nothing can be read or staged before it succeeded. */
+static pd_code reload(pd_store *s, pd_error *err)
+{
+  s->retention.has_changed = true;
+  s->retention.reload_count++;
+  return read_anew(s, err);
 }
 
 /* The first record of a new store: `main` at the root commit. Somebody else may be first. */
@@ -270,12 +340,10 @@ static pd_code choose_ref(pd_store *s, const char *name, pd_error *err)
 
 static pd_code open_store(pd_store *s, const char *uri, const char *agent, const pd_options *o, pd_error *err)
 {
-  uint64_t tail;
   TRY(set_options(s, agent, o, err));
   TRY(open_backend(s, uri, o, err));
-  TRY(s->ops->log_tail(s->backend, &tail, err));
   pd_error why;
-  pd_code code = read_state(s, tail, &why);
+  pd_code code = read_anew(s, &why);
   if (s->is_mending) {
     if (code == PD_CORRUPT) s->trouble = why;
     if (!code || code == PD_CORRUPT) return PD_OK;
@@ -307,6 +375,7 @@ static void free_store(pd_store *s)
   }
   free(s->slots);
   pd_index_done(s);
+  pd_retention_done(s);
   pd_buf_done(&s->evict_hand);
   pd_tree_done(&s->tree);
   if (s->backend) s->ops->close(s->backend);

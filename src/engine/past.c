@@ -5,6 +5,7 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "engine/retired.h"
 #include "engine/segment.h"
 
 #include <stdlib.h>
@@ -137,6 +138,15 @@ static void keep_past(pd_store *s, uint64_t seq, pd_node *root)
   s->pasts[oldest] = (pd_past){seq, pd_node_ref(root), ++s->use_clock};
 }
 
+void pd_past_forget(pd_store *s)
+{
+  for (size_t i = 0; i < PD_PAST_COUNT; i++) {
+    pd_node_unref(&s->tree.pool, s->pasts[i].root);
+    s->pasts[i] = (pd_past){0};
+  }
+  pd_segments_trim(s, 0);
+}
+
 /* Collect the records from `seq` back to a commit whose tree is at hand. *out_base is borrowed; NULL for the empty tree, or if
  * *out_outside is not 0: the commit before the segment to go on from. */
 static pd_code collect(pd_store *s, pd_segment *seg, uint64_t seq, path *p, pd_node **out_base, uint64_t *out_outside, pd_error *err)
@@ -207,7 +217,12 @@ pd_code pd_tree_of(pd_store *s, uint64_t seq, pd_node **out_root, pd_error *err)
     *out_root = pd_node_ref(at_hand);
     return PD_OK;
   }
-  TRY(build_past(s, seq, out_root, err));
+  TRY(pd_retention_ready(s, err));
+  const pd_point *point = pd_point_at(s, seq);
+  if (point)
+    TRY(pd_tree_load_root(&s->tree, &point->root_blob, &point->commit.tree, out_root, err));
+  else
+    TRY(build_past(s, seq, out_root, err));
   keep_past(s, seq, *out_root);
   return PD_OK;
 }

@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/sha256.h"
+#include "engine/retired.h"
 #include "engine/segment.h"
 
 #define SLOW_READS_MAX 256 /* then a head that other processes moved gets its tree built */
@@ -31,7 +32,7 @@ static pd_code get_in_tree(pd_store *s, pd_node *root, pd_bytes key, pd_buf *out
 
 static pd_code take_value(pd_store *s, const pd_rec_change *ch, pd_buf *out_value, pd_error *err)
 {
-  if (ch->is_erased) return pd_error_set(err, PD_ERASED, "the value was erased");
+  if (ch->is_erased) return pd_erased_error(s, ch->key, &ch->value_id, err);
   if (ch->is_chunked) return pd_pieces_read(s, &ch->list_id, &ch->value_id, ch->size, out_value, err);
   if (ch->is_in_bag) return pd_load_blob(s, &ch->value_id, "a value", out_value, err);
   pd_buf_clear(out_value);
@@ -67,9 +68,21 @@ static pd_code take_entry(pd_store *s, pd_segment *seg, const pd_rec *rec, const
   return PD_OK;
 }
 
+static pd_code get_at_point(pd_store *s, uint64_t seq, pd_bytes key, pd_buf *out_value, pd_entry *out_entry, pd_error *err)
+{
+  pd_node *root;
+  if (pd_is_retired(s, seq)) return pd_retired_error(s, seq, err);
+  TRY(pd_tree_of(s, seq, &root, err));
+  pd_code code = get_in_tree(s, root, key, out_value, out_entry, err);
+  pd_node_unref(&s->tree.pool, root);
+  return code;
+}
+
 pd_code pd_get_at(pd_store *s, uint64_t seq, pd_bytes key, pd_buf *out_value, pd_entry *out_entry, pd_error *err)
 {
+  TRY(pd_retention_ready(s, err));
   while (seq) {
+    if (seq < s->retention.state.cut) return get_at_point(s, seq, key, out_value, out_entry, err);
     pd_segment *seg;
     pd_rec rec;
     pd_rec_change ch;
@@ -140,7 +153,11 @@ pd_code pd_has(pd_store *store, const char *at, pd_bytes key, bool *out_has, pd_
 pd_code pd_version_step(pd_store *s, pd_bytes key, uint64_t seq, pd_buf *scratch, pd_rec *out_rec, pd_rec_change *out_change, pd_error *err)
 {
   TRY(pd_record_at(s, seq, scratch, out_rec, err));
-  return pd_rec_find(out_rec, key, out_change, err);
+  pd_error why;
+  pd_code code = pd_rec_find(out_rec, key, out_change, &why);
+  if (code == PD_CORRUPT && out_rec->has_dropped) return pd_retired_error(s, seq, err);
+  if (code && err) *err = why;
+  return code;
 }
 
 pd_code pd_version_value(pd_store *s, pd_bytes key, uint64_t seq, pd_id *out_id, pd_buf *out_value, pd_error *err)
@@ -153,6 +170,14 @@ pd_code pd_version_value(pd_store *s, pd_bytes key, uint64_t seq, pd_id *out_id,
   if (out_value) TRY(take_value(s, &ch, out_value, err));
   *out_id = id;
   return PD_OK;
+}
+
+static pd_code retired_version(pd_store *s, pd_bytes key, uint64_t version, pd_error *err)
+{
+  pd_error why;
+  pd_code code = pd_retired_error(s, 0, &why);
+  return pd_error_set(err, code, "version %llu of key '%.*s' is gone: %s", (unsigned long long)version,
+                      (int)(key.size < 200 ? key.size : 200), (const char *)key.data, why.message);
 }
 
 static pd_code get_version_locked(pd_store *s, const char *at, pd_bytes key, uint64_t version, pd_buf *out_value, pd_entry *out_entry,
@@ -169,7 +194,9 @@ static pd_code get_version_locked(pd_store *s, const char *at, pd_bytes key, uin
     return pd_error_set(err, PD_NOT_FOUND, "key '%.*s' has no version %llu: it is at %llu", (int)(key.size < 200 ? key.size : 200),
                         (const char *)key.data, (unsigned long long)version, (unsigned long long)entry.version);
   for (;;) {
-    TRY(pd_version_step(s, key, seq, &scratch, &rec, &ch, err));
+    pd_code code = pd_version_step(s, key, seq, &scratch, &rec, &ch, err);
+    if (code == PD_RETIRED) return retired_version(s, key, version, err);
+    if (code) return code;
     if (ch.version == version) break;
     if (!ch.prev_seq || ch.prev_seq >= seq) return pd_error_set(err, PD_CORRUPT, "the versions of a key do not go back to 1");
     seq = ch.prev_seq;

@@ -2,6 +2,7 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "engine/retired.h"
 #include "engine/segment.h"
 
 #include <stdlib.h>
@@ -27,13 +28,15 @@ pd_code pd_record_at(pd_store *s, uint64_t seq, pd_buf *scratch, pd_rec *out, pd
   one_record one = {.scratch = scratch, .seq = seq};
   TRY(s->ops->log_read(s->backend, seq, seq, take_record, &one, err));
   if (!one.was_met) return pd_error_set(err, PD_CORRUPT, "record %llu of the log is missing", (unsigned long long)seq);
+  if (!scratch->size) return pd_retired_error(s, seq, err);
   return pd_rec_decode(seq, pd_buf_bytes(scratch), out, err);
 }
 
 pd_code pd_record_walk(pd_store *s, uint64_t seq, pd_buf *scratch, pd_rec *out, pd_error *err)
 {
-  (void)scratch;
   pd_segment *seg;
+  TRY(pd_retention_ready(s, err));
+  if (seq < s->retention.state.cut) return pd_record_at(s, seq, scratch, out, err);
   TRY(pd_segment_of(s, seq, &seg, err));
   return pd_segment_record(seg, seq, out, err);
 }
@@ -47,6 +50,13 @@ pd_code pd_commit_at(pd_store *s, uint64_t seq, pd_commit *out, pd_error *err)
   CLEANUP(pd_buf_done) pd_buf scratch = {0};
   pd_rec rec;
   if (seq > s->seen_seq) return pd_error_set(err, PD_NOT_FOUND, "there is no record %llu", (unsigned long long)seq);
+  TRY(pd_retention_ready(s, err));
+  const pd_point *point = pd_point_at(s, seq);
+  if (point) {
+    *out = point->commit;
+    return PD_OK;
+  }
+  if (pd_is_retired(s, seq)) return pd_retired_error(s, seq, err);
   TRY(pd_record_at(s, seq, &scratch, &rec, err));
   if (rec.kind != PD_RECORD_COMMIT)
     return pd_error_set(err, PD_NOT_FOUND, "record %llu made no commit: it is a %s", (unsigned long long)seq,
@@ -57,6 +67,12 @@ pd_code pd_commit_at(pd_store *s, uint64_t seq, pd_commit *out, pd_error *err)
 
 pd_code pd_parent_of(pd_store *s, uint64_t seq, uint64_t *out_parent, pd_error *err)
 {
+  TRY(pd_retention_ready(s, err));
+  const pd_point *point = pd_point_at(s, seq);
+  if (point) {
+    *out_parent = point->parent_seqs[0];
+    return PD_OK;
+  }
   pd_segment *seg = pd_segment_loaded(s, seq);
   if (!seg) TRY(pd_segment_of(s, seq, &seg, err));
   const pd_seg_record *r = &seg->records[seq - seg->base - 1];
@@ -93,6 +109,17 @@ pd_code pd_take_records(pd_store *s, uint64_t from, uint64_t to, pd_taken *out, 
   out->first = from;
   if (to - from >= PD_TAKEN_COUNT_MAX) to = from + PD_TAKEN_COUNT_MAX - 1;
   return s->ops->log_read(s->backend, from, to, take, out, err);
+}
+
+pd_code pd_take_before(pd_store *s, uint64_t last, uint64_t *count, pd_taken *out, pd_error *err)
+{
+  for (;;) {
+    if (*count > last) *count = last;
+    TRY(pd_take_records(s, last - *count + 1, last, out, err));
+    if (out->count == *count) return PD_OK;
+    if (*count == 1) return pd_error_set(err, PD_CORRUPT, "record %llu of the log is missing", (unsigned long long)last);
+    *count = out->count && out->count < *count / 2 ? out->count : *count / 2; /* large ones: fewer at a time */
+  }
 }
 
 pd_bytes pd_taken_at(const pd_taken *taken, size_t index)

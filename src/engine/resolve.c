@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "engine/marks.h"
+#include "engine/retired.h"
 #include "engine/segment.h"
 
 #include <ctype.h>
@@ -69,6 +70,7 @@ typedef struct id_search {
   char hex[PD_ID_HEX_SIZE];
   size_t digits;
   bool is_found, is_ambiguous;
+  bool met_retired; /* one that may be it, but its record is gone */
   pd_commit found;
 } id_search;
 
@@ -83,6 +85,8 @@ static pd_code consider(void *ctx, uint64_t seq, bool *out_stop, pd_error *err)
   id_search *q = ctx;
   pd_commit commit;
   char hex[PD_ID_HEX_SIZE];
+  q->met_retired |= pd_is_retired(q->s, seq);
+  if (pd_is_retired(q->s, seq)) return PD_OK;
   TRY(pd_commit_at(q->s, seq, &commit, err));
   if (strncmp(pd_id_hex(&commit.id, hex), q->hex, q->digits) != 0) return PD_OK;
   if (q->is_found && !pd_id_equal(&q->found.id, &commit.id)) q->is_ambiguous = true;
@@ -106,6 +110,15 @@ static void prefix_range(const char *hex, size_t digits, uint32_t *out_low, uint
   *out_high = *out_low | (uint32_t)((1ull << free_bits) - 1);
 }
 
+static pd_code no_commit(pd_store *s, const char *text, bool met_retired, pd_error *err)
+{
+  pd_error why;
+  if (s->retention.state.cut <= 1) return pd_error_set(err, PD_NOT_FOUND, "there is no commit '%s'", text);
+  (void)!pd_retired_error(s, 0, &why);
+  return pd_error_set(err, met_retired ? PD_RETIRED : PD_NOT_FOUND, "there is no commit '%s' any more, or never was: %s", text,
+                      why.message);
+}
+
 static pd_code resolve_id(pd_store *s, const char *text, pd_commit *out, pd_error *err)
 {
   id_search q = {.s = s, .digits = strlen(text)};
@@ -117,7 +130,7 @@ static pd_code resolve_id(pd_store *s, const char *text, pd_commit *out, pd_erro
   if (strncmp(pd_id_hex(&root.id, hex), q.hex, q.digits) == 0) q.found = root, q.is_found = true;
   if (!is_settled(&q)) TRY(pd_index_search(s, low, high, consider, &q, err));
   if (q.is_ambiguous) return pd_error_set(err, PD_AMBIGUOUS, "commit id '%s' fits more than one commit; give more digits", text);
-  if (!q.is_found) return pd_error_set(err, PD_NOT_FOUND, "there is no commit '%s'", text);
+  if (!q.is_found) return no_commit(s, text, q.met_retired, err);
   *out = q.found;
   return PD_OK;
 }
@@ -142,10 +155,10 @@ pd_code pd_commit_find(pd_store *s, const pd_id *id, uint64_t seq, pd_commit *ou
 /* ---- by time ---- */
 
 /* The last record at or before a time; 0 if all are later. Times never go back in a log. */
-static pd_code last_before(pd_store *s, int64_t time_ms, uint64_t *out_seq, pd_error *err)
+pd_code pd_last_before(pd_store *s, int64_t time_ms, uint64_t *out_seq, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf scratch = {0};
-  uint64_t low = 1, high = s->log_seq + 1;
+  uint64_t cut = s->retention.state.cut, low = cut ? cut : 1, high = s->log_seq + 1;
   while (low < high) {
     uint64_t mid = low + (high - low) / 2;
     pd_rec rec;
@@ -164,7 +177,9 @@ pd_code pd_ref_after(pd_store *s, const pd_ref_slot *slot, uint64_t limit, pd_re
   CLEANUP(pd_buf_done) pd_buf scratch = {0};
   pd_rec rec = {0};
   uint64_t seq = slot->seen.last_seq;
+  TRY(pd_retention_ready(s, err));
   while (seq) {
+    if (seq < s->retention.state.cut) return pd_retired_error(s, seq, err);
     TRY(pd_record_walk(s, seq, &scratch, &rec, err));
     if (seq <= limit && rec.kind != PD_RECORD_SWITCH) break;
     seq = rec.ref_prev_seq;
@@ -173,12 +188,33 @@ pd_code pd_ref_after(pd_store *s, const pd_ref_slot *slot, uint64_t limit, pd_re
   return PD_OK;
 }
 
+/* Where the ref was at the cut, if that is where it was at the time too. */
+static pd_code resolve_at_cut(pd_store *s, const pd_ref_slot *slot, const point *p, pd_commit *out, pd_error *err)
+{
+  const pd_catalog *cut = &s->retention.catalog;
+  char time[PD_TIME_TEXT_SIZE];
+  pd_error why;
+  for (size_t i = 0; i < cut->ref_count; i++) {
+    if (strcmp(cut->refs[i].name, slot->name) != 0 || cut->refs[i].is_deleted || cut->refs[i].updated_ms > p->time_ms) continue;
+    *out = cut->refs[i].commit;
+    return PD_OK;
+  }
+  (void)!pd_retired_error(s, 0, &why);
+  return pd_error_set(err, PD_RETIRED, "where ref '%s' was at %s is not known any more: %s", slot->name, pd_time_text(p->time_ms, time),
+                      why.message);
+}
+
 static pd_code resolve_time(pd_store *s, const pd_ref_slot *slot, const point *p, pd_commit *out, pd_error *err)
 {
   uint64_t limit;
   pd_rec rec;
-  TRY(last_before(s, p->time_ms, &limit, err));
-  TRY(pd_ref_after(s, slot, limit, &rec, err));
+  pd_error why;
+  TRY(pd_retention_ready(s, err));
+  TRY(pd_last_before(s, p->time_ms, &limit, err));
+  pd_code code = pd_ref_after(s, slot, limit, &rec, &why);
+  if (code == PD_RETIRED) return resolve_at_cut(s, slot, p, out, err);
+  if (code && err) *err = why;
+  if (code) return code;
   char time[PD_TIME_TEXT_SIZE];
   if (!rec.seq || rec.kind == PD_RECORD_REF_DELETE)
     return pd_error_set(err, PD_NOT_FOUND, "ref '%s' did not exist at %s", slot->name, pd_time_text(p->time_ms, time));

@@ -5,6 +5,7 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "engine/retired.h"
 
 #include <stdlib.h>
 
@@ -90,7 +91,9 @@ static pd_code add_record(void *ctx, uint64_t seq, pd_bytes bytes, pd_error *err
   pd_segment *seg = ctx;
   pd_rec rec;
   if (seq != seg->last + 1) return pd_error_set(err, PD_CORRUPT, "record %llu of the log is missing", (unsigned long long)seg->last + 1);
+  if (!bytes.size) return pd_error_set(err, PD_RETIRED, "record %llu was retired by gc", (unsigned long long)seq);
   TRY(pd_rec_decode(seq, bytes, &rec, err));
+  if (rec.has_dropped) return pd_error_set(err, PD_RETIRED, "record %llu was retired by gc", (unsigned long long)seq);
   TRY(pd_array_grow(&seg->records, seg->record_count, &seg->record_capacity, sizeof *seg->records, "a segment of the log", err));
   pd_seg_record r = {.at = seg->data.size, .size = (uint32_t)bytes.size, .kind = (uint8_t)rec.kind};
   TRY(pd_buf_append(&seg->data, bytes.data, bytes.size, err));
@@ -204,6 +207,8 @@ static pd_segment *find_by_base(pd_store *s, uint64_t base)
 
 pd_code pd_segment_of(pd_store *s, uint64_t seq, pd_segment **out, pd_error *err)
 {
+  TRY(pd_retention_ready(s, err));
+  if (seq < s->retention.state.cut) return pd_retired_error(s, seq, err); /* G1: only points are read there, and not here */
   size_t frame = frame_before(s, seq);
   uint64_t base = frame ? s->frames[frame - 1].covers : 0;
   uint64_t end = frame < s->frame_count ? s->frames[frame].covers : s->log_seq;

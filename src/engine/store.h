@@ -18,6 +18,7 @@
 
 #include "dag/catalog.h"
 #include "dag/chunk.h"
+#include "dag/points.h"
 #include "dag/record.h"
 #include "dag/tree.h"
 
@@ -94,6 +95,18 @@ typedef struct pd_past {
 
 #define PD_PAST_COUNT 8
 
+/* What gc and erasure did (retired.h). */
+typedef struct pd_retention {
+  pd_points state;    /* cut 0: never */
+  pd_catalog catalog; /* the refs at the cut */
+  uint64_t epoch;     /* the record that said so; 0: none */
+  bool is_stale;      /* PD_META_REF may say something else by now */
+  bool is_loading;
+  bool must_reload; /* G3 */
+  uint64_t reload_count;
+  bool has_changed; /* since this handle was opened: what it held may be gone */
+} pd_retention;
+
 struct pd_store {
   const pd_backend_ops *ops;
   pd_backend *backend;
@@ -154,6 +167,8 @@ struct pd_store {
   bool has_keeper, is_closing, wants_keyframe, is_keyframing;
   int64_t keyframe_retry_ms; /* not before, after one failed */
 
+  pd_retention retention;
+
   uint64_t commits, syncs, hits, misses;
 };
 
@@ -197,6 +212,8 @@ void pd_frame_add(pd_store *s, const pd_catalog_frame *frame);
 /* Visit the numbers of the records whose commit ids begin with low … high, newest keyframe first, until *out_stop. */
 typedef pd_code (*pd_index_visit)(void *ctx, uint64_t seq, bool *out_stop, pd_error *err);
 PD_MUST_USE pd_code pd_index_search(pd_store *s, uint32_t low, uint32_t high, pd_index_visit visit, void *ctx, pd_error *err);
+/* Forget all of it. */
+void pd_index_reset(pd_store *s);
 void pd_index_done(pd_store *s);
 
 /* ---- record_read.c ---- */
@@ -223,6 +240,8 @@ typedef struct pd_taken {
 
 /* Some of the records from … to, beginning with `from`; none at the end of the log. Pair with pd_taken_done. Needs no lock. */
 PD_MUST_USE pd_code pd_take_records(pd_store *s, uint64_t from, uint64_t to, pd_taken *out, pd_error *err);
+/* The *count records that end with `last`, or fewer if they are large: *count is then what one go takes. Needs no lock. */
+PD_MUST_USE pd_code pd_take_before(pd_store *s, uint64_t last, uint64_t *count, pd_taken *out, pd_error *err);
 pd_bytes pd_taken_at(const pd_taken *taken, size_t index);
 void pd_taken_done(pd_taken *taken);
 
@@ -335,6 +354,9 @@ typedef struct pd_intent {
   const pd_commit *target;       /* the point itself, instead of `at`: names no ref can hide */
   uint64_t count;                /* undo, redo */
   const pd_catalog_frame *frame; /* keyframe */
+  /* NULL, or called with the lock held each time before the record is staged: whatever it refuses is not written. */
+  pd_code (*guard)(pd_store *s, void *ctx, pd_error *err);
+  void *guard_ctx;
 } pd_intent;
 
 /* Stage, append, and wait until it is acknowledged. Takes the lock. Large values are put into the bag before. */
@@ -363,6 +385,11 @@ void pd_batch_clear(pd_store *s, pd_batch *batch);
 bool pd_keyframe_is_due(const pd_store *s);
 /* Takes the lock. */
 PD_MUST_USE pd_code pd_keyframe_write(pd_store *s, pd_error *err);
+/* Nobody writes a keyframe between the two. They take the lock. */
+void pd_keyframe_hold(pd_store *s);
+void pd_keyframe_release(pd_store *s);
+/* Put what the bag does not have of a tree there. Takes the lock. */
+PD_MUST_USE pd_code pd_tree_save(pd_store *s, pd_node *root, pd_error *err);
 /* Start the thread that flushes and writes keyframes, once. */
 PD_MUST_USE pd_code pd_keeper_start(pd_store *s, pd_error *err);
 void pd_keeper_stop(pd_store *s);
@@ -403,6 +430,9 @@ typedef pd_code (*pd_kept_visit)(void *ctx, const char *kind, const char *name, 
 PD_MUST_USE pd_code pd_kept_points(pd_store *s, pd_kept_visit visit, void *ctx, pd_error *err);
 
 /* ---- resolve.c ---- */
+
+/* The last record at or before a time; one before all that are whole if they are later. */
+PD_MUST_USE pd_code pd_last_before(pd_store *s, int64_t time_ms, uint64_t *out_seq, pd_error *err);
 
 PD_MUST_USE pd_code pd_resolve_locked(pd_store *s, const char *at, pd_commit *out, pd_error *err);
 /* The record that made commit `id`: `seq`, unless it lies elsewhere in this store's log (what was imported does). */

@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/sha256.h"
+#include "engine/retired.h"
 #include "engine/segment.h"
 
 void pd_entry_of(const pd_node *leaf, size_t index, pd_entry *out)
@@ -25,6 +26,7 @@ static pd_code wrong_value(const pd_node *leaf, size_t index, pd_error *err)
 }
 
 typedef struct slice {
+  pd_store *s;
   const pd_rider *rider;
   uint64_t seq;
   pd_buf *out;
@@ -41,7 +43,13 @@ static pd_code take_slice(void *ctx, uint64_t seq, pd_bytes record, pd_error *er
   pd_bytes value;
   if (seq != sl->seq) return pd_error_set(err, PD_CORRUPT, "record %llu of the log is missing", (unsigned long long)sl->seq);
   sl->was_met = true;
-  TRY(pd_rec_value_at(seq, record, sl->rider->pos, sl->rider->size, &value, err));
+  if (!record.size) return pd_retired_error(sl->s, seq, err);
+  pd_error why;
+  pd_code code = pd_rec_value_at(seq, record, sl->rider->pos, sl->rider->size, &value, &why);
+  pd_rec rec;
+  if (code == PD_CORRUPT && !pd_rec_decode(seq, record, &rec, NULL) && rec.has_dropped) return pd_retired_error(sl->s, seq, err);
+  if (code && err) *err = why;
+  if (code) return code;
   if (sl->record && record.size >= READ_AHEAD_SIZE_MIN) TRY(pd_buf_append(sl->record, record.data, record.size, err));
   pd_buf_clear(sl->out);
   return pd_buf_append(sl->out, value.data, value.size, err);
@@ -68,7 +76,7 @@ static const pd_buf *find_blob(const pd_batch *batch, const pd_id *id)
 
 static pd_code read_slice(pd_store *s, const pd_rider *rider, pd_buf *out, pd_buf *record_copy, pd_error *err)
 {
-  slice sl = {.rider = rider, .seq = rider->seq, .out = out, .record = record_copy};
+  slice sl = {.s = s, .rider = rider, .seq = rider->seq, .out = out, .record = record_copy};
   pd_bytes record;
   pd_segment *seg = pd_segment_loaded(s, rider->seq);
   if (seg) {
@@ -144,6 +152,18 @@ static void read_ahead(pd_store *s, uint64_t seq, const pd_buf *record)
   }
 }
 
+/* A large value whose blob another key still holds is erased all the same: its record says so. */
+static pd_code check_erased(pd_store *s, const pd_node *leaf, size_t index, const pd_id *id, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf scratch = {0};
+  pd_rec rec;
+  pd_rec_change ch;
+  TRY(pd_retention_ready(s, err));
+  if (!s->retention.state.erasures || leaf->riders[index].seq > s->log_seq) return PD_OK;
+  TRY(pd_version_step(s, pd_node_key(leaf, index), leaf->riders[index].seq, &scratch, &rec, &ch, err));
+  return ch.is_erased ? pd_erased_error(s, pd_node_key(leaf, index), id, err) : PD_OK;
+}
+
 pd_code pd_value_read(pd_store *s, pd_node *leaf, size_t index, pd_buf *out, pd_error *err)
 {
   const pd_cell *cell = leaf->cells[index];
@@ -157,13 +177,16 @@ pd_code pd_value_read(pd_store *s, pd_node *leaf, size_t index, pd_buf *out, pd_
   pd_id id;
   memcpy(id.bytes, pd_node_value_id(leaf, index), PD_ID_SIZE);
   if (rider->pos == PD_POS_BAG) {
+    TRY(check_erased(s, leaf, index, &id, err));
     TRY(read_blob(s, &id, out, err));
     return out->size == rider->size ? PD_OK : wrong_value(leaf, index, err);
   }
   if (rider->pos == PD_POS_CHUNKED) return read_pieces(s, pd_node_key(leaf, index), rider, &id, out, err);
   CLEANUP(pd_buf_done) pd_buf record = {0};
   bool has_room = s->tree.pool.bytes < s->cache_size_max / 4 * 3;
-  TRY(read_slice(s, rider, out, has_room ? &record : NULL, err));
+  pd_code code = read_slice(s, rider, out, has_room ? &record : NULL, err);
+  if (code == PD_ERASED) return pd_erased_error(s, pd_node_key(leaf, index), &id, err);
+  if (code) return code;
   pd_id got = pd_sha256(pd_buf_bytes(out));
   if (!pd_id_equal(&got, &id)) return wrong_value(leaf, index, err);
   if (out->size <= PD_CELL_SIZE_MAX && !pd_cell_new(&s->tree.pool, pd_buf_bytes(out), &leaf->cells[index], NULL))

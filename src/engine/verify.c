@@ -11,12 +11,15 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "engine/gc.h"
+#include "engine/retired.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #define PROGRESS_EVERY 1024
+#define GC_TRIES 3
 
 void pd_finding(pd_verifier *v, const char *fmt, ...)
 {
@@ -113,7 +116,9 @@ static pd_code for_each_record(pd_verifier *v, handle_record handle, uint64_t pr
     for (size_t i = 0; !code && i < t.count && !v->is_stopped; i++, seq++) {
       pd_rec rec;
       if (!tick(v, progress_from + seq)) return pd_error_set(err, PD_INVALID, "the verification was given up");
-      code = pd_rec_decode(seq, pd_taken_at(&t, i), &rec, &why);
+      pd_bytes bytes = pd_taken_at(&t, i);
+      code = bytes.size ? pd_rec_decode(seq, bytes, &rec, &why) : pd_retired_error(v->s, seq, &why);
+      if (!code && rec.has_dropped) code = pd_retired_error(v->s, seq, &why);
       if (!code) code = handle(v, &rec, &why);
     }
     TRY(judge(v, code, &why, err));
@@ -283,6 +288,7 @@ static void verifier_done(pd_verifier *v)
   free(v->kepts);
   free(v->frames);
   free(v->commits);
+  pd_points_done(&v->points);
 }
 
 /* Only from the base of a partial verification: nothing is evicted here. */
@@ -310,12 +316,24 @@ static const pd_catalog_ref *head_at_base(const pd_catalog *base, uint64_t seq)
   return NULL;
 }
 
-/* Every commit from before the base that is pointed at later must have been a head then. */
+/* Every commit from before the base that is pointed at later must have been a head then, or be a kept point. */
 static bool is_enough(const pd_verifier *v, const pd_catalog *base)
 {
   for (size_t i = 0; i < v->kept_count && v->kepts[i].seq <= base->covers; i++)
-    if (!head_at_base(base, v->kepts[i].seq)) return false;
+    if (!head_at_base(base, v->kepts[i].seq) && !pd_points_find(&v->points, v->kepts[i].seq)) return false;
   return true;
+}
+
+static pd_code adopt_points(pd_verifier *v, pd_error *err)
+{
+  for (size_t i = 0; i < v->points.count; i++) {
+    const pd_point *p = &v->points.points[i];
+    pd_kept *k = find_kept(v, p->commit.seq);
+    if (!k || k->root) continue;
+    k->commit = p->commit;
+    TRY(pd_tree_load_root(&v->replay->tree, &p->root_blob, &p->commit.tree, &k->root, err));
+  }
+  return PD_OK;
 }
 
 static pd_code adopt_base(pd_verifier *v, const pd_catalog *base, pd_error *err)
@@ -341,23 +359,43 @@ static pd_code adopt_base(pd_verifier *v, const pd_catalog *base, pd_error *err)
   r->seen_seq = base->covers;
   r->seen_audit = base->audit;
   r->seen_time_ms = base->time_ms;
+  return adopt_points(v, err);
+}
+
+/* The cut, as a keyframe; false if there is none. */
+static bool base_at_cut(pd_verifier *v)
+{
+  const pd_points *p = &v->points;
+  v->base = (pd_catalog_frame){p->cut, p->cut - 1, p->catalog, p->run};
+  v->has_base = p->cut > 1;
+  return v->has_base;
+}
+
+/* Survey from the base; if that is not enough to judge what follows, from the beginning, which may be the cut. */
+static pd_code start_since(pd_verifier *v, pd_error *err)
+{
+  while (v->has_base) {
+    CLEANUP(pd_catalog_done) pd_catalog base = {0};
+    bool is_cut = v->base.covers + 1 == v->points.cut;
+    TRY(load_base(v, &v->base, &base, err));
+    v->first = base.covers + 1;
+    v->kept_count = v->frame_count = 0;
+    TRY(for_each_record(v, survey_record, 0, err));
+    sort_survey(v);
+    if (v->is_stopped) return PD_OK;
+    if (is_cut || is_enough(v, &base)) return adopt_base(v, &base, err);
+    if (base_at_cut(v)) continue;
+    v->first = 1;
+    v->kept_count = v->frame_count = 0;
+  }
   return PD_OK;
 }
 
-/* Survey from the base; if that is not enough to judge what follows, from the beginning. */
-static pd_code start_since(pd_verifier *v, pd_error *err)
+/* Before the cut: only of a whole verification. */
+static pd_code verify_points(pd_verifier *v, pd_error *err)
 {
-  CLEANUP(pd_catalog_done) pd_catalog base = {0};
-  if (!v->has_base) return PD_OK;
-  TRY(load_base(v, &v->base, &base, err));
-  v->first = base.covers + 1;
-  TRY(for_each_record(v, survey_record, 0, err));
-  sort_survey(v);
-  if (v->is_stopped || is_enough(v, &base)) return v->is_stopped ? PD_OK : adopt_base(v, &base, err);
-  v->has_base = false;
-  v->first = 1;
-  v->kept_count = v->frame_count = 0;
-  return PD_OK;
+  if (v->options->since || v->points.cut <= 1) return PD_OK;
+  return pd_verify_points(v->s, &v->points, backend_finding, v, &v->report.nodes, &v->report.values, err);
 }
 
 static pd_code run_verifier(pd_verifier *v, pd_error *err)
@@ -372,6 +410,7 @@ static pd_code run_verifier(pd_verifier *v, pd_error *err)
   if (!v->has_base) TRY(for_each_record(v, survey_record, 0, err));
   if (!v->has_base) sort_survey(v);
   if (!v->is_stopped) TRY(for_each_record(v, replay_record, v->tail, err));
+  TRY(verify_points(v, err));
   if (v->options->progress) v->options->progress(v->options->ctx, 2 * v->tail, 2 * v->tail);
   return PD_OK;
 }
@@ -381,6 +420,13 @@ static pd_code choose_base(pd_verifier *v, pd_error *err)
 {
   pd_store *s = v->s;
   pd_commit since;
+  const pd_points *state = &s->retention.state;
+  TRY(pd_retention_ready(s, err));
+  v->points = *state;
+  v->points.points = malloc((state->count + 1) * sizeof *state->points);
+  if (!v->points.points) return pd_error_memory(err, "a verification");
+  if (state->count) memcpy(v->points.points, state->points, state->count * sizeof *state->points);
+  base_at_cut(v);
   if (!v->options->since) return PD_OK;
   TRY(pd_resolve_locked(s, v->options->since, &since, err));
   for (size_t i = 0; i < s->frame_count && s->frames[i].covers <= since.seq; i++) {
@@ -395,22 +441,32 @@ pd_code pd_verify(pd_store *store, const pd_verify_options *options, pd_verify_r
   return pd_verify_mending(store, options, NULL, NULL, out, err);
 }
 
+static pd_code verify_once(pd_verifier *v, pd_verify_report *out, pd_error *err)
+{
+  pd_store *s = v->s;
+  pd_store_lock(s);
+  pd_code code = pd_settle(s, err);
+  if (!code) code = pd_refresh(s, err);
+  if (!code) code = choose_base(v, err);
+  v->tail = s->log_seq;
+  pd_store_unlock(s);
+  if (!code) code = run_verifier(v, err);
+  if (out && !code) *out = v->report;
+  if (!code && v->report.findings)
+    code =
+      pd_error_set(err, PD_CORRUPT, "the store of agent '%s' is damaged: %llu findings", s->agent, (unsigned long long)v->report.findings);
+  verifier_done(v);
+  return code;
+}
+
 pd_code pd_verify_mending(pd_store *store, const pd_verify_options *options, pd_mend mend, void *mend_ctx, pd_verify_report *out,
                           pd_error *err)
 {
   static const pd_verify_options defaults;
-  pd_verifier v = {.s = store, .options = options ? options : &defaults, .mend = mend, .mend_ctx = mend_ctx, .first = 1};
-  pd_store_lock(store);
-  pd_code code = pd_settle(store, err);
-  if (!code) code = pd_refresh(store, err);
-  if (!code) code = choose_base(&v, err);
-  v.tail = store->log_seq;
-  pd_store_unlock(store);
-  if (!code) code = run_verifier(&v, err);
-  if (out && !code) *out = v.report;
-  if (!code && v.report.findings)
-    code = pd_error_set(err, PD_CORRUPT, "the store of agent '%s' is damaged: %llu findings", store->agent,
-                        (unsigned long long)v.report.findings);
-  verifier_done(&v);
+  pd_code code = PD_RETIRED;
+  for (int tries = 0; code == PD_RETIRED && tries < GC_TRIES; tries++) { /* a gc took away what was being looked at: from its cut on */
+    pd_verifier v = {.s = store, .options = options ? options : &defaults, .mend = mend, .mend_ctx = mend_ctx, .first = 1};
+    code = verify_once(&v, out, err);
+  }
   return code;
 }

@@ -39,6 +39,7 @@ typedef struct pd_verifier {
   size_t frame_count, frame_capacity;
   pd_run_entry *commits;
   size_t commit_count, commit_capacity;
+  pd_points points; /* what is left before the cut */
 } pd_verifier;
 
 /* Count a finding, and tell the caller. */

@@ -1,0 +1,253 @@
+/* gc.c: retiring history: the order of things (gc.h G4). */
+#include "engine/gc.h"
+
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/error.h"
+#include "engine/retired.h"
+
+#include <stdlib.h>
+
+#define PLAN_TRIES 8
+
+pd_code pd_gc_tick(pd_gc_run *run, uint64_t steps, pd_error *err)
+{
+  run->done += steps;
+  if (run->done > run->total) run->done = run->total;
+  if (!run->policy->progress || run->policy->progress(run->policy->ctx, run->done, run->total)) return PD_OK;
+  return pd_error_set(err, PD_INVALID, "gc was given up");
+}
+
+/* ---- the record that says so ---- */
+
+pd_code pd_retention_prepare(pd_store *s, pd_error *err)
+{
+  pd_edit *edit;
+  TRY(pd_meta_edit(s, NULL, &edit, err));
+  pd_edit_abort(edit);
+  return PD_OK;
+}
+
+pd_code pd_retention_write(pd_store *s, const pd_points *state, const pd_change_in *notes, size_t note_count, const char *author,
+                           pd_code (*guard)(pd_store *s, void *ctx, pd_error *err), void *ctx, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf bytes = {0};
+  TRY(pd_points_encode(state, &bytes, err));
+  pd_change_in *changes = calloc(note_count + 1, sizeof *changes);
+  if (!changes) return pd_error_memory(err, "a gc");
+  if (note_count) memcpy(changes, notes, note_count * sizeof *changes);
+  changes[note_count] = (pd_change_in){.key = pd_text(PD_RETENTION_KEY), /* "erased/…" sorts before it */
+                                       .value = pd_buf_bytes(&bytes),
+                                       .value_id = pd_value_id(pd_buf_bytes(&bytes)),
+                                       .expect_version = PD_ANY_VERSION};
+  pd_note note = {.author = author};
+  pd_intent intent = {.kind = PD_RECORD_COMMIT,
+                      .ref = PD_META_REF,
+                      .note = &note,
+                      .changes = changes,
+                      .change_count = note_count + 1,
+                      .guard = guard,
+                      .guard_ctx = ctx};
+  pd_code code = pd_write(s, &intent, NULL, err);
+  free(changes);
+  if (!code) code = pd_store_flush(s, err); /* G4: of a buffered store too */
+  if (code) return code;
+  pd_store_lock(s);
+  pd_retention_changed(s);
+  code = pd_retention_ready(s, err);
+  pd_store_unlock(s);
+  return code;
+}
+
+/* ---- nothing may have been pointed at what is to be retired since the plan was made ---- */
+
+static bool is_kept(const pd_gc_run *run, uint64_t seq)
+{
+  return !seq || seq >= run->cut || pd_points_find(&run->next, seq);
+}
+
+static pd_code check_record(const pd_gc_run *run, uint64_t seq, pd_bytes bytes, pd_error *err)
+{
+  pd_rec rec;
+  TRY(pd_rec_decode(seq, bytes, &rec, err));
+  bool is_fine = rec.kind == PD_RECORD_KEYFRAME || rec.kind == PD_RECORD_SWITCH || is_kept(run, rec.target_seq);
+  for (size_t i = 0; i < rec.parent_count; i++) is_fine = is_fine && is_kept(run, rec.parent_seqs[i]);
+  if (is_fine) return PD_OK;
+  return pd_error_set(err, PD_CONFLICT, "record %llu points at history that gc was about to retire: try again", (unsigned long long)seq);
+}
+
+static pd_code check_staged(const pd_gc_run *run, const pd_batch *batch, pd_error *err)
+{
+  for (size_t i = 0; i < batch->count; i++) {
+    const pd_staged *st = &batch->staged[i];
+    TRY(check_record(run, st->seq, (pd_bytes){batch->bytes.data + st->record_at, st->record_size}, err));
+  }
+  return PD_OK;
+}
+
+static pd_code check_plan(pd_store *s, void *ctx, pd_error *err)
+{
+  const pd_gc_run *run = ctx;
+  CLEANUP(pd_taken_done) pd_taken t = {0};
+  TRY(pd_retention_ready(s, err));
+  const pd_ref_slot *meta = pd_slot_find(s, PD_META_REF);
+  if (s->retention.epoch != run->epoch) return pd_error_set(err, PD_CONFLICT, "another gc or erasure came first: try again");
+  if ((meta ? meta->tip.commit.seq : 0) != run->meta_seq)
+    return pd_error_set(err, PD_CONFLICT, "tags, pins or settings changed while gc was making its plan: try again");
+  for (uint64_t seq = run->plan_seq + 1; seq <= s->log_seq; seq += t.count) {
+    TRY(pd_take_records(s, seq, s->log_seq, &t, err));
+    if (!t.count) return pd_error_set(err, PD_CORRUPT, "record %llu of the log is missing", (unsigned long long)seq);
+    for (size_t i = 0; i < t.count; i++) TRY(check_record(run, seq + i, pd_taken_at(&t, i), err));
+  }
+  TRY(check_staged(run, &s->inflight, err));
+  return check_staged(run, &s->pending, err);
+}
+
+/* ---- all together ---- */
+
+static void count_wants(const pd_gc_run *run)
+{
+  pd_gc_report *r = run->report;
+  for (size_t i = 0; i < run->want_count; i++) {
+    unsigned why = run->wants[i].why;
+    r->kept_heads += (why & PD_KEEP_HEAD) != 0;
+    r->kept_marks += (why & PD_KEEP_MARK) != 0;
+    r->kept_last += (why & PD_KEEP_LAST) != 0;
+    r->kept_base += why == PD_KEEP_BASE;
+  }
+}
+
+static pd_code plan_and_save(pd_gc_run *run, pd_error *err)
+{
+  TRY(pd_gc_plan(run, err));
+  run->total = run->plan_seq + run->want_count;
+  run->done = 0;
+  pd_map64_done(&run->live);
+  pd_map64_done(&run->blobs);
+  run->bag_bytes = 0;
+  if (run->is_dry) TRY(pd_gc_mark_heads(run, err)); /* first: see there */
+  return pd_gc_points(run, err);
+}
+
+static pd_code write_plan(pd_gc_run *run, pd_error *err)
+{
+  pd_store *s = run->s;
+  const char *by = run->policy->author ? run->policy->author : s->author;
+  pd_store_lock(s);
+  run->next.retired_ms = s->now_ms(s->now_ctx);
+  run->next.erasures = s->retention.state.erasures;
+  pd_store_unlock(s);
+  if (run->next.retired_ms < 1) run->next.retired_ms = 1;
+  pd_points_set_by(&run->next, by);
+  return pd_retention_write(s, &run->next, NULL, 0, run->policy->author, check_plan, run, err);
+}
+
+static bool keeps_blob(void *ctx, const pd_id *id)
+{
+  const pd_gc_run *run = ctx;
+  return pd_map64_find(&run->blobs, pd_blob_print(id)) != NULL;
+}
+
+static pd_code measure(pd_store *s, pd_backend_usage *out, pd_error *err)
+{
+  *out = (pd_backend_usage){0};
+  return s->ops->usage ? s->ops->usage(s->backend, out, err) : PD_OK;
+}
+
+static pd_code run_dry(pd_gc_run *run, pd_error *err)
+{
+  pd_backend_usage usage;
+  TRY(plan_and_save(run, err));
+  TRY(pd_gc_redact(run, err));
+  TRY(measure(run->s, &usage, err));
+  run->report->bag_bytes = usage.bag_bytes > run->bag_bytes ? usage.bag_bytes - run->bag_bytes : 0;
+  run->report->disk_before = run->report->disk_after = usage.disk_bytes;
+  return PD_OK;
+}
+
+/* What R retired goes. From here on a failure leaves bytes, nothing else. */
+static pd_code take_away(pd_gc_run *run, pd_error *err)
+{
+  pd_store *s = run->s;
+  pd_backend_usage usage;
+  pd_store_lock(s);
+  run->plan_seq = s->log_seq; /* R is the last that needs looking at, or was before it: G5 */
+  pd_store_unlock(s);
+  TRY(pd_gc_mark_heads(run, err));
+  TRY(pd_gc_mark_points(run, err));
+  TRY(pd_gc_redact(run, err));
+  TRY(s->ops->bag_sweep(s->backend, run->mark, keeps_blob, run, &run->report->bag_bytes, err));
+  if (s->ops->compact) TRY(s->ops->compact(s->backend, err));
+  TRY(measure(s, &usage, err));
+  run->report->disk_after = usage.disk_bytes;
+  return PD_OK;
+}
+
+static pd_code run_gc(pd_gc_run *run, pd_error *err)
+{
+  pd_store *s = run->s;
+  pd_backend_usage usage;
+  TRY(measure(s, &usage, err));
+  run->report->disk_before = usage.disk_bytes;
+  TRY(pd_retention_prepare(s, err));
+  TRY(s->ops->bag_mark(s->backend, &run->mark, err));
+  pd_code code = PD_CONFLICT;
+  for (int tries = 0; code == PD_CONFLICT && tries < PLAN_TRIES; tries++) {
+    TRY(pd_keyframe_write(s, err));
+    pd_keyframe_hold(s);
+    code = plan_and_save(run, err);
+    if (!code) code = write_plan(run, err);
+    if (!code) code = take_away(run, err);
+    pd_keyframe_release(s);
+  }
+  pd_store_lock(s);
+  pd_past_forget(s); /* it may be of what is gone */
+  pd_store_unlock(s);
+  return code;
+}
+
+static pd_code check_backend(const pd_store *s, bool is_dry, pd_error *err)
+{
+  if (!s->ops->log_redact || !s->ops->bag_mark || !s->ops->bag_sweep)
+    return pd_error_set(err, PD_UNSUPPORTED, "backend '%s' cannot retire history", s->ops->scheme);
+  if (s->is_read_only && !is_dry) return pd_error_set(err, PD_READ_ONLY, "the store of agent '%s' is open read-only", s->agent);
+  return PD_OK;
+}
+
+pd_code pd_gc(pd_store *store, const pd_gc_policy *policy, pd_gc_report *out, pd_error *err)
+{
+  static const pd_gc_policy defaults;
+  pd_gc_report report = {0};
+  pd_gc_run run = {.s = store, .policy = policy ? policy : &defaults, .report = &report};
+  run.is_dry = run.policy->is_dry;
+  TRY(check_backend(store, run.is_dry, err));
+  pd_code code = run.is_dry ? run_dry(&run, err) : run_gc(&run, err);
+  if (!code) count_wants(&run);
+  pd_gc_run_done(&run);
+  if (!code && out) *out = report;
+  return code;
+}
+
+pd_code pd_gc_would_free(pd_store *s, const pd_gc_policy *policy, uint64_t *out_bytes, pd_error *err)
+{
+  pd_gc_policy dry = policy ? *policy : (pd_gc_policy){0};
+  pd_gc_report report;
+  dry.is_dry = true;
+  TRY(pd_gc(s, &dry, &report, err));
+  *out_bytes = report.log_bytes + report.bag_bytes;
+  return PD_OK;
+}
+
+pd_code pd_gc_status(pd_store *store, pd_gc_info *out, pd_error *err)
+{
+  pd_store_lock(store);
+  pd_code code = pd_refresh(store, err);
+  if (!code) code = pd_retention_ready(store, err);
+  const pd_points *state = &store->retention.state;
+  if (!code) {
+    *out = (pd_gc_info){.cut = state->cut, .points = state->count, .retired_ms = state->retired_ms};
+    memcpy(out->by, state->by, sizeof out->by);
+  }
+  pd_store_unlock(store);
+  return code;
+}
