@@ -11,7 +11,7 @@ extern const cli_command cmd_undo, cmd_redo, cmd_reset;                         
 extern const cli_command cmd_fork, cmd_refs, cmd_switch;                        /* refs.c */
 
 /* One line a room of powers, below. */
-extern const cli_command cmd_gc, cmd_erase; /* gc.c, erase.c */
+extern const cli_command cmd_gc, cmd_erase;                                     /* gc.c, erase.c */
 extern const cli_command cmd_export, cmd_import, cmd_clone, cmd_push, cmd_pull; /* bundle.c, clone.c */
 extern const cli_command cmd_prove, cmd_check_proof;                            /* prove.c */
 extern const cli_command cmd_keygen, cmd_sign;                                  /* sign.c */

@@ -79,6 +79,7 @@ const cli_command cmd_erase = {
            "--everywhere on all refs. Ids stay, so history still verifies; reading such a value says ValueErased with\n"
            "when and by whom. Afterwards the bytes are in none of the store's files. The same bytes under another\n"
            "key are that key's, and stay. It cannot be undone.",
-  .example = "$ perdure erase customer/17 --everywhere --dry-run\n$ perdure erase customer/17 --everywhere --reason 'asked to be forgotten'",
+  .example =
+    "$ perdure erase customer/17 --everywhere --dry-run\n$ perdure erase customer/17 --everywhere --reason 'asked to be forgotten'",
   .run = run_erase,
 };

@@ -34,14 +34,14 @@ typedef struct eraser {
   const pd_erase_options *options;
   pd_erase_report *report;
   char ref[PD_REF_SIZE_MAX + 1];
-  uint64_t only_seq;  /* 0, or: the one record */
-  uint64_t last_seq;  /* the last record that is looked at */
-  uint64_t mark;      /* of the bag */
-  uint64_t epoch;     /* of the state that is built upon */
-  pd_map64 line;      /* records that are on the line */
-  pd_map64 held;      /* records whose value the head of another ref holds */
-  pd_map64 doomed;    /* blobs; 1: something else needs it */
-  victim *victims;    /* descending by seq, then ascending */
+  uint64_t only_seq; /* 0, or: the one record */
+  uint64_t last_seq; /* the last record that is looked at */
+  uint64_t mark;     /* of the bag */
+  uint64_t epoch;    /* of the state that is built upon */
+  pd_map64 line;     /* records that are on the line */
+  pd_map64 held;     /* records whose value the head of another ref holds */
+  pd_map64 doomed;   /* blobs; 1: something else needs it */
+  victim *victims;   /* descending by seq, then ascending */
   size_t count, capacity;
   uint64_t done, total;
 } eraser;
