@@ -42,6 +42,7 @@ static const cli_command *const commands[] = {
   &cmd_init,
   &cmd_agents,
   &cmd_stats,
+  &cmd_du,
   &cmd_verify,
   &cmd_gc,
   &cmd_erase,

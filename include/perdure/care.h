@@ -8,6 +8,31 @@
 extern "C" {
 #endif
 
+/* ---- du ----------------------------------------------------------------------------------------------------------- */
+
+/* Keys that begin alike, or one key. Borrowed until the visitor returns. */
+typedef struct pd_du_row {
+  pd_bytes prefix; /* up to and with a '/', or a whole key; for a ref, its name */
+  bool is_ref;     /* all keys at the head of a ref; values that refs share count for each */
+  uint64_t keys, bytes;
+} pd_du_row;
+
+typedef struct pd_du {
+  uint64_t keys, bytes;                     /* at the point, below the prefix: what the rows add up to */
+  uint64_t versions, version_bytes;         /* values in the whole history, each once however often it was written */
+  uint64_t live_versions, live_bytes;       /* of these, still at the head of a ref */
+  uint64_t history_versions, history_bytes; /* the others: version_bytes = live_bytes + history_bytes */
+  uint64_t log_bytes;                       /* as pd_stats says */
+  uint64_t bag_value_bytes, bag_node_bytes; /* large values; tree nodes, catalogs, pieces. Together: pd_stats.bag_bytes */
+  uint64_t overhead_bytes, disk_bytes;      /* disk_bytes = log_bytes + bag_bytes + overhead_bytes, unless the backend has no files */
+} pd_du;
+
+/* How many bytes of values there are: by key prefix at `at` (below `prefix`; `depth` segments that end with '/', 0: 1), then by ref, then
+ * of the whole store. `visit` (may be NULL) gets the rows, by prefix first, each in order; it returns false to stop the rows, and must not
+ * call the store. Reads the whole log: memory is 48 bytes a version. Erased and retired values count nothing. */
+PD_API PD_MUST_USE pd_code pd_du_store(pd_store *store, const char *at, pd_bytes prefix, unsigned depth,
+                                       bool (*visit)(void *ctx, const pd_du_row *row), void *ctx, pd_du *out, pd_error *err);
+
 /* ---- repair ------------------------------------------------------------------------------------------------------- */
 
 /* One thing that is wrong. Borrowed until the callback returns. */
