@@ -46,6 +46,7 @@ static const cli_command *const commands[] = {
   &cmd_verify,
   &cmd_gc,
   &cmd_erase,
+  &cmd_doctor,
   &cmd_repair,
   &cmd_version,
   &cmd_help,

@@ -123,6 +123,9 @@ PD_API PD_MUST_USE pd_code pd_backend_register(const pd_backend_ops *ops, pd_err
 /* The backend of a URI and the part after the colon (`out_rest` points into `uri`). PD_INVALID names what is wrong. */
 PD_API PD_MUST_USE pd_code pd_backend_find(const char *uri, const pd_backend_ops **out_ops, const char **out_rest, pd_error *err);
 
+/* The version of the SQLite library that the sqlite backend stands on: "3.40.1". Static storage. */
+PD_API const char *pd_backend_sqlite_version(void);
+
 /* Write an error as the engine does: code and message. Returns `code`. For backend writers. */
 PD_API pd_code pd_error_set(pd_error *err, pd_code code, const char *fmt, ...) PD_PRINTF(3, 4);
 

@@ -33,6 +33,29 @@ typedef struct pd_du {
 PD_API PD_MUST_USE pd_code pd_du_store(pd_store *store, const char *at, pd_bytes prefix, unsigned depth,
                                        bool (*visit)(void *ctx, const pd_du_row *row), void *ctx, pd_du *out, pd_error *err);
 
+/* ---- doctor ------------------------------------------------------------------------------------------------------- */
+
+typedef enum pd_severity { PD_SEVERITY_OK = 0, PD_SEVERITY_NOTE, PD_SEVERITY_WARNING, PD_SEVERITY_ERROR } pd_severity;
+
+/* "ok", "note", "warning", "error". Static storage. */
+PD_API const char *pd_severity_name(pd_severity severity);
+
+/* What was looked at, and what to do about it. Borrowed until the visitor returns. */
+typedef struct pd_diagnosis {
+  pd_severity severity;
+  const char *agent;  /* "" if it concerns the whole home */
+  const char *what;   /* a sentence */
+  const char *action; /* what to do; "" if nothing is to be done */
+} pd_diagnosis;
+
+/* Look at a home for everything that could be wrong: the folder (owner, permissions, file system, free space), its files (foreign, left
+ * over, readable by others), names that differ only by case, and each store: format, journal, write-ahead log, lock file, whether it opens,
+ * its newest records and keyframe, a sample of each ref, the clock, signed heads without a key. `visit` gets each diagnosis; those that
+ * are fine too, with PD_SEVERITY_OK. *out_worst (may be NULL) is the worst severity. Changes nothing. Quick: it does not replace pd_verify.
+ * PD_OK if the home could be looked at, whatever was found: also if it does not exist. */
+PD_API PD_MUST_USE pd_code pd_doctor(const char *uri, void (*visit)(void *ctx, const pd_diagnosis *diagnosis), void *ctx,
+                                     pd_severity *out_worst, pd_error *err);
+
 /* ---- repair ------------------------------------------------------------------------------------------------------- */
 
 /* One thing that is wrong. Borrowed until the callback returns. */

@@ -161,3 +161,8 @@ pd_code pd_sqlite_stores(const char *rest, void (*visit)(void *ctx, const char *
   free(vfs);
   return code;
 }
+
+const char *pd_backend_sqlite_version(void)
+{
+  return sqlite3_libversion();
+}
