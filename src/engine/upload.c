@@ -274,7 +274,8 @@ pd_code pd_pieces_hold(pd_store *s, pd_pieces *pieces, pd_error *err)
   if (code) return code;
   pd_error why = {.code = PD_OK};
   code = pd_chunks_visit(s, &pieces->list_id, hold_blob, &h, &why);
-  if (code == PD_CORRUPT) return pd_error_set(err, PD_CONFLICT, "gc removed pieces of a value before its commit: put it again");
+  if (code == PD_CORRUPT || code == PD_RETIRED)
+    return pd_error_set(err, PD_CONFLICT, "gc removed pieces of a value before its commit: put it again");
   if (code && err) *err = why;
   if (code) return code;
   pieces->since_seq = since;
