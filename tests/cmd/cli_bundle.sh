@@ -125,4 +125,27 @@ run --store a --agent one push
 want_failure 2 "no remote 'origin'"
 run clone nowhere c
 want_failure 4 "no store for agent 'main'"
+
+t cli__what_was_erased_travels_as_erased
+run put k secret
+run put k two
+run erase k --everywhere
+run export --all all.bundle
+want_code 0
+run --store other import all.bundle
+want_code 0
+run --store other get k --at main~1
+want_failure 1 'was erased on .* by'
+run --store other verify
+want_code 0
+
+t cli__what_retention_removed_is_refused_and_named
+for i in 1 2 3 4 5 6; do run put k $i; done
+run gc --keep-last 2
+want_code 0
+run export --all all.bundle
+want_failure 4 'commit [0-9a-f]{12} or its parent was removed by retention'
+want_true [ ! -e all.bundle ]
+run export main --since main~1 more.bundle
+want_code 0
 finish
