@@ -5,8 +5,9 @@
  * into a builder with one open node per level. What T1 and T2 of tree.h ask for is kept by three moves:
  *
  *   close   a key of height h ends the open nodes of levels 0 … h-1; each becomes an entry of the level above
- *   reopen  a key that begins no leaf, met while no leaf is open (its predecessor's leaf was pushed whole), opens the right
- *           edge again: the last child is taken apart into the open node below, down to the leaf
+ *   reopen  a key of height h goes on in the node of level h that its predecessor is in. If that is not open (the predecessor's
+ *           leaf, or a node higher up, was pushed whole), the right edge is opened again: the last child is taken apart into the
+ *           open node below, down to level h
  *   explode a whole child whose first key is no natural boundary any more (its leaf's first key was deleted, or it was cut at
  *           the maximum) is taken apart and pushed piece by piece
  *
@@ -202,22 +203,20 @@ static pd_code reopen_level(builder *b, size_t level, pd_error *err)
   return PD_OK;
 }
 
-static pd_code reopen(builder *b, pd_error *err)
+/* A key of this height comes next: end the nodes that it does not belong to, and have the one open that it goes on in. */
+static pd_code begin_key(builder *b, size_t height, pd_error *err)
 {
-  size_t level = 0;
+  if (b->is_empty) return PD_OK;
+  TRY(close_below(b, height, err));
+  size_t level = height;
   while (!b->open[level].count) level++;
-  for (; level > 0; level--) TRY(reopen_level(b, level, err));
+  for (; level > height; level--) TRY(reopen_level(b, level, err));
   return PD_OK;
 }
 
 static pd_code push_entry(builder *b, const item *it, size_t height, pd_error *err)
 {
-  if (!b->is_empty) {
-    if (height)
-      TRY(close_below(b, height, err));
-    else if (!b->open[0].count)
-      TRY(reopen(b, err));
-  }
+  TRY(begin_key(b, height, err));
   return append(b, 0, it, err);
 }
 
@@ -235,7 +234,7 @@ static pd_code push_kid(builder *b, pd_node *n, size_t i, pd_error *err)
   size_t height = pd_key_height(pd_node_key(n, i));
   if (b->is_empty || height >= n->level) {
     item it = {.src = n, .index = (uint16_t)i};
-    if (!b->is_empty) TRY(close_below(b, height, err));
+    TRY(begin_key(b, height, err));
     return append(b, n->level, &it, err);
   }
   pd_node *kid;

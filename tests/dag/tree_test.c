@@ -136,6 +136,50 @@ static void tree__random_batches_of_puts_and_deletes_equal_a_rebuild(void **stat
 }
 
 /* Keys chosen so that none is a boundary: only the hard maximum cuts nodes. */
+/* Keys of which half begin nodes, at all levels: what happens once in thousands of edits elsewhere happens at each here. */
+static void make_tall_keys(char keys[][32], size_t count)
+{
+  for (size_t made = 0, i = 0; made < count; i++) {
+    snprintf(keys[made], 32, "tall/%08zu", i);
+    unsigned height = pd_key_height(pd_text(keys[made])), wanted = made % 2 ? 0 : 1 + made / 2 % 4;
+    if (height == wanted) made++;
+  }
+}
+
+static void tree__deleting_and_adding_boundaries_at_every_level_equals_a_rebuild(void **state)
+{
+  (void)state;
+  enum { TALL_COUNT = 24, ROUNDS = 20000 };
+  pd_tree t;
+  pd_tree_init(&t, NULL, NULL);
+  char keys[TALL_COUNT][32];
+  make_tall_keys(keys, TALL_COUNT);
+  uint64_t values[TALL_COUNT] = {0}, seed = 7; /* 0: absent */
+  pd_node *root;
+  assert_int_equal(pd_tree_empty(&t, &root, NULL), PD_OK);
+  for (int round = 0; round < ROUNDS; round++) {
+    pd_tree_edit edits[TALL_COUNT], all[TALL_COUNT];
+    size_t count = 0, all_count = 0, wanted = next_random(&seed) % 8 ? 1 : 1 + next_random(&seed) % 5;
+    for (size_t i = next_random(&seed) % TALL_COUNT; i < TALL_COUNT && count < wanted; i += 1 + next_random(&seed) % 6) {
+      values[i] = values[i] ? 0 : 1 + next_random(&seed) % 3;
+      edits[count] = edit_of(keys[i], values[i]);
+      edits[count++].is_delete = !values[i];
+    }
+    for (size_t i = 0; i < TALL_COUNT; i++)
+      if (values[i]) all[all_count++] = edit_of(keys[i], values[i]);
+    pd_node *next, *expected;
+    assert_int_equal(pd_tree_apply(&t, root, edits, count, &next, NULL), PD_OK);
+    assert_int_equal(pd_tree_apply(&t, NULL, all, all_count, &expected, NULL), PD_OK);
+    assert_memory_equal(next->id.bytes, expected->id.bytes, PD_ID_SIZE);
+    pd_node_unref(&t.pool, expected);
+    pd_node_unref(&t.pool, root);
+    root = next;
+  }
+  pd_node_unref(&t.pool, root);
+  pd_tree_done(&t);
+  assert_int_equal(t.pool.bytes, 0);
+}
+
 static void tree__runs_without_boundaries_are_cut_and_stay_canonical(void **state)
 {
   (void)state;
@@ -365,6 +409,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(tree__insertion_order_does_not_change_id),
     cmocka_unit_test(tree__random_batches_of_puts_and_deletes_equal_a_rebuild),
+    cmocka_unit_test(tree__deleting_and_adding_boundaries_at_every_level_equals_a_rebuild),
     cmocka_unit_test(tree__runs_without_boundaries_are_cut_and_stay_canonical),
     cmocka_unit_test(tree__finds_every_key_and_no_other),
     cmocka_unit_test(tree__cursor_walks_in_order_from_any_key),
