@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #define RECORDS_ON_STACK 64
+#define LEAD_BATCHES_MAX 8 /* who flushes goes on with what came meanwhile: until another is awake, the disk would idle */
 
 /* ---- batches ---- */
 
@@ -197,10 +198,22 @@ static void look_after(pd_store *s)
   pd_cache_trim(s);
 }
 
-void pd_flush_batch(pd_store *s)
+/* Others were writing a moment ago: let those that are on their way stage first, and one sync serves them all. */
+static void gather(pd_store *s)
+{
+  for (size_t before = 0; s->group_size > 1 && s->pending.count < s->group_size && s->pending.count > before;) {
+    before = s->pending.count;
+    pd_store_unlock(s);
+    sched_yield();
+    pd_store_lock(s);
+  }
+}
+
+/* One batch; false if there is none, or it failed. With is_flushing set, which keeps others away while the lock is given up. */
+static bool flush_one(pd_store *s)
 {
   if (!s->inflight.count) {
-    if (!s->pending.count) return;
+    if (!s->pending.count) return false;
     pd_batch swap = s->inflight;
     s->inflight = s->pending;
     s->pending = swap;
@@ -208,18 +221,32 @@ void pd_flush_batch(pd_store *s)
   pd_error err = {.code = PD_OK};
   bool has_commits = s->inflight.staged[0].kind != PD_RECORD_KEYFRAME;
   s->group_size = (s->group_size + 2 * s->inflight.count) / 2; /* about twice the last: those in flight, and those behind them */
-  s->is_flushing = true;
   pd_store_unlock(s);
   err.code = append_batch(s, &s->inflight, &err);
   pd_store_lock(s);
   s->syncs++;
   conclude(s, &err);
+  if (has_commits && !err.code) look_after(s);
+  tell_concluded(s);
+  return !err.code;
+}
+
+static void flush_batches(pd_store *s, unsigned count_max)
+{
+  s->is_flushing = true;
+  for (unsigned i = 0; i < count_max; i++) {
+    if (!s->is_buffered) gather(s);
+    if (!flush_one(s)) break;
+  }
   s->is_flushing = false;
   pthread_cond_broadcast(&s->changed);
   if (s->is_buffered) pthread_cond_signal(&s->work); /* what came meanwhile has a time of its own */
   call_next(s);
-  if (has_commits && !err.code) look_after(s);
-  tell_concluded(s);
+}
+
+void pd_flush_batch(pd_store *s)
+{
+  flush_batches(s, 1);
 }
 
 pd_code pd_settle(pd_store *s, pd_error *err)
@@ -283,17 +310,6 @@ static pd_code prepare(pd_store *s, const pd_intent *intent, pd_error *err)
   return pd_refresh(s, err);
 }
 
-/* Others were writing a moment ago: let those that are on their way stage first, and one sync serves them all. */
-static void gather(pd_store *s)
-{
-  for (size_t before = 0; s->group_size > 1 && s->pending.count < s->group_size && s->pending.count > before && !s->is_flushing;) {
-    before = s->pending.count;
-    pd_store_unlock(s);
-    sched_yield();
-    pd_store_lock(s);
-  }
-}
-
 static void hear(pd_ticket *ticket, unsigned *heard)
 {
   while (sem_wait(&ticket->wake) != 0) continue; /* a signal came */
@@ -311,8 +327,7 @@ static void wait_for(pd_store *s, pd_ticket *ticket)
       if (__atomic_load_n(&ticket->state, __ATOMIC_ACQUIRE) != PD_WAITING) goto concluded;
       pd_store_lock(s);
     } else {
-      gather(s);
-      if (!s->is_flushing && ticket->state == PD_WAITING) pd_flush_batch(s);
+      flush_batches(s, LEAD_BATCHES_MAX);
     }
   }
   pd_store_unlock(s);
