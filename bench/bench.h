@@ -31,6 +31,7 @@ typedef struct bench_sizes {
   uint32_t open_commits_few, open_commits_many;
   uint32_t memory_ops;
   uint32_t merge_ops; /* merges a run */
+  uint32_t gc_versions;
 } bench_sizes;
 
 typedef struct bench {

@@ -16,6 +16,7 @@ const bench_row bench_rows[] = {
   {12, "memory", "resident memory", "", "≤ 128 MB", row_memory},
   {13, "merge", "merge of two branches", "our durable batch of 200 keys", "≤ 20×", row_merge},
   {14, "large", "100-byte edits in a 10 MB value", "64 KiB; its first put", "≤ 1×; ≤ 0.05×", row_large},
+  {15, "gc", "bytes that gc returns", "bytes on disk before", "≥ 0.8×", row_gc},
   {16, "watch", "watch, put in one process to event in another", "5 ms", "≤ 1×", row_watch},
 };
 const size_t bench_row_count = sizeof(bench_rows) / sizeof(bench_rows[0]);
@@ -39,6 +40,7 @@ const bench_sizes bench_sizes_full = {
   .open_commits_many = 1000000,
   .memory_ops = 200000,
   .merge_ops = 20,
+  .gc_versions = 1000000,
 };
 
 const bench_sizes bench_sizes_quick = {
@@ -60,4 +62,5 @@ const bench_sizes bench_sizes_quick = {
   .open_commits_many = 10000,
   .memory_ops = 5000,
   .merge_ops = 5,
+  .gc_versions = 10000,
 };
