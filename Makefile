@@ -35,7 +35,7 @@ run:
 	@tools/tour $(BUILD)/cmd/perdure/perdure
 
 test:
-	@tools/deps build
+	@tools/deps build test
 	@$(SETUP) $(BUILD)
 	@$(NINJA) $(BUILD)
 	@tools/run-tests $(BUILD) --num-processes $(JOBS)

@@ -17,7 +17,8 @@
 extern "C" {
 #endif
 
-/* Called now and then; return false to give up (the answer is then PD_INVALID, and nothing has changed). */
+/* Called now and then; return false to give up: the answer is then PD_INVALID, and no ref has moved. An import that was given up may
+ * have appended commits already, under no ref that anybody sees; importing again goes on with them. */
 typedef bool (*pd_bundle_progress)(void *ctx, uint64_t done, uint64_t total);
 
 typedef struct pd_export_options {

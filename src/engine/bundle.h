@@ -1,13 +1,13 @@
 /*
  * bundle.h: the inside of bundles. Private to src/engine; the byte tables are in docs/formats.md.
  *
- *   U1  A bundle ends with the SHA-256 of everything before it. Nothing is parsed before that was compared, so what the parsers meet
+ *   D1  A bundle ends with the SHA-256 of everything before it. Nothing is parsed before that was compared, so what the parsers meet
  *       later is either whole or made on purpose; they still check every bound.
- *   U2  Memory is bounded by what one commit holds: blocks are at most PD_BUNDLE_BLOCK_MAX bytes when unpacked, whatever they claim.
- *   U3  Before anything is appended, every commit id follows from its tree and parents, and every tree from the changes.
- *   U4  Imported commits are appended under a hidden ref; the visible refs move in one append at the end. Whatever happens before
+ *   D2  Memory is bounded by what one commit holds: blocks are at most PD_BUNDLE_BLOCK_MAX bytes when unpacked, whatever they claim.
+ *   D3  Before anything is appended, every commit id follows from its tree and parents, and every tree from the changes.
+ *   D4  Imported commits are appended under a hidden ref; the visible refs move in one append at the end. Whatever happens before
  *       that, the refs are as they were, and importing again skips what is there.
- *   U5  Versions are not in the bundle: they follow from the changes, one record of the source for one of the target.
+ *   D5  Versions are not in the bundle: they follow from the changes, one record of the source for one of the target.
  */
 #ifndef PD_ENGINE_BUNDLE_H
 #define PD_ENGINE_BUNDLE_H
@@ -24,7 +24,7 @@
 #define PD_BUNDLE_BASE_MAX 1000000
 #define PD_BUNDLE_META_MAX 1000000
 #define PD_BUNDLE_PIECE_MAX ((uint64_t)1 << 32)
-#define PD_BUNDLE_COMMIT_MAX PD_RECORD_SIZE_MAX /* values of one commit together (U2) */
+#define PD_BUNDLE_COMMIT_MAX PD_RECORD_SIZE_MAX /* values of one commit together (D2) */
 
 /* What an item of the stream begins with. */
 #define PD_BUNDLE_END 0
@@ -100,7 +100,7 @@ typedef struct pd_bundle_in {
   pd_error why;
 } pd_bundle_in;
 
-/* U1: compare the checksum, read the header. `fd` must be a file that can be read from anywhere. Pair with pd_bundle_in_done. */
+/* D1: compare the checksum, read the header. `fd` must be a file that can be read from anywhere. Pair with pd_bundle_in_done. */
 PD_MUST_USE pd_code pd_bundle_in_open(pd_bundle_in *in, int fd, pd_bundle_head *out_head, pd_error *err);
 /* Another reader of the same bundle. */
 PD_MUST_USE pd_code pd_bundle_in_copy(pd_bundle_in *in, const pd_bundle_in *other, pd_error *err);

@@ -1,5 +1,5 @@
 /*
- * bundle_apply.c: the commits of a verified bundle become records of this store (U4). They are appended in groups, each in one go, under
+ * bundle_apply.c: the commits of a verified bundle become records of this store (D4). They are appended in groups, each in one go, under
  * the hidden ref PD_IMPORT_REF; a group begins by moving that ref to the parent of its first commit, unless it is there.
  */
 #include "base/array.h"
@@ -57,7 +57,7 @@ static bool has_same_changes(const pd_rec *rec, const pd_bundle_commit *commit)
 }
 
 /* Two commits may have the same id and yet count versions differently (a put of the value that was there, and an empty commit): only
- * the same changes on the same record, made at the same time, are the same (U5). */
+ * the same changes on the same record, made at the same time, are the same (D5). */
 static pd_code match(void *ctx, uint64_t seq, bool *out_stop, pd_error *err)
 {
   matcher *m = ctx;

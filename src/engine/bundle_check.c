@@ -1,5 +1,5 @@
 /*
- * bundle_check.c: is the bundle what it says? (U3) The first pass reads its structure and follows the ids of commits; the second replays
+ * bundle_check.c: is the bundle what it says? (D3) The first pass reads its structure and follows the ids of commits; the second replays
  * every commit into a tree, beside the trees of the store, and compares the ids.
  */
 #include "base/array.h"

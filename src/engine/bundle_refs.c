@@ -1,6 +1,6 @@
 /*
  * bundle_refs.c: what becomes of the refs of a bundle. The rules are looked at twice: before the commits are taken in, so that a refusal
- * leaves nothing behind, and again when all refs move in one append (U4).
+ * leaves nothing behind, and again when all refs move in one append (D4).
  */
 #include "base/base.h"
 #include "base/buf.h"

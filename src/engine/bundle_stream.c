@@ -1,5 +1,5 @@
 /*
- * bundle_stream.c: a bundle as a file: magic, header, packed blocks, checksum (U1, U2). What is in the blocks is one stream of bytes;
+ * bundle_stream.c: a bundle as a file: magic, header, packed blocks, checksum (D1, D2). What is in the blocks is one stream of bytes;
  * items may lie across them.
  */
 #include "base/base.h"
@@ -256,7 +256,7 @@ static bool next_block(pd_bundle_in *in)
   if (!raw || raw > PD_BUNDLE_BLOCK_MAX || packed > in->packed.capacity || packed > in->size - in->block_at - BLOCK_START_SIZE)
     return malformed(in), false;
   if ((in->code = read_at(in->fd, in->block_at + BLOCK_START_SIZE, in->packed.data, packed, &in->why))) return false;
-  size_t got = ZSTD_decompressDCtx(in->zstd, in->raw.data, raw, in->packed.data, packed); /* U2: never more than `raw` */
+  size_t got = ZSTD_decompressDCtx(in->zstd, in->raw.data, raw, in->packed.data, packed); /* D2: never more than `raw` */
   if (ZSTD_isError(got) || got != raw) return malformed(in), false;
   in->raw.size = raw;
   in->next_at = in->block_at + BLOCK_START_SIZE + packed;
