@@ -114,19 +114,54 @@ pd_code pd_apply_record(pd_tree *tree, pd_node *root, const pd_rec *rec, pd_node
   return PD_OK;
 }
 
-/* A tree in memory for exactly this commit: a head, or one built before. Borrowed. */
-static pd_node *find_at_hand(pd_store *s, uint64_t seq)
+static pd_node *find_past(pd_store *s, uint64_t seq)
 {
   for (size_t i = 0; i < PD_PAST_COUNT; i++) {
     if (!s->pasts[i].root || s->pasts[i].seq != seq) continue;
     s->pasts[i].used = ++s->use_clock;
     return s->pasts[i].root;
   }
-  for (size_t i = 0; i < s->slot_count && i < 64; i++) {
-    if (s->slots[i]->seen.root && s->slots[i]->seen.commit.seq == seq) return s->slots[i]->seen.root;
-    if (s->slots[i]->tip.root && s->slots[i]->tip.commit.seq == seq) return s->slots[i]->tip.root;
-  }
   return NULL;
+}
+
+/* Heads with a tree in memory, by the number of their commit. A store may have many thousand refs: they are looked at once for each
+ * tree that is built, not once for each record on the way to it. Two that want one place: the newer stays. */
+#define NEAR_COUNT 128
+
+typedef struct near_heads {
+  const pd_head *heads[NEAR_COUNT];
+} near_heads;
+
+static bool is_loadable(const pd_head *head, uint64_t seq)
+{
+  return head->commit.seq == seq && head->has_blob && !head->is_deleted;
+}
+
+/* *out_near gets the heads at ancestors of `seq`, perhaps. Returns the head that is at it: one with its tree in memory, else one whose
+ * tree can be loaded, else NULL. */
+static pd_head *look_at_heads(pd_store *s, uint64_t seq, near_heads *out_near)
+{
+  pd_head *loadable = NULL;
+  *out_near = (near_heads){0};
+  for (size_t i = 0; i < s->slot_count; i++) {
+    pd_head *both[] = {&s->slots[i]->seen, &s->slots[i]->tip};
+    for (size_t k = 0; k < COUNT_OF(both); k++) {
+      pd_head *head = both[k];
+      const pd_head **place = &out_near->heads[head->commit.seq % NEAR_COUNT];
+      if (head->root && head->commit.seq == seq) return head;
+      if (!loadable && is_loadable(head, seq)) loadable = head;
+      if (head->root && head->commit.seq < seq && (!*place || (*place)->commit.seq < head->commit.seq)) *place = head;
+    }
+  }
+  return loadable;
+}
+
+/* A tree in memory for exactly this commit: one built before, or a head's. Borrowed. */
+static pd_node *find_at_hand(pd_store *s, const near_heads *near, uint64_t seq)
+{
+  const pd_head *head = near->heads[seq % NEAR_COUNT];
+  if (head && head->commit.seq == seq && head->root) return head->root;
+  return find_past(s, seq);
 }
 
 static void keep_past(pd_store *s, uint64_t seq, pd_node *root)
@@ -149,19 +184,20 @@ void pd_past_forget(pd_store *s)
 
 /* Collect the records from `seq` back to a commit whose tree is at hand. *out_base is borrowed; NULL for the empty tree, or if
  * *out_outside is not 0: the commit before the segment to go on from. */
-static pd_code collect(pd_store *s, pd_segment *seg, uint64_t seq, path *p, pd_node **out_base, uint64_t *out_outside, pd_error *err)
+static pd_code collect(pd_store *s, pd_segment *seg, uint64_t seq, const near_heads *near, path *p, pd_node **out_base,
+                       uint64_t *out_outside, pd_error *err)
 {
   *out_base = NULL;
   *out_outside = 0;
   while (seq > seg->base) {
-    if (p->count && (*out_base = find_at_hand(s, seq))) return PD_OK;
+    if (p->count && (*out_base = find_at_hand(s, near, seq))) return PD_OK;
     pd_rec rec;
     TRY(pd_segment_record(seg, seq, &rec, err));
     if (rec.kind != PD_RECORD_COMMIT) return pd_error_set(err, PD_CORRUPT, "record %llu is no commit", (unsigned long long)seq);
     TRY(path_add(p, &rec, err));
     seq = rec.parent_seqs[0];
   }
-  if (!seq || (*out_base = find_at_hand(s, seq))) return PD_OK;
+  if (!seq || (*out_base = find_at_hand(s, near, seq))) return PD_OK;
   TRY(pd_segment_base_root(s, seg, seq, out_base, err));
   if (!*out_base) *out_outside = seq;
   return PD_OK;
@@ -177,20 +213,20 @@ static pd_code check_tree(pd_store *s, uint64_t seq, pd_node *root, pd_error *er
 
 /* The steps of `p` point into segment data: nothing that may load another segment can run before they are applied, so a base
  * outside the segment is fetched first. */
-static pd_code build_past(pd_store *s, uint64_t seq, pd_node **out_root, pd_error *err)
+static pd_code build_past(pd_store *s, uint64_t seq, const near_heads *near, pd_node **out_root, pd_error *err)
 {
   CLEANUP(path_done) path p = {0};
   pd_segment *seg;
   pd_node *base = NULL, *made = NULL, *fetched = NULL;
   uint64_t outside;
   TRY(pd_segment_of(s, seq, &seg, err));
-  TRY(collect(s, seg, seq, &p, &base, &outside, err));
+  TRY(collect(s, seg, seq, near, &p, &base, &outside, err));
   if (outside) {
     TRY(pd_tree_of(s, outside, &fetched, err));
     p.count = 0; /* the segment may have gone meanwhile */
     uint64_t again;
     pd_code code = pd_segment_of(s, seq, &seg, err);
-    if (!code) code = collect(s, seg, seq, &p, &base, &again, err);
+    if (!code) code = collect(s, seg, seq, near, &p, &base, &again, err);
     if (code) {
       pd_node_unref(&s->tree.pool, fetched);
       return code;
@@ -212,17 +248,24 @@ static pd_code build_past(pd_store *s, uint64_t seq, pd_node **out_root, pd_erro
 pd_code pd_tree_of(pd_store *s, uint64_t seq, pd_node **out_root, pd_error *err)
 {
   if (!seq) return pd_tree_empty(&s->tree, out_root, err);
-  pd_node *at_hand = find_at_hand(s, seq);
-  if (at_hand) {
-    *out_root = pd_node_ref(at_hand);
+  near_heads near;
+  pd_head *head = NULL;
+  *out_root = find_past(s, seq);
+  if (!*out_root && (head = look_at_heads(s, seq, &near))) *out_root = head->root;
+  if (*out_root) {
+    pd_node_ref(*out_root);
     return PD_OK;
   }
   TRY(pd_retention_ready(s, err));
+  if (head && is_loadable(head, seq) && !pd_head_root(s, head, out_root, NULL)) { /* if it cannot be, its records will tell */
+    pd_node_ref(*out_root);
+    return PD_OK;
+  }
   const pd_point *point = pd_point_at(s, seq);
   if (point)
     TRY(pd_tree_load_root(&s->tree, &point->root_blob, &point->commit.tree, out_root, err));
   else
-    TRY(build_past(s, seq, out_root, err));
+    TRY(build_past(s, seq, &near, out_root, err));
   keep_past(s, seq, *out_root);
   return PD_OK;
 }

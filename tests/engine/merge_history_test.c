@@ -1,5 +1,6 @@
-/* merge_history_test.c: src/engine/merge_base.c and what merges make of odd histories: unrelated, criss-cross, five at once. */
+/* merge_history_test.c: src/engine/merge_base.c and what merges make of odd histories: unrelated, criss-cross, five at once, many refs. */
 #include "engine/merge_world.h"
+#include "engine/retired.h"
 
 /* ---- histories ---- */
 
@@ -198,6 +199,47 @@ static void merge__by_many_at_once_loses_nothing(void **state)
   pd_store_close(s, NULL);
 }
 
+/* ---- many refs ---- */
+
+static pd_node *root_of_head(pd_store *s, const char *ref)
+{
+  pd_ref_slot *slot = pd_slot_find(s, ref);
+  pd_node *root = NULL;
+  assert_non_null(slot);
+  OK(pd_tree_of(s, slot->seen.commit.seq, &root, &err));
+  pd_node_unref(&s->tree.pool, root); /* a head has it still, if it is that head's */
+  assert_non_null(slot->seen.root);
+  return root;
+}
+
+static void merge__among_many_refs_builds_no_tree_that_a_head_has(void **state)
+{
+  (void)state;
+  pd_store *s = open_memory();
+  char ref[32];
+  put(s, "main", "k", "0");
+  for (int i = 0; i < 300; i++) {
+    snprintf(ref, sizeof ref, "a/%d", i); /* before main and side in any order by name */
+    OK(pd_fork(s, ref, "main", NULL, NULL, &err));
+    put(s, ref, "mine", ref);
+  }
+  OK(pd_fork(s, "side", "main", NULL, NULL, &err));
+  put(s, "side", "k", "1");
+  OK(pd_fork(s, "ours", "main", NULL, NULL, &err));
+  put(s, "ours", "other", "2");
+  pd_store_lock(s);
+  pd_past_forget(s);
+  const char *const heads[] = {"main", "side", "ours"};
+  for (size_t i = 0; i < 3; i++) assert_ptr_equal(root_of_head(s, heads[i]), pd_slot_find(s, heads[i])->seen.root);
+  assert_int_equal(s->segment_count, 0); /* no record was read for it */
+  pd_store_unlock(s);
+  pd_note on_ours = {.ref = "ours"};
+  OK(pd_merge(s, "side", NULL, &on_ours, NULL, &err));
+  assert_string_equal(get(s, "ours", "k"), "1");
+  assert_string_equal(get(s, "ours", "other"), "2");
+  pd_store_close(s, NULL);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -207,6 +249,7 @@ int main(void)
     cmocka_unit_test(merge__many_criss_crosses_deep_still_ends_and_counts_right),
     cmocka_unit_test(ancestors__of_random_graphs_are_the_common_ones_that_no_other_common_one_reaches),
     cmocka_unit_test(merge__by_many_at_once_loses_nothing),
+    cmocka_unit_test(merge__among_many_refs_builds_no_tree_that_a_head_has),
   };
   return cmocka_run_group_tests_name("engine/merge_history", tests, NULL, NULL);
 }
