@@ -218,12 +218,12 @@ bool pd_lock_file_tail(const pd_lock_file *lock, uint64_t *out_tail)
   return decode(le64toh(__atomic_load_n(word_of(lock), __ATOMIC_ACQUIRE)), lock->salt, out_tail);
 }
 
-/* Wake all who sleep on the tail word (L3). The fence: the tail must be out before the bell is read. */
+/* Wake all who sleep on the tail word (L3). The tail must be out before the bell is read: adding 0 is a full barrier, and one that the
+ * thread sanitizer knows, unlike a fence. */
 static void ring(pd_lock_file *lock)
 {
   uint32_t *bell = half_word_of(lock, BELL_AT);
-  __atomic_thread_fence(__ATOMIC_SEQ_CST);
-  if (!__atomic_load_n(bell, __ATOMIC_RELAXED)) return;
+  if (!__atomic_fetch_add(bell, 0, __ATOMIC_SEQ_CST)) return;
   __atomic_store_n(bell, 0, __ATOMIC_SEQ_CST);
   syscall(SYS_futex, half_word_of(lock, WORD_AT), FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }

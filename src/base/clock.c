@@ -41,7 +41,7 @@ char *pd_time_text(int64_t time_ms, char out[PD_TIME_TEXT_SIZE])
   }
   size_t n = (size_t)snprintf(out, PD_TIME_TEXT_SIZE, "%04d", tm.tm_year + 1900); /* %Y does not pad */
   n += strftime(out + n, PD_TIME_TEXT_SIZE - n, "-%m-%dT%H:%M:%S", &tm);
-  snprintf(out + n, PD_TIME_TEXT_SIZE - n, ".%03dZ", (int)(time_ms - (int64_t)seconds * 1000));
+  snprintf(out + n, PD_TIME_TEXT_SIZE - n, ".%03dZ", (int)((time_ms % 1000 + 1000) % 1000));
   return out;
 }
 

@@ -213,6 +213,7 @@ void pd_rec_next(const pd_rec *rec, pd_cursor *c, pd_rec_change *out)
     out->value_id = pd_take_id(c);
     if (out->is_chunked) out->list_id = pd_take_id(c);
     out->pos = out->is_chunked ? PD_POS_CHUNKED : PD_POS_BAG;
+    if (is_redacted && pos != out->pos) c->failed = true;
   } else {
     out->pos = c->failed ? 0 : is_redacted ? (uint32_t)pos : (uint32_t)(c->next - (const uint8_t *)rec->bytes.data);
     out->value = pd_take_bytes(c, c->failed ? 0 : out->size);

@@ -235,7 +235,7 @@ static pd_code stage_metas(pd_importer *im, const pd_note *note, pd_error *err)
   pd_ref_slot *slot = pd_slot_find(im->s, PD_META_REF);
   pd_commit root = {pd_commit_root_id(), pd_tree_empty_id(), 0};
   pd_intent fork = {.kind = PD_RECORD_FORK, .ref = PD_META_REF, .note = note, .target = &root};
-  size_t count;
+  size_t count = 0;
   pd_change_in *changes = calloc(im->head.meta_count + 1, sizeof *changes);
   if (!changes) return pd_error_memory(err, "a bundle");
   pd_code code = new_metas(im, changes, &count, err);

@@ -6,6 +6,33 @@
 
 #define CHECK_SIZE 4
 
+static void check_value(const pd_rec *rec, const pd_rec_change *ch, pd_bytes bytes)
+{
+  pd_bytes value;
+  pd_code code = pd_rec_value_at(rec->seq, bytes, ch->pos, ch->size, &value, NULL);
+  if (!rec->is_redacted) FUZZ_REQUIRE(code == PD_OK && value.data == ch->value.data);
+}
+
+static pd_redaction erase_all(void *ctx, const pd_rec *rec, const pd_rec_change *change)
+{
+  (void)ctx, (void)rec, (void)change;
+  return PD_REDACT_ERASE;
+}
+
+/* With every value erased it is still a record, of the same audit. */
+static void check_redacted(const pd_rec *rec, const pd_id *prev, const pd_id *audit)
+{
+  pd_buf cut = {0};
+  pd_rec again;
+  bool is_changed;
+  if (pd_rec_redact(rec, erase_all, NULL, true, &cut, &is_changed, NULL)) abort();
+  FUZZ_REQUIRE(pd_rec_decode(rec->seq, pd_buf_bytes(&cut), &again, NULL) == PD_OK);
+  FUZZ_REQUIRE(again.change_count == rec->change_count);
+  pd_id same = pd_rec_audit(&again, prev);
+  if (!is_changed) FUZZ_REQUIRE(pd_id_equal(&same, audit));
+  pd_buf_done(&cut);
+}
+
 static void check_record(const pd_rec *rec, pd_bytes bytes)
 {
   pd_id zero = {{0}};
@@ -18,10 +45,13 @@ static void check_record(const pd_rec *rec, pd_bytes bytes)
     pd_rec_change ch;
     pd_rec_next(rec, &c, &ch);
     FUZZ_REQUIRE(!c.failed && ch.key.size && ch.key.size <= PD_KEY_SIZE_MAX && ch.version && ch.prev_seq < rec->seq);
-    if (!ch.is_delete && !ch.is_in_bag) FUZZ_REQUIRE(ch.pos + ch.size <= bytes.size && ch.value.size == ch.size);
+    bool is_inline = !ch.is_delete && !ch.is_in_bag && !ch.is_erased;
+    if (is_inline) FUZZ_REQUIRE(ch.value.size == ch.size && (rec->is_redacted || ch.pos + ch.size <= bytes.size));
+    if (is_inline) check_value(rec, &ch, bytes);
     pd_rec_value_id(&ch);
   }
-  pd_rec_audit(rec, &zero);
+  pd_id audit = pd_rec_audit(rec, &zero);
+  check_redacted(rec, &zero, &audit);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
