@@ -1,8 +1,10 @@
 #!/bin/sh
-# cli_gc_kill.sh PERDURE: gc and erase killed at random moments (PERDURE_KILLS times each, default 12), and gc while others write: verify is
+# cli_gc_kill.sh PERDURE: gc and erase killed at random moments (PERDURE_KILLS times each; 12, and 200 in make torture), and gc while others write: verify is
 # clean, nothing kept is lost, and doing it again ends it.
 . "$(dirname "$0")/tap.sh"
-kills=${PERDURE_KILLS:-12}
+kills=12
+[ "${PERDURE_TORTURE:-}" = full ] && kills=200
+kills=${PERDURE_KILLS:-$kills}
 
 ops() {
   awk -v n="$1" 'BEGIN { for (i = 1; i <= n; i++) printf "{\"op\":\"put\",\"key\":\"k%d\",\"value\":\"v%d-0123456789012345678901234567\"}\n", i % 97, i }'
