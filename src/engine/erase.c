@@ -41,6 +41,7 @@ typedef struct eraser {
   pd_map64 line;     /* records that are on the line */
   pd_map64 held;     /* records whose value the head of another ref holds */
   pd_map64 doomed;   /* blobs; 1: something else needs it */
+  pd_map64 lists;    /* of these: lists of pieces, which go last: they lead to the pieces if the sweep is cut off */
   victim *victims;   /* descending by seq, then ascending */
   size_t count, capacity;
   uint64_t done, total;
@@ -51,6 +52,7 @@ static void eraser_done(eraser *e)
   pd_map64_done(&e->line);
   pd_map64_done(&e->held);
   pd_map64_done(&e->doomed);
+  pd_map64_done(&e->lists);
   free(e->victims);
 }
 
@@ -91,6 +93,7 @@ static pd_code start_locked(eraser *e, pd_error *err)
   pd_map64_done(&e->line);
   pd_map64_done(&e->held);
   pd_map64_done(&e->doomed);
+  pd_map64_done(&e->lists);
   memset(e->report, 0, offsetof(pd_erase_report, refs));
   e->report->held_refs = e->report->held_keys = 0;
   e->report->held_by[0] = 0;
@@ -133,13 +136,25 @@ static pd_code doom(void *ctx, const pd_id *id, pd_error *err)
   return pd_map64_add(&e->doomed, pd_blob_print(id), NULL, NULL, err);
 }
 
+static pd_code doom_list(void *ctx, const pd_id *id, pd_error *err)
+{
+  eraser *e = ctx;
+  TRY(pd_map64_add(&e->lists, pd_blob_print(id), NULL, NULL, err));
+  return doom(e, id, err);
+}
+
+static pd_code doom_piece(void *ctx, const pd_chunk *chunk, pd_error *err)
+{
+  return doom(ctx, &chunk->id, err);
+}
+
 static pd_code doom_blobs(eraser *e, const victim *v, pd_error *err)
 {
   pd_error why;
   if (!v->is_in_bag) return PD_OK;
-  TRY(doom(e, v->is_chunked ? &v->list_id : &v->value_id, err));
-  if (!v->is_chunked) return PD_OK;
-  pd_code code = pd_chunks_visit(e->s, &v->list_id, doom, e, &why);
+  if (!v->is_chunked) return doom(e, &v->value_id, err);
+  pd_pieces_walk walk = {.list = doom_list, .chunk = doom_piece, .ctx = e};
+  pd_code code = pd_pieces_walk_over(e->s, &v->list_id, NULL, &walk, &why);
   if (v->was_erased && (code == PD_CORRUPT || code == PD_RETIRED)) return PD_OK; /* some went already */
   if (code && err) *err = why;
   return code;
@@ -484,6 +499,12 @@ static bool keeps_blob(void *ctx, const pd_id *id)
   return !is_needed || *is_needed;
 }
 
+static bool keeps_blob_or_list(void *ctx, const pd_id *id)
+{
+  const eraser *e = ctx;
+  return keeps_blob(ctx, id) || pd_map64_find(&e->lists, pd_blob_print(id));
+}
+
 static pd_code take_away(eraser *e, pd_error *err)
 {
   pd_store *s = e->s;
@@ -492,6 +513,7 @@ static pd_code take_away(eraser *e, pd_error *err)
   e->last_seq = s->log_seq; /* who else needs the blobs: up to R */
   pd_store_unlock(s);
   TRY(second_pass(e, true, err));
+  if (e->lists.count) TRY(s->ops->bag_sweep(s->backend, e->mark, keeps_blob_or_list, e, &bytes, err));
   if (e->doomed.count) TRY(s->ops->bag_sweep(s->backend, e->mark, keeps_blob, e, &bytes, err));
   if (s->ops->compact) TRY(s->ops->compact(s->backend, err));
   return PD_OK;

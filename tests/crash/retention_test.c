@@ -1,5 +1,5 @@
 /*
- * retention_test.c: gc and erase killed before their n-th write, cut from power in it, out of disk, and with each call on the backend failing.
+ * retention_test.c: gc and erase killed before their n-th write, cut from power in it, out of disk, and with failing calls on the backend.
  * Whatever became of it: verify is clean, all that is kept is there, and doing it again ends it: what was to go is gone.
  */
 #include "base/buf.h"
