@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "engine/merge.h"
+#include "engine/retired.h"
 #include "engine/segment.h"
 
 #include <stdlib.h>
@@ -63,20 +64,20 @@ static mark take(walk *w)
   return one;
 }
 
-static pd_code retired(uint64_t seq, pd_error *err)
-{
-  return pd_error_set(err, PD_RETIRED, "the commit of record %llu was removed by gc: what is common to both sides cannot be known",
-                      (unsigned long long)seq);
-}
-
 pd_code pd_parents_of(pd_store *s, uint64_t seq, uint64_t out[PD_PARENT_COUNT_MAX], size_t *out_count, pd_error *err)
 {
   *out_count = 0;
   if (!seq) return PD_OK;
+  TRY(pd_retention_ready(s, err));
+  const pd_point *point = pd_point_at(s, seq);
+  if (point) { /* its record may be gone */
+    memcpy(out, point->parent_seqs, point->parent_count * sizeof *out);
+    *out_count = point->parent_count;
+    return PD_OK;
+  }
   pd_segment *seg;
   pd_rec rec;
   TRY(pd_segment_of(s, seq, &seg, err));
-  if (!seg->records[seq - seg->base - 1].size) return retired(seq, err);
   TRY(pd_segment_record(seg, seq, &rec, err));
   if (rec.kind != PD_RECORD_COMMIT) return pd_error_set(err, PD_CORRUPT, "record %llu is no commit", (unsigned long long)seq);
   memcpy(out, rec.parent_seqs, rec.parent_count * sizeof *out);
@@ -88,7 +89,11 @@ static pd_code push_parents(pd_store *s, walk *w, const mark *of, uint8_t marks,
 {
   uint64_t parents[PD_PARENT_COUNT_MAX];
   size_t count;
-  TRY(pd_parents_of(s, of->seq, parents, &count, err));
+  pd_error why;
+  pd_code code = pd_parents_of(s, of->seq, parents, &count, &why);
+  if (code == PD_RETIRED) return pd_error_set(err, PD_RETIRED, "%.400s: what both sides have in common cannot be known", why.message);
+  if (code && err) *err = why;
+  if (code) return code;
   for (size_t i = 0; i < count; i++) TRY(push(w, parents[i], marks, err));
   return PD_OK;
 }

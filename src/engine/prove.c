@@ -5,7 +5,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "dag/proof.h"
-#include "engine/store.h"
+#include "engine/retired.h"
 
 #include <stdlib.h>
 
@@ -17,6 +17,9 @@ static pd_code add_commit(pd_store *s, uint64_t seq, pd_buf *out, pd_error *err)
 {
   pd_id parents[PD_PARENT_COUNT_MAX], tree = pd_tree_empty_id();
   if (!seq) return pd_proof_add_commit(out, &tree, parents, 0, err);
+  TRY(pd_retention_ready(s, err));
+  const pd_point *point = pd_point_at(s, seq);
+  if (point) return pd_proof_add_commit(out, &point->commit.tree, point->parents, point->parent_count, err);
   CLEANUP(pd_buf_done) pd_buf scratch = {0};
   pd_rec rec;
   TRY(pd_record_at(s, seq, &scratch, &rec, err));
