@@ -45,7 +45,7 @@ pd_code pd_points_encode(const pd_points *points, pd_buf *out, pd_error *err)
 static void decode_point(pd_cursor *c, uint64_t seq_before, uint64_t cut, pd_point *p)
 {
   uint64_t step = pd_take_varint(c);
-  if (!step || step >= cut || seq_before + step >= cut) c->failed = true;
+  if (!step || step >= cut - seq_before) c->failed = true; /* seq_before is below the cut */
   p->commit.seq = seq_before + step;
   p->commit.id = pd_take_id(c);
   p->commit.tree = pd_take_id(c);
