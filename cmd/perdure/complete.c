@@ -104,10 +104,17 @@ static void offer_agents(line *l)
   (void)!pd_home_agents(l->cli->uri, offer_agent, l, NULL);
 }
 
+static bool offer_tag(void *ctx, const pd_mark *tag)
+{
+  offer(ctx, pd_text(tag->name), "tag");
+  return true;
+}
+
 /* Points in history: refs and tags. */
 static void offer_points(line *l)
 {
   offer_refs(l);
+  if (open_store(l)) (void)!pd_tag_list(l->cli->store, offer_tag, l, NULL);
   offer(l, pd_text("root"), "the empty commit that every history begins with");
 }
 

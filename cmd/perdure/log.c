@@ -1,5 +1,6 @@
 /* log.c: `log`: commits from a point back, the moves of one ref, or every record of the store; as text, lines, lanes or JSON. */
 #include "base/base.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "commands.h"
 #include "graph.h"
@@ -9,6 +10,9 @@ typedef struct log_view {
   cli_session *cli;
   names_list names;
   bool is_oneline, is_first;
+  pd_commit root; /* the empty commit */
+  uint64_t count;
+  bool has_begun;         /* the last record shown has only the root commit before it */
   pd_json_writer *writer; /* NULL: text */
 } log_view;
 
@@ -16,6 +20,8 @@ static bool visit_record(void *ctx, const pd_record *record)
 {
   log_view *view = ctx;
   out_stream *o = &view->cli->out;
+  view->count++;
+  view->has_begun = record->seq <= 1 || (record->parent_count && pd_id_equal(record->parents, &view->root.id));
   if (view->writer) {
     record_json(view->writer, record);
     out_drain(o);
@@ -32,8 +38,34 @@ static bool visit_record(void *ctx, const pd_record *record)
   return !out_is_closed(o);
 }
 
+/* Did it end where gc cut history off, and not where history begins or the user wanted? */
+static pd_code ended_at_cut(log_view *view, const pd_log_query *query, pd_gc_info *out_info, bool *out, pd_error *err)
+{
+  TRY(pd_gc_status(view->cli->store, out_info, err));
+  bool was_stopped = out_is_closed(&view->cli->out) || (query->limit && view->count >= query->limit);
+  *out = out_info->cut > 1 && !view->has_begun && !was_stopped;
+  return PD_OK;
+}
+
+static pd_code tell_cut(log_view *view, const pd_log_query *query, pd_error *err)
+{
+  pd_gc_info info;
+  bool is_cut;
+  char time[PD_TIME_TEXT_SIZE];
+  TRY(ended_at_cut(view, query, &info, &is_cut, err));
+  if (!is_cut) return PD_OK;
+  if (!view->is_oneline && view->count) out_text(&view->cli->out, "\n");
+  out_text(&view->cli->out, "older history was retired by gc on ");
+  out_printf(&view->cli->out, "%s by ", pd_time_text(info.retired_ms, time));
+  out_safe(&view->cli->out, pd_text(info.by));
+  out_text(&view->cli->out, "\n");
+  return PD_OK;
+}
+
 static pd_code log_json(log_view *view, const pd_log_query *query, pd_error *err)
 {
+  pd_gc_info info;
+  bool is_cut;
   pd_json_writer w = cli_json(view->cli, err);
   view->writer = &w;
   pd_json_open(&w, '{');
@@ -41,6 +73,14 @@ static pd_code log_json(log_view *view, const pd_log_query *query, pd_error *err
   pd_json_open(&w, '[');
   TRY(pd_log(view->cli->store, query, visit_record, view, err));
   pd_json_close(&w, ']');
+  TRY(ended_at_cut(view, query, &info, &is_cut, err));
+  if (is_cut) {
+    pd_json_key(&w, "older_retired");
+    pd_json_open(&w, '{');
+    cli_time_json(&w, "time", info.retired_ms);
+    pd_json_put_text(&w, "by", info.by);
+    pd_json_close(&w, '}');
+  }
   pd_json_close(&w, '}');
   return cli_json_end(view->cli, &w);
 }
@@ -50,7 +90,7 @@ static pd_code log_text(log_view *view, const pd_log_query *query, pd_error *err
   TRY(names_load(view->cli->store, &view->names, err));
   pd_code code = pd_log(view->cli->store, query, visit_record, view, err);
   names_done(&view->names);
-  return code;
+  return code ? code : tell_cut(view, query, err);
 }
 
 static pd_code check_query(const args_parsed *args, bool is_graph, pd_error *err)
@@ -76,6 +116,7 @@ static pd_code run_log(cli_session *cli, const args_parsed *args, pd_error *err)
   cli->out.wants_pager = cli->has_pager;
   if (is_graph) return graph_print(cli, &query, err);
   log_view view = {.cli = cli, .is_first = true, .is_oneline = args_get(args, "oneline")};
+  TRY(pd_resolve(cli->store, "root", &view.root, err));
   return cli->is_json ? log_json(&view, &query, err) : log_text(&view, &query, err);
 }
 

@@ -109,6 +109,20 @@ want_offer trial
 bash_completes 'perdure fork '
 want_no_offer main
 
+t bash__offers_tags_where_a_point_is_wanted_and_not_where_a_ref_is
+make_store
+run tag v1.0 main
+run tag v1.1 main
+bash_completes 'perdure get plan --at v1'
+want_offer v1.0
+want_offer v1.1
+want_count 2
+bash_completes 'perdure diff v1.0 tr'
+want_offer trial
+want_count 1
+bash_completes 'perdure put plan 2 --ref v'
+want_no_offer v1.0
+
 t bash__looks_into_the_store_and_agent_of_the_line
 make_store
 bash_completes 'perdure --agent second get '

@@ -24,6 +24,16 @@ run verify
 want_code 0
 run log --oneline
 want_code 0
+want_out_like 'older history was retired by gc on 20.* by janitor'
+run log --json
+want_out_like '"older_retired":{"time":"20.*","by":"janitor"}'
+run log -n 2
+want_code 0
+want_true sh -c "! grep -q 'older history' '$out'"
+run fork --at root fresh
+run put --ref fresh first 1
+run log --at fresh
+want_true sh -c "! grep -q 'older history' '$out'"
 
 t cli__gc_keeps_versions_and_speaks_json
 for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do run put a "a$i"; run put b "b$i"; done
