@@ -273,10 +273,15 @@ pd_code pd_tree_of(pd_store *s, uint64_t seq, pd_node **out_root, pd_error *err)
 pd_code pd_head_root(pd_store *s, pd_head *head, pd_node **out_root, pd_error *err)
 {
   if (!head->root) {
+    pd_node *root;
     if (head->has_blob)
-      TRY(pd_tree_load_root(&s->tree, &head->root_blob, &head->commit.tree, &head->root, err));
+      TRY(pd_tree_load_root(&s->tree, &head->root_blob, &head->commit.tree, &root, err));
     else
-      TRY(pd_tree_of(s, head->commit.seq, &head->root, err));
+      TRY(pd_tree_of(s, head->commit.seq, &root, err));
+    if (head->root) /* on the way, pd_retention_ready needed this very head */
+      pd_node_unref(&s->tree.pool, root);
+    else
+      head->root = root;
   }
   *out_root = head->root;
   return PD_OK;
