@@ -164,7 +164,9 @@ static void *work(void *arg)
     pd_buf value = {0};
     char text[32];
     if (pd_get(w->store, w->ref, pd_text("count"), &value, NULL, &why)) return NULL;
-    snprintf(text, sizeof text, "%d", (value.size ? atoi((const char *)value.data) : 0) + 1);
+    snprintf(text, sizeof text, "%.*s", (int)value.size, value.size ? (const char *)value.data : ""); /* no NUL in there */
+    int next = atoi(text) + 1;
+    snprintf(text, sizeof text, "%d", next);
     pd_buf_done(&value);
     if (pd_put(w->store, pd_text("count"), pd_text(text), &note, NULL, &why)) return NULL;
     if (step % 8 != 7) continue;
