@@ -43,6 +43,11 @@ typedef enum pd_code {
   PD_UNSUPPORTED = 14, /* this backend has no such operation                                     */
   PD_ERASED = 15,      /* the value's bytes were erased; its id is still known                   */
   PD_RETIRED = 16,     /* the commit or version was removed by retention (gc)                    */
+  PD_SESSION = 17,     /* the session does not exist or has ended                                */
+  PD_LOCKED = 18,      /* the vault is locked                                                    */
+  PD_APPROVAL = 19,    /* an operator has to approve the call first                              */
+  PD_DENIED = 20,      /* who calls may not do this: blocked, denied, expired, or not the operator */
+  PD_DECRYPT = 21,     /* wrong key, or a damaged backup                                         */
   PD_CODE_COUNT
 } pd_code;
 
@@ -69,10 +74,13 @@ typedef struct pd_error {
   char message[PD_ERROR_MESSAGE_MAX]; /* one line that names the thing, always terminated        */
   uint64_t expected;                  /* PD_CONFLICT: the version or sequence number asked for    */
   uint64_t actual;                    /* PD_CONFLICT: the one that is there                       */
+  const char *name;                   /* what users see, if it is more exact than the code's; else NULL. Static storage */
 } pd_error;
 
 /* The name that users see, e.g. "VersionConflict"; "Unknown" for a number that is no code. Static storage. */
 PD_API const char *pd_code_name(pd_code code);
+/* err->name, or its code's name: "KeyNotFound". Static storage. */
+PD_API const char *pd_error_name(const pd_error *err);
 PD_API pd_class pd_code_class(pd_code code);
 PD_API const char *pd_class_name(pd_class class_);
 /* Recovery hints for a code: an array that ends with {NULL, NULL}; never NULL. Static storage. */

@@ -34,6 +34,13 @@ static const code_info infos[PD_CODE_COUNT] = {
   [PD_RETIRED] = {"Retired",
                   PD_CLASS_STATE,
                   {{"pin", "Retention removed it; tag or pin what must stay, and keep more with `perdure gc`."}}},
+  [PD_SESSION] = {"SessionNotFound", PD_CLASS_STATE, {{"reconnect", "Establish a new session via the Gateway."}}},
+  [PD_LOCKED] = {"VaultLocked", PD_CLASS_STATE, {{"unlock_vault", "Unlock the vault with the master passphrase."}}},
+  [PD_APPROVAL] = {"ApprovalRequired", PD_CLASS_STATE, {{"wait", "Ask the operator to approve it, then make the very same call again."}}},
+  [PD_DENIED] = {"PermissionDenied", PD_CLASS_CALLER, {{"ask", "Ask the operator; the message says what is not allowed."}}},
+  [PD_DECRYPT] = {"DecryptionFailed",
+                  PD_CLASS_STATE,
+                  {{"check_vault", "Ensure the vault is unlocked with the correct master passphrase."}}},
 };
 
 static const code_info *info_of(pd_code code)
@@ -45,6 +52,11 @@ static const code_info *info_of(pd_code code)
 const char *pd_code_name(pd_code code)
 {
   return info_of(code)->name;
+}
+
+const char *pd_error_name(const pd_error *err)
+{
+  return err->name ? err->name : pd_code_name(err->code);
 }
 
 pd_class pd_code_class(pd_code code)
@@ -68,6 +80,7 @@ static pd_code set_v(pd_error *err, pd_code code, const char *fmt, va_list args)
   if (!err) return code;
   err->code = code;
   err->expected = err->actual = 0;
+  err->name = NULL;
   vsnprintf(err->message, sizeof err->message, fmt, args);
   for (char *c = err->message; *c; c++)
     if ((unsigned char)*c < 0x20) *c = ' '; /* one line, whatever a key or path contained */
@@ -80,6 +93,16 @@ pd_code pd_error_set(pd_error *err, pd_code code, const char *fmt, ...)
   va_start(args, fmt);
   set_v(err, code, fmt, args);
   va_end(args);
+  return code;
+}
+
+pd_code pd_error_named(pd_error *err, pd_code code, const char *name, const char *fmt, ...)
+{
+  va_list args;
+  va_start(args, fmt);
+  set_v(err, code, fmt, args);
+  va_end(args);
+  if (err) err->name = name;
   return code;
 }
 

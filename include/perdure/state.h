@@ -1,0 +1,113 @@
+/*
+ * state.h: homes, sessions and capabilities: what an agent may do, through one door. Included by perdure.h.
+ *
+ *     pd_home *home = NULL;
+ *     pd_home_open("sqlite:./.perdure", NULL, &home, &err);
+ *     pd_ctx ctx = {.home = home, .agent = "researcher"};
+ *     pd_buf out = {0};
+ *     pd_call(&ctx, "state.persistent.set", pd_text("{\"key\":\"plan\",\"value\":{\"step\":1}}"), &out, &err);
+ *     // out: {"version":1,"previous_version":0}
+ *     pd_buf_done(&out);
+ *     pd_home_close(home, NULL);
+ *
+ * A home is where a set of agents lives: a store for each of them, the store `shared` that all of them see, the store `system`
+ * (message queues, approvals, audit…), and a folder with system snapshots, backups, the vault and `perdure.toml`.
+ *
+ * A capability is one operation, described as data in capabilities/NAME.json: inputs, outputs, permission, errors and what to do
+ * about them. pd_call is the one way in: find, check the input, check the permission, run, audit. `docs/capabilities` has them all.
+ *
+ * THREADS     A home may be used by any number of threads. Close it when no thread is inside a call on it.
+ * PROCESSES   Several processes may have one home open. Sessions live in the process that began them, and the vault is unlocked
+ *             in one process; everything else is shared.
+ */
+#ifndef PERDURE_STATE_H
+#define PERDURE_STATE_H
+
+#include <perdure/perdure.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- homes -------------------------------------------------------------------------------------------------------- */
+
+typedef struct pd_home pd_home;
+
+typedef struct pd_home_options {
+  /* Where snapshots, backups, vault and perdure.toml are; NULL: the folder of a `sqlite:` URI. Without a folder (`memory:`) what needs
+   * one answers PD_UNSUPPORTED. */
+  const char *folder;
+  const char *config;           /* another file than FOLDER/perdure.toml; it must exist then */
+  bool must_exist;              /* PD_NOT_FOUND instead of creating */
+  int64_t (*now_ms)(void *ctx); /* NULL: the system's clock, milliseconds since 1970 UTC */
+  void *now_ctx;
+} pd_home_options;
+
+/* Open the home at `uri` (as pd_store_open). `options` may be NULL. PD_INVALID for a wrong line in its configuration, which is named. */
+PD_API PD_MUST_USE pd_code pd_home_open(const char *uri, const pd_home_options *options, pd_home **out, pd_error *err);
+/* End its sessions, lock the vault, flush and close its stores. Takes NULL. The home is freed also on an error. */
+PD_API pd_code pd_home_close(pd_home *home, pd_error *err);
+
+/* ---- who calls ---------------------------------------------------------------------------------------------------- */
+
+/* Who calls. Zero-initialise; texts are borrowed until the call returns. */
+typedef struct pd_ctx {
+  pd_home *home;
+  const char *agent;   /* the agent on whose behalf; needed, but by the operator where the capability does not need one */
+  const char *session; /* its session; NULL: none */
+  bool is_operator;    /* the human side: needs no approvals, and may use what is only the operator's */
+} pd_ctx;
+
+#define PD_SESSION_ID_SIZE 40
+
+/* Begin a session for `agent`; its id is random. Also as the capability `session.begin`. */
+PD_API PD_MUST_USE pd_code pd_session_begin(pd_home *home, const char *agent, char out_id[PD_SESSION_ID_SIZE], pd_error *err);
+/* End it: its state and its subscriptions are gone. PD_SESSION if there is none, or it is another agent's. */
+PD_API PD_MUST_USE pd_code pd_session_end(pd_home *home, const char *agent, const char *id, pd_error *err);
+
+/* ---- calling ------------------------------------------------------------------------------------------------------ */
+
+#define PD_CALL_SIZE_MAX ((size_t)64 * 1024 * 1024) /* of an input */
+
+/*
+ * Call a capability with a JSON object (empty bytes: {}). `out` is replaced by the answer: on PD_OK the capability's outputs, on a
+ * failure {"error":{"code":…,"message":…,"details":{…},"recovery":[{"action":…,"hint":…}]}}. `err` (may be NULL) says the same;
+ * pd_error_name(err) is the code's name. A failed call has changed nothing, but for the pending approval that it may have made.
+ */
+PD_API PD_MUST_USE pd_code pd_call(const pd_ctx *ctx, const char *capability, pd_bytes input, pd_buf *out, pd_error *err);
+
+/* An input that was parsed and checked once, to be used for many calls. Holds a copy. May be used by several threads. */
+typedef struct pd_input pd_input;
+PD_API PD_MUST_USE pd_code pd_input_new(const char *capability, pd_bytes input, pd_input **out, pd_error *err);
+PD_API void pd_input_free(pd_input *input); /* takes NULL */
+PD_API PD_MUST_USE pd_code pd_call_input(const pd_ctx *ctx, const pd_input *input, pd_buf *out, pd_error *err);
+
+/* ---- what there is ------------------------------------------------------------------------------------------------ */
+
+typedef enum pd_permission {
+  PD_PERMIT_AUTONOMOUS = 0, /* runs */
+  PD_PERMIT_NOTIFY = 1,     /* runs, and the operator's feed tells */
+  PD_PERMIT_APPROVAL = 2,   /* an operator has to approve it first */
+  PD_PERMIT_OPERATOR = 3,   /* only the operator's */
+  PD_PERMIT_BLOCKED = 4     /* nobody's; by policy */
+} pd_permission;
+
+/* "autonomous", "notify", "approval", "operator", "blocked". Static storage. */
+PD_API const char *pd_permission_name(pd_permission permission);
+
+/* A capability, for those who list them. Static storage. */
+typedef struct pd_capability_info {
+  const char *name, *summary, *version;
+  pd_permission permission;
+  const char *document; /* capabilities/NAME.json, on one line */
+} pd_capability_info;
+
+/* The index-th capability by name; PD_NOT_FOUND after the last (`err` is not written then). */
+PD_API PD_MUST_USE pd_code pd_capability_at(size_t index, pd_capability_info *out, pd_error *err);
+/* PD_NOT_FOUND, named UnknownCapability; the message names the one that is most like it. */
+PD_API PD_MUST_USE pd_code pd_capability_find(const char *name, pd_capability_info *out, pd_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,277 @@
+/* call.c: the one door: find, check, permit, run, audit. Invariants C1 to C3 are in call.h. */
+#include "state/call.h"
+
+#include "base/base.h"
+#include "base/base64.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/sha256.h"
+#include "state/home.h"
+
+#include <stdlib.h>
+
+/* ---- what a capability's function uses ---- */
+
+static size_t slot_of(const pd_frame *frame, const char *name)
+{
+  for (size_t i = 0; i < frame->capability->field_count; i++)
+    if (strcmp(frame->capability->fields[i].name, name) == 0) return i;
+  abort(); /* the function and its capability's file disagree: no call may go on */
+}
+
+pd_json pd_in(const pd_frame *frame, const char *name)
+{
+  return frame->input->fields[slot_of(frame, name)];
+}
+
+pd_bytes pd_in_text(const pd_frame *frame, const char *name)
+{
+  size_t slot = slot_of(frame, name);
+  return frame->input->fields[slot].kind == PD_JSON_NONE ? (pd_bytes){0} : frame->input->texts[slot];
+}
+
+bool pd_in_string(const pd_frame *frame, const char *name, char *out, size_t size)
+{
+  pd_bytes text = pd_in_text(frame, name);
+  if (!text.data || text.size >= size) return false;
+  memcpy(out, text.data, text.size);
+  out[text.size] = 0;
+  return true;
+}
+
+int64_t pd_in_int(const pd_frame *frame, const char *name, int64_t otherwise)
+{
+  int64_t number;
+  return pd_json_i64(pd_in(frame, name), &number) ? number : otherwise;
+}
+
+bool pd_in_bool(const pd_frame *frame, const char *name, bool otherwise)
+{
+  pd_json value = pd_in(frame, name);
+  return value.kind == PD_JSON_NONE ? otherwise : pd_json_true(value);
+}
+
+pd_code pd_in_value(const pd_frame *frame, const char *name, pd_buf *out, pd_error *err)
+{
+  pd_json_writer w = {.out = out, .err = err};
+  pd_json_value(&w, pd_in(frame, name));
+  return w.code;
+}
+
+static pd_json_writer detail_writer(pd_frame *frame)
+{
+  return (pd_json_writer){.out = &frame->details, .needs_comma = frame->details.size > 0};
+}
+
+void pd_frame_detail_number(pd_frame *frame, const char *key, uint64_t number)
+{
+  pd_json_writer w = detail_writer(frame);
+  pd_json_put_number(&w, key, number);
+}
+
+void pd_frame_detail_text(pd_frame *frame, const char *key, const char *text)
+{
+  pd_json_writer w = detail_writer(frame);
+  pd_json_put_text(&w, key, text);
+}
+
+void pd_frame_commit(pd_frame *frame, const pd_ack *ack)
+{
+  frame->commit = ack->commit;
+  frame->has_commit = true;
+}
+
+void pd_out_time(pd_frame *frame, const char *key, int64_t time_ms)
+{
+  char text[PD_TIME_TEXT_SIZE];
+  pd_json_key(&frame->out, key);
+  if (time_ms)
+    pd_json_text(&frame->out, pd_text(pd_time_text(time_ms, text)));
+  else
+    pd_json_null(&frame->out);
+}
+
+void pd_out_stored(pd_json_writer *out, pd_bytes value)
+{
+  pd_json json;
+  if (pd_json_parse(value, &json, NULL) == PD_OK) {
+    pd_json_value(out, json);
+  } else if (pd_utf8_check(value)) {
+    pd_json_text(out, value);
+  } else {
+    CLEANUP(pd_buf_done) pd_buf text = {0};
+    if (pd_base64_encode(value, &text, out->err)) {
+      out->code = PD_NO_MEMORY;
+      return;
+    }
+    pd_json_open(out, '{');
+    pd_json_put_bytes(out, "base64", pd_buf_bytes(&text));
+    pd_json_close(out, '}');
+  }
+}
+
+/* ---- failures ---- */
+
+static bool is_storage(pd_code code)
+{
+  return code == PD_STORAGE || code == PD_CORRUPT || code == PD_FULL || code == PD_READ_ONLY || code == PD_FORMAT;
+}
+
+/* The name that the capability's file has for a failure that came from below. */
+static const char *name_of(const pd_capability *capability, const pd_error *err)
+{
+  if (err->name) return err->name;
+  if (err->code == PD_INVALID) return "InvalidInput";
+  if (!is_storage(err->code) || !capability) return pd_code_name(err->code);
+  for (const pd_cap_error *e = capability->errors; e->code; e++)
+    if (strcmp(e->code, "IoError") == 0) return e->code;
+  return "DatabaseError";
+}
+
+static void write_recovery(pd_json_writer *w, const pd_capability *capability, const pd_error *err)
+{
+  const pd_cap_error *known = pd_capability_error(capability, err->name);
+  const pd_recovery *r = known ? known->recovery : pd_code_recovery(err->code);
+  pd_json_key(w, "recovery");
+  pd_json_open(w, '[');
+  for (; r->action; r++) {
+    pd_json_open(w, '{');
+    pd_json_put_text(w, "action", r->action);
+    pd_json_put_text(w, "hint", r->hint);
+    pd_json_close(w, '}');
+  }
+  pd_json_close(w, ']');
+}
+
+static void answer_failure(const pd_capability *capability, const pd_frame *frame, const pd_error *err, pd_buf *out)
+{
+  pd_buf_clear(out);
+  pd_json_writer w = {.out = out};
+  pd_json_open(&w, '{');
+  pd_json_key(&w, "error");
+  pd_json_open(&w, '{');
+  pd_json_put_text(&w, "code", err->name);
+  pd_json_put_text(&w, "message", err->message);
+  pd_json_key(&w, "details");
+  pd_json_open(&w, '{');
+  pd_json_put_text(&w, "class", pd_class_name(pd_code_class(err->code)));
+  if (capability) pd_json_put_text(&w, "capability", capability->name);
+  if (err->code == PD_CONFLICT) {
+    pd_json_put_number(&w, "expected", err->expected);
+    pd_json_put_number(&w, "actual", err->actual);
+  }
+  if (frame && frame->details.size && w.code == PD_OK) {
+    w.code = pd_buf_byte(out, ',', NULL);
+    if (w.code == PD_OK) w.code = pd_buf_append(out, frame->details.data, frame->details.size, NULL);
+  }
+  pd_json_close(&w, '}');
+  write_recovery(&w, capability, err);
+  pd_json_close(&w, '}');
+  pd_json_close(&w, '}');
+  if (w.code) pd_buf_clear(out); /* no memory even for that: err says it */
+}
+
+/* ---- the door ---- */
+
+static pd_code check_caller(const pd_ctx *ctx, const pd_capability *capability, pd_error *err)
+{
+  pd_error why = {0};
+  if (!ctx->agent || !*ctx->agent) {
+    if (ctx->is_operator && !capability->needs_agent) return PD_OK;
+    return pd_error_named(err, PD_INVALID, "InvalidInput", "%s: who calls? No agent was named", capability->name);
+  }
+  if (pd_agent_check(ctx->agent, &why)) return pd_error_named(err, PD_INVALID, "InvalidInput", "%s: %s", capability->name, why.message);
+  if (strcmp(ctx->agent, PD_STORE_SHARED) == 0 || strcmp(ctx->agent, PD_STORE_SYSTEM) == 0)
+    return pd_error_named(err, PD_INVALID, "InvalidInput", "%s: '%s' is the name of a store that is no agent's", capability->name,
+                          ctx->agent);
+  return PD_OK;
+}
+
+/* What the call was about, for the audit: never a value. */
+static pd_bytes subject_of(const pd_input *input)
+{
+  static const char *const names[] = {"key", "prefix", "backup_id", "snapshot_id", "approval_id", "subscription_id", "message_id", "agent"};
+  for (size_t n = 0; n < COUNT_OF(names); n++)
+    for (size_t i = 0; i < input->capability->field_count; i++)
+      if (input->fields[i].kind == PD_JSON_STRING && strcmp(input->capability->fields[i].name, names[n]) == 0) return input->texts[i];
+  return (pd_bytes){0};
+}
+
+static void audit(const pd_frame *frame, const pd_error *err, pd_code code)
+{
+  pd_audit_entry entry = {
+    .time_ms = frame->now_ms,
+    .agent = frame->ctx->agent ? frame->ctx->agent : "",
+    .session = frame->ctx->session ? frame->ctx->session : "",
+    .capability = frame->capability->name,
+    .outcome = code ? err->name : "ok",
+    .approval = frame->approval,
+    .is_operator = frame->ctx->is_operator,
+    .permission = frame->permission,
+    .subject = subject_of(frame->input),
+    .commit = frame->has_commit ? &frame->commit : NULL,
+  };
+  if (pd_input_hash(frame->input, &entry.input_hash, NULL)) entry.input_hash = (pd_id){0};
+  pd_audit_add(frame->home, &entry);
+}
+
+static pd_code run(pd_frame *frame, pd_error *err)
+{
+  TRY(check_caller(frame->ctx, frame->capability, err));
+  frame->agent = frame->ctx->agent ? frame->ctx->agent : "";
+  TRY(pd_permit(frame, err));
+  pd_json_open(&frame->out, '{');
+  TRY(frame->capability->run(frame, err));
+  pd_json_close(&frame->out, '}');
+  return frame->out.code;
+}
+
+/* The call, its input parsed or refused (`parsed` is that answer). */
+static pd_code call_with(const pd_ctx *ctx, const pd_input *input, pd_code parsed, pd_buf *out, pd_error *err)
+{
+  pd_frame frame = {
+    .ctx = ctx,
+    .home = ctx->home,
+    .agent = "",
+    .capability = input->capability,
+    .input = input,
+    .permission = input->capability->permission,
+    .now_ms = pd_home_now(ctx->home),
+    .out = {.out = out, .err = err},
+  };
+  pd_buf_clear(out);
+  pd_code code = parsed ? parsed : run(&frame, err);
+  if (code) {
+    err->code = code;
+    err->name = name_of(input->capability, err);
+    answer_failure(input->capability, &frame, err, out);
+  }
+  audit(&frame, err, code);
+  if (*frame.agent) pd_activity_note(ctx->home, frame.agent, frame.now_ms);
+  pd_buf_done(&frame.details);
+  return code;
+}
+
+pd_code pd_call_input(const pd_ctx *ctx, const pd_input *input, pd_buf *out, pd_error *err)
+{
+  pd_error own;
+  return call_with(ctx, input, PD_OK, out, err ? err : &own);
+}
+
+pd_code pd_call(const pd_ctx *ctx, const char *capability, pd_bytes input, pd_buf *out, pd_error *err)
+{
+  pd_error own;
+  if (!err) err = &own;
+  const pd_capability *found = pd_capability_get(capability);
+  if (!found) {
+    pd_capability_info info;
+    pd_code code = pd_capability_find(capability, &info, err);
+    answer_failure(NULL, NULL, err, out);
+    return code;
+  }
+  CLEANUP(pd_input_done) pd_input parsed;
+  pd_code code = pd_input_parse(found, input, &parsed, err);
+  if (code) parsed.hash = pd_sha256(input), parsed.has_hash = true; /* the audit names what was refused */
+  return call_with(ctx, &parsed, code, out, err);
+}

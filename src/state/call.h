@@ -1,0 +1,95 @@
+/*
+ * call.h: the door, seen from inside: what a capability's function is given, and what the door asks of its neighbours.
+ *
+ * C1  A capability runs only with an input that its schema accepts and under a permission that is settled.
+ * C2  Every call that names a capability is audited once, whatever came of it.
+ * C3  What a function writes to frame->out reaches the caller only if it returned PD_OK.
+ */
+#ifndef PD_STATE_CALL_H
+#define PD_STATE_CALL_H
+
+#include "base/json.h"
+#include "state/capability.h"
+
+/* An input after parsing: one slot for each field of the capability. */
+struct pd_input {
+  const pd_capability *capability;
+  pd_json fields[PD_FIELD_COUNT_MAX]; /* PD_JSON_NONE: absent */
+  pd_bytes texts[PD_FIELD_COUNT_MAX]; /* of strings: decoded */
+  pd_id hash;                         /* of capability and input, canonical where it matters: see pd_input_hash */
+  bool has_hash;
+  pd_buf decoded; /* of strings with escapes */
+  pd_buf copy;    /* pd_input_new: what the slices point into */
+};
+
+struct pd_frame {
+  const pd_ctx *ctx;
+  pd_home *home;
+  const char *agent; /* checked; "" if the operator named none */
+  const pd_capability *capability;
+  const pd_input *input;
+  pd_permission permission; /* in force: of the capability, tightened by policy */
+  int64_t now_ms;
+  pd_json_writer out; /* an object is open: write members */
+  pd_buf details;     /* JSON members for error.details: "\"used\":3,\"limit\":2"; see pd_frame_detail */
+  pd_id commit;       /* that the call made, for the audit */
+  bool has_commit;
+  char approval[64]; /* the approval that was used, or that is needed; "" if none */
+};
+
+/* ---- what a capability's function uses ---- */
+
+/* An input by its name, which must be one of the capability's. PD_JSON_NONE if absent. */
+pd_json pd_in(const pd_frame *frame, const char *name);
+/* A string input, decoded; empty with data NULL if absent. Not NUL-terminated. */
+pd_bytes pd_in_text(const pd_frame *frame, const char *name);
+/* As C text into `out`, which is always large enough for strings that the schema lets through; false if absent. */
+bool pd_in_string(const pd_frame *frame, const char *name, char *out, size_t size);
+/* An integer input, or `otherwise` if absent. */
+int64_t pd_in_int(const pd_frame *frame, const char *name, int64_t otherwise);
+bool pd_in_bool(const pd_frame *frame, const char *name, bool otherwise);
+/* Any input as it will be stored: JSON text on one line, appended to `out`. */
+PD_MUST_USE pd_code pd_in_value(const pd_frame *frame, const char *name, pd_buf *out, pd_error *err);
+
+/* Members of error.details, for a failure that the function is about to return. */
+void pd_frame_detail_number(pd_frame *frame, const char *key, uint64_t number);
+void pd_frame_detail_text(pd_frame *frame, const char *key, const char *text);
+/* Note the commit that the call made, for the audit. */
+void pd_frame_commit(pd_frame *frame, const pd_ack *ack);
+/* A member with a time as text; null for 0. */
+void pd_out_time(pd_frame *frame, const char *key, int64_t time_ms);
+/* A stored value as JSON: as it is if it is JSON; a string if it is other UTF-8 text; {"base64":…} else. */
+void pd_out_stored(pd_json_writer *out, pd_bytes value);
+
+/* ---- input.c ---- */
+
+/* Parse and check. `out` is to be finished with pd_input_done, also after a failure. The slices point into `text`.
+ * PD_INVALID named InvalidInput: the message names the field. */
+PD_MUST_USE pd_code pd_input_parse(const pd_capability *capability, pd_bytes text, pd_input *out, pd_error *err);
+void pd_input_done(pd_input *input);
+/* SHA-256 of the capability's name, a newline, and the canonical JSON of the input: what approvals are bound to and audits tell. */
+PD_MUST_USE pd_code pd_input_hash(const pd_input *input, pd_id *out, pd_error *err);
+
+/* ---- the neighbours ---- */
+
+/* permit.c: settle frame->permission and whether the call may run now. PD_DENIED, PD_APPROVAL (a pending item was made or is there). */
+PD_MUST_USE pd_code pd_permit(pd_frame *frame, pd_error *err);
+
+/* One line of the audit. Texts are borrowed. */
+typedef struct pd_audit_entry {
+  int64_t time_ms;
+  const char *agent, *session, *capability, *outcome, *approval; /* outcome: "ok" or the error's name */
+  bool is_operator;
+  pd_permission permission;
+  pd_bytes subject; /* the key, prefix or id that the call was about; never a value */
+  pd_id input_hash;
+  const pd_id *commit; /* NULL: none */
+} pd_audit_entry;
+
+/* audit.c: never fails the call: what cannot be written is kept and tried again, and system.health says so. */
+void pd_audit_add(pd_home *home, const pd_audit_entry *entry);
+
+/* activity.c: the agent did something now; cheap, written now and then. */
+void pd_activity_note(pd_home *home, const char *agent, int64_t now_ms);
+
+#endif

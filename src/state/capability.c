@@ -1,0 +1,72 @@
+/* capability.c: finding capabilities in the generated table. */
+#include "state/capability.h"
+
+#include "base/base.h"
+#include "base/error.h"
+
+#include <stdlib.h>
+
+static int compare_name(const void *name, const void *capability)
+{
+  return strcmp(name, ((const pd_capability *)capability)->name);
+}
+
+const pd_capability *pd_capability_get(const char *name)
+{
+  return bsearch(name, pd_capabilities, pd_capability_count, sizeof pd_capabilities[0], compare_name);
+}
+
+static const pd_cap_error *find_error(const pd_cap_error *errors, const char *code)
+{
+  for (; errors->code; errors++)
+    if (strcmp(errors->code, code) == 0) return errors;
+  return NULL;
+}
+
+const pd_cap_error *pd_capability_error(const pd_capability *capability, const char *code)
+{
+  const pd_cap_error *found = capability ? find_error(capability->errors, code) : NULL;
+  return found ? found : find_error(pd_common_errors, code);
+}
+
+/* How many letters two names share, in order and greedily: enough to find a slip of the pen. */
+static size_t likeness(const char *a, const char *b)
+{
+  size_t shared = 0;
+  for (; *a; a++) {
+    const char *at = strchr(b, *a);
+    if (!at) continue;
+    b = at + 1;
+    shared++;
+  }
+  return shared;
+}
+
+pd_code pd_capability_find(const char *name, pd_capability_info *out, pd_error *err)
+{
+  const pd_capability *found = pd_capability_get(name);
+  if (found) {
+    *out = (pd_capability_info){found->name, found->summary, found->version, found->permission, found->document};
+    return PD_OK;
+  }
+  size_t best = 0, best_score = 0;
+  for (size_t i = 0; i < pd_capability_count; i++) {
+    size_t score = likeness(name, pd_capabilities[i].name) * 2, size = strlen(pd_capabilities[i].name);
+    if (score > size && score * 64 / size > best_score) best = i, best_score = score * 64 / size;
+  }
+  if (!best_score) return pd_error_named(err, PD_NOT_FOUND, "UnknownCapability", "there is no capability '%.128s'", name);
+  return pd_error_named(err, PD_NOT_FOUND, "UnknownCapability", "there is no capability '%.128s'; did you mean '%s'?", name,
+                        pd_capabilities[best].name);
+}
+
+pd_code pd_capability_at(size_t index, pd_capability_info *out, pd_error *err)
+{
+  if (index >= pd_capability_count) return PD_NOT_FOUND;
+  return pd_capability_find(pd_capabilities[index].name, out, err);
+}
+
+const char *pd_permission_name(pd_permission permission)
+{
+  static const char *const names[] = {"autonomous", "notify", "approval", "operator", "blocked"};
+  return (unsigned)permission < COUNT_OF(names) ? names[permission] : "blocked";
+}

@@ -1,0 +1,42 @@
+/* config.c: the table of settings and their defaults. */
+#include "state/config.h"
+
+#include "base/base.h"
+
+#include <stddef.h>
+
+#define AT(member) offsetof(pd_config, member)
+#define MB ((uint64_t)1024 * 1024)
+#define TB (MB * 1024 * 1024)
+#define SECOND ((uint64_t)1000)
+#define DAY (SECOND * 86400)
+
+const pd_config_item pd_config_items[] = {
+  {"session.quota", PD_UNIT_BYTES, AT(session_quota_bytes), 50 * MB, 1, TB, "state of one session"},
+  {"session.idle", PD_UNIT_MS, AT(session_idle_ms), 3600 * SECOND, 0, 3650 * DAY,
+   "a session ends after this time without a call; 0: never"},
+  {"session.count_max", PD_UNIT_COUNT, AT(session_count_max), 100000, 1, 10000000, "sessions at once"},
+  {"persistent.quota", PD_UNIT_BYTES, AT(persistent_quota_bytes), 100 * MB, 1, 1000 * TB, "persistent state of one agent"},
+  {"persistent.versions", PD_UNIT_COUNT, AT(persistent_versions), 100, 0, UINT32_MAX, "versions kept of each key; 0: forever"},
+  {"shared.quota", PD_UNIT_BYTES, AT(shared_quota_bytes), 500 * MB, 1, 1000 * TB, "shared state of all agents"},
+  {"store.flush", PD_UNIT_MS, AT(flush_ms), 0, 0, 60 * SECOND, "0: every write is durable before the reply; else buffered this long"},
+  {"snapshot.keep", PD_UNIT_COUNT, AT(snapshot_keep), 50, 1, 100000, "system snapshots kept"},
+  {"backup.keep", PD_UNIT_COUNT, AT(backup_keep), 10, 1, 100000, "backups kept"},
+  {"approval.ttl", PD_UNIT_MS, AT(approval_ttl_ms), 3600 * SECOND, 0, 3650 * DAY, "a request for approval ends after this time; 0: never"},
+  {"approval.history", PD_UNIT_COUNT, AT(approval_history_keep), 1000, 1, 100000, "decided approvals kept"},
+  {"vault.idle", PD_UNIT_MS, AT(vault_idle_ms), 900 * SECOND, 0, 3650 * DAY,
+   "the vault locks itself after this time without use; 0: never"},
+  {"audit.flush", PD_UNIT_MS, AT(audit_flush_ms), 100, 0, 60 * SECOND, "audit lines are on disk within this time; 0: before the reply"},
+  {"audit.keep", PD_UNIT_DAYS, AT(audit_keep_days), 0, 0, 36500, "audit lines are kept this long; 0: forever"},
+  {"queue.visibility", PD_UNIT_MS, AT(queue_visibility_ms), 30 * SECOND, 0, 365 * DAY, "a received message comes again after this time"},
+  {"queue.count_max", PD_UNIT_COUNT, AT(queue_count_max), 100000, 1, 10000000, "messages in one agent's queue"},
+  {"activity.flush", PD_UNIT_MS, AT(activity_flush_ms), 5 * SECOND, 0, 3600 * SECOND, "an agent's last activity is written this often"},
+  {"briefing.files_max", PD_UNIT_COUNT, AT(briefing_files_max), 100000, 1, 10000000, "files looked at in watched folders"},
+};
+const size_t pd_config_item_count = COUNT_OF(pd_config_items);
+
+void pd_config_defaults(pd_config *config)
+{
+  for (size_t i = 0; i < pd_config_item_count; i++)
+    *(uint64_t *)((char *)config + pd_config_items[i].offset) = pd_config_items[i].otherwise;
+}

@@ -1,0 +1,61 @@
+/*
+ * home.h: the inside of a home.
+ *
+ * H1  A store is opened once a home, when first needed, and stays open until the home closes, or pd_home_drop.
+ * H2  Lock order: a tier's own lock, then `lock` of the home. No lock is held while a store is called, but where a comment says so.
+ * H3  Agents' stores are named as the agents; `shared` and `system` are no agents' names at the door.
+ */
+#ifndef PD_STATE_HOME_H
+#define PD_STATE_HOME_H
+
+#include "state/config.h"
+
+#include <perdure/state.h>
+#include <pthread.h>
+
+#define PD_STORE_SHARED "shared"
+#define PD_STORE_SYSTEM "system"
+
+typedef struct pd_home_entry {
+  char name[PD_NAME_SIZE_MAX + 1];
+  pd_store *store;
+} pd_home_entry;
+
+/* Each tier keeps what it needs in a struct of its own, made by its _new and freed by its _free (which takes NULL). */
+typedef struct pd_sessions pd_sessions; /* session.c */
+typedef struct pd_quotas pd_quotas;     /* quota.c */
+typedef struct pd_audit pd_audit;       /* audit.c */
+typedef struct pd_policy pd_policy;     /* policy.c */
+typedef struct pd_vault pd_vault;       /* vault.c */
+typedef struct pd_activity pd_activity; /* activity.c */
+
+struct pd_home {
+  char *uri;
+  char *folder; /* NULL: none */
+  pd_config config;
+  int64_t (*now_ms)(void *ctx);
+  void *now_ctx;
+  pthread_mutex_t lock; /* of the entries */
+  pd_home_entry *entries;
+  size_t entry_count, entry_capacity;
+  pd_sessions *sessions;
+  pd_quotas *quotas;
+  pd_audit *audit;
+  pd_policy *policy;
+  pd_vault *vault;
+  pd_activity *activity;
+};
+
+int64_t pd_home_now(pd_home *home);
+/* The store of an agent, or PD_STORE_SHARED, PD_STORE_SYSTEM. Borrowed until the home closes. Made if it is not there and `create`;
+ * else PD_NOT_FOUND. Takes the home's lock. */
+PD_MUST_USE pd_code pd_home_store(pd_home *home, const char *name, bool create, pd_store **out, pd_error *err);
+/* FOLDER/name into `out`, made (mode 0700) if it is not there. PD_UNSUPPORTED if the home has no folder; `what` is for that message. */
+PD_MUST_USE pd_code pd_home_folder(pd_home *home, const char *name, const char *what, char *out, size_t size, pd_error *err);
+/* Is it an agent that has a store here? Never true for shared and system. */
+PD_MUST_USE pd_code pd_home_has_agent(pd_home *home, const char *name, bool *out, pd_error *err);
+/* The agents that have a store, sorted, without shared and system. */
+PD_MUST_USE pd_code pd_home_each_agent(pd_home *home, pd_code (*visit)(void *ctx, const char *agent, pd_error *err), void *ctx,
+                                       pd_error *err);
+
+#endif

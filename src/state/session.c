@@ -1,0 +1,32 @@
+/* session.c: first slice. */
+#include "base/base.h"
+#include "base/error.h"
+#include "state/call.h"
+#include "state/run.h"
+#include "state/tiers.h"
+
+#include <stdlib.h>
+
+struct pd_sessions {
+  pd_home *home;
+};
+
+pd_code pd_sessions_new(pd_home *home, pd_sessions **out, pd_error *err)
+{
+  pd_sessions *made = calloc(1, sizeof *made);
+  if (!made) return pd_error_memory(err, "a home");
+  made->home = home;
+  *out = made;
+  return PD_OK;
+}
+
+void pd_sessions_free(pd_sessions *session)
+{
+  free(session);
+}
+
+pd_code pd_cap_state_session_get(pd_frame *frame, pd_error *err)
+{
+  (void)frame;
+  return pd_error_set(err, PD_SESSION, "there are no sessions yet");
+}

@@ -1,0 +1,26 @@
+/* tiers.h: what a home makes when it opens and frees when it closes, one pair a tier. All _free take NULL. */
+#ifndef PD_STATE_TIERS_H
+#define PD_STATE_TIERS_H
+
+#include "state/home.h"
+
+/* session.c */
+PD_MUST_USE pd_code pd_sessions_new(pd_home *home, pd_sessions **out, pd_error *err);
+void pd_sessions_free(pd_sessions *sessions);
+/* quota.c: bytes of the values at the head of a store */
+PD_MUST_USE pd_code pd_quotas_new(pd_home *home, pd_quotas **out, pd_error *err);
+void pd_quotas_free(pd_quotas *quotas);
+/* audit.c */
+PD_MUST_USE pd_code pd_audit_new(pd_home *home, pd_audit **out, pd_error *err);
+void pd_audit_free(pd_audit *audit); /* flushes */
+/* policy.c */
+PD_MUST_USE pd_code pd_policy_new(pd_home *home, pd_policy **out, pd_error *err);
+void pd_policy_free(pd_policy *policy);
+/* vault.c */
+PD_MUST_USE pd_code pd_vault_new(pd_home *home, pd_vault **out, pd_error *err);
+void pd_vault_free(pd_vault *vault); /* wipes */
+/* activity.c */
+PD_MUST_USE pd_code pd_activity_new(pd_home *home, pd_activity **out, pd_error *err);
+void pd_activity_free(pd_activity *activity); /* flushes */
+
+#endif

@@ -1,0 +1,354 @@
+/*
+ * capgen.c: from capabilities/NAME.json to what is made of them.
+ *
+ *   capgen table OUT.c  FILE...    the table that the door looks things up in (built by meson, not checked in)
+ *   capgen header OUT.h FILE...    the prototypes of the functions that run them (the same)
+ *   capgen docs  FOLDER FILE...    FOLDER/NAME.md, FOLDER/NAME.schema.json and FOLDER/README.md (checked in; a test finds stale ones)
+ *
+ * common.json among the files has the errors that every capability may answer with. A file that is not as it should be is refused with
+ * its name and what is wrong, and nothing is written.
+ */
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/json.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define FILES_MAX 512
+#define FIELDS_MAX 12
+#define TEXT_SIZE_MAX "16384"
+
+typedef struct capability {
+  const char *path;
+  pd_buf bytes;
+  pd_json json;
+  char name[96];
+} capability;
+
+static capability caps[FILES_MAX];
+static size_t cap_count;
+static pd_json common; /* its errors */
+
+__attribute__((noreturn, format(printf, 2, 3))) static void refuse(const char *path, const char *fmt, ...)
+{
+  va_list args;
+  va_start(args, fmt);
+  fprintf(stderr, "capgen: %s: ", path);
+  vfprintf(stderr, fmt, args);
+  fprintf(stderr, "\n");
+  va_end(args);
+  exit(1);
+}
+
+/* ---- reading ---- */
+
+static void read_file(const char *path, pd_buf *out)
+{
+  FILE *f = fopen(path, "rb");
+  if (!f) refuse(path, "cannot be opened");
+  char part[4096];
+  size_t got;
+  while ((got = fread(part, 1, sizeof part, f)))
+    if (pd_buf_append(out, part, got, NULL)) refuse(path, "no memory");
+  fclose(f);
+}
+
+/* A decoded string; "" for what is absent. Never freed: the program is short. */
+static const char *text_of(const char *path, pd_json value)
+{
+  pd_buf buf = {0};
+  if (value.kind == PD_JSON_NONE) return "";
+  if (pd_json_decode(value, &buf, NULL) || pd_buf_byte(&buf, 0, NULL)) refuse(path, "a text was expected, not %s", pd_json_kind_name(value.kind));
+  return (const char *)buf.data;
+}
+
+static const char *member_text(const capability *c, pd_json object, const char *key)
+{
+  return text_of(c->path, pd_json_member(object, key));
+}
+
+static const char *needed_text(const capability *c, const char *key)
+{
+  const char *text = member_text(c, c->json, key);
+  if (!*text) refuse(c->path, "'%s' is missing or empty", key);
+  return text;
+}
+
+static void check_members(const capability *c)
+{
+  static const char *const known[] = {"name",    "summary", "when_to_use", "permission",   "needs_agent", "inputs",
+                                      "outputs", "tags",    "version",     "side_effects", "errors",      "examples"};
+  pd_json key, value;
+  pd_json_walk walk = pd_json_walk_begin(c->json);
+  while (pd_json_walk_next(&walk, &key, &value)) {
+    size_t i = 0;
+    while (i < COUNT_OF(known) && !pd_json_is(key, known[i])) i++;
+    if (i == COUNT_OF(known)) refuse(c->path, "there is no member %.*s", (int)key.raw.size, (const char *)key.raw.data);
+  }
+  static const char *const lists[] = {"side_effects", "errors", "examples", "tags"};
+  for (size_t i = 0; i < COUNT_OF(lists); i++)
+    if (pd_json_member(c->json, lists[i]).kind != PD_JSON_ARRAY) refuse(c->path, "'%s' must be an array", lists[i]);
+  if (pd_json_member(c->json, "examples").raw.size < 4) refuse(c->path, "it has no example");
+}
+
+static void add_file(const char *path)
+{
+  if (cap_count == FILES_MAX) refuse(path, "too many files");
+  capability *c = &caps[cap_count];
+  pd_error err;
+  *c = (capability){.path = path}; /* the slot of common.json is used again */
+  read_file(path, &c->bytes);
+  if (pd_json_parse(pd_buf_bytes(&c->bytes), &c->json, &err) || pd_json_unique(c->json, &err)) refuse(path, "%s", err.message);
+  const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+  if (strcmp(base, "common.json") == 0) {
+    common = pd_json_member(c->json, "errors");
+    return;
+  }
+  snprintf(c->name, sizeof c->name, "%.*s", (int)(strlen(base) - strlen(".json")), base);
+  if (strcmp(needed_text(c, "name"), c->name) != 0) refuse(path, "its name is '%s', not that of the file", needed_text(c, "name"));
+  needed_text(c, "summary");
+  needed_text(c, "when_to_use");
+  needed_text(c, "version");
+  check_members(c);
+  cap_count++;
+}
+
+static int by_name(const void *a, const void *b)
+{
+  return strcmp(((const capability *)a)->name, ((const capability *)b)->name);
+}
+
+/* ---- the table ---- */
+
+static void c_text(FILE *f, const char *text)
+{
+  if (!text) {
+    fputs("NULL", f);
+    return;
+  }
+  fputc('"', f);
+  for (const unsigned char *at = (const unsigned char *)text; *at; at++) {
+    if (*at == '"' || *at == '\\')
+      fprintf(f, "\\%c", *at);
+    else if (*at == '\n')
+      fputs("\\n", f);
+    else if (*at < 0x20 || *at >= 0x7f)
+      fprintf(f, "\\%03o", *at);
+    else
+      fputc(*at, f);
+  }
+  fputc('"', f);
+}
+
+static const char *one_line(pd_json value)
+{
+  pd_buf buf = {0};
+  pd_json_writer w = {.out = &buf};
+  pd_json_value(&w, value);
+  if (w.code || pd_buf_byte(&buf, 0, NULL)) refuse("", "no memory");
+  return (const char *)buf.data;
+}
+
+static const char *number_or(pd_json object, const char *key, const char *otherwise)
+{
+  pd_json value = pd_json_member(object, key);
+  return value.kind == PD_JSON_NUMBER ? one_line(value) : otherwise;
+}
+
+static bool is_listed(pd_json list, const char *text)
+{
+  pd_json item;
+  pd_json_walk walk = pd_json_walk_begin(list);
+  while (pd_json_walk_next(&walk, NULL, &item))
+    if (pd_json_is(item, text)) return true;
+  return false;
+}
+
+typedef struct word {
+  const char *json, *c;
+} word;
+
+static const char *word_of(const capability *c, const char *what, pd_json value, const word *words, size_t count)
+{
+  if (value.kind == PD_JSON_NONE) return words[0].c;
+  for (size_t i = 0; i < count; i++)
+    if (pd_json_is(value, words[i].json)) return words[i].c;
+  refuse(c->path, "%s %.*s is not known", what, (int)value.raw.size, (const char *)value.raw.data);
+}
+
+static void table_choices(FILE *f, size_t index, const char *field, pd_json list)
+{
+  fprintf(f, "static const char *const choices_%zu_%s[] = {", index, field);
+  pd_json item;
+  pd_json_walk walk = pd_json_walk_begin(list);
+  while (pd_json_walk_next(&walk, NULL, &item)) {
+    c_text(f, text_of("", item));
+    fputs(", ", f);
+  }
+  fputs("NULL};\n", f);
+}
+
+static void table_field(FILE *f, const capability *c, size_t index, const char *name, pd_json schema, bool is_required)
+{
+  static const word types[] = {{"", "PD_FIELD_ANY"},          {"string", "PD_FIELD_STRING"}, {"integer", "PD_FIELD_INTEGER"},
+                               {"boolean", "PD_FIELD_BOOLEAN"}, {"object", "PD_FIELD_OBJECT"}, {"array", "PD_FIELD_ARRAY"}};
+  static const word formats[] = {{"", "PD_FORMAT_NONE"},      {"key", "PD_FORMAT_KEY"},   {"prefix", "PD_FORMAT_PREFIX"},
+                                 {"agent", "PD_FORMAT_AGENT"}, {"name", "PD_FORMAT_NAME"}, {"date-time", "PD_FORMAT_NONE"}};
+  bool is_array = pd_json_is(pd_json_member(schema, "type"), "array");
+  fputs("  {", f);
+  c_text(f, name);
+  fprintf(f, ", %s, %s, %s, %s, %s, %s, %s, ", word_of(c, "type", pd_json_member(schema, "type"), types, COUNT_OF(types)),
+          word_of(c, "format", pd_json_member(schema, "format"), formats, COUNT_OF(formats)), is_required ? "true" : "false",
+          number_or(schema, "minimum", "0"), number_or(schema, "maximum", "9007199254740991"),
+          number_or(schema, is_array ? "minItems" : "minLength", "0"),
+          number_or(schema, is_array ? "maxItems" : "maxLength", is_array ? "10000" : TEXT_SIZE_MAX));
+  if (pd_json_member(schema, "enum").kind == PD_JSON_ARRAY)
+    fprintf(f, "choices_%zu_%s, ", index, name);
+  else
+    fputs("NULL, ", f);
+  pd_json otherwise = pd_json_member(schema, "default");
+  c_text(f, otherwise.kind == PD_JSON_NONE ? NULL : one_line(otherwise));
+  fputs(", ", f);
+  const char *about = member_text(c, schema, "description");
+  if (!*about) refuse(c->path, "the input '%s' has no description", name);
+  c_text(f, about);
+  fputs("},\n", f);
+}
+
+static size_t table_fields(FILE *f, const capability *c, size_t index)
+{
+  pd_json inputs = pd_json_member(c->json, "inputs"), required = pd_json_member(inputs, "required");
+  pd_json properties = pd_json_member(inputs, "properties"), key, value;
+  size_t count = 0;
+  if (properties.kind != PD_JSON_OBJECT) refuse(c->path, "'inputs' has no properties");
+  pd_json_walk walk = pd_json_walk_begin(properties);
+  while (pd_json_walk_next(&walk, &key, &value))
+    if (pd_json_member(value, "enum").kind == PD_JSON_ARRAY) table_choices(f, index, text_of(c->path, key), pd_json_member(value, "enum"));
+  fprintf(f, "static const pd_field fields_%zu[] = {\n", index);
+  walk = pd_json_walk_begin(properties);
+  while (pd_json_walk_next(&walk, &key, &value)) {
+    const char *name = text_of(c->path, key);
+    if (++count > FIELDS_MAX) refuse(c->path, "more than %d inputs", FIELDS_MAX);
+    table_field(f, c, index, name, value, is_listed(required, name));
+  }
+  if (!count) fputs("  {0},\n", f);
+  fputs("};\n", f);
+  return count;
+}
+
+static void table_errors(FILE *f, const char *path, const char *suffix, pd_json errors)
+{
+  size_t n = 0;
+  pd_json error, recovery;
+  pd_json_walk walk = pd_json_walk_begin(errors);
+  for (; pd_json_walk_next(&walk, NULL, &error); n++) {
+    fprintf(f, "static const pd_recovery recovery_%s_%zu[] = {", suffix, n);
+    pd_json_walk inner = pd_json_walk_begin(pd_json_member(error, "recovery"));
+    while (pd_json_walk_next(&inner, NULL, &recovery)) {
+      fputc('{', f);
+      c_text(f, text_of(path, pd_json_member(recovery, "action")));
+      fputs(", ", f);
+      c_text(f, text_of(path, pd_json_member(recovery, "hint")));
+      fputs("}, ", f);
+    }
+    fputs("{0}};\n", f);
+  }
+  bool is_common = strcmp(suffix, "common") == 0;
+  fprintf(f, is_common ? "const pd_cap_error pd_common_errors[] = {\n" : "static const pd_cap_error errors_%s[] = {\n", suffix);
+  walk = pd_json_walk_begin(errors);
+  for (n = 0; pd_json_walk_next(&walk, NULL, &error); n++) {
+    fputs("  {", f);
+    c_text(f, text_of(path, pd_json_member(error, "code")));
+    fputs(", ", f);
+    c_text(f, text_of(path, pd_json_member(error, "description")));
+    fprintf(f, ", recovery_%s_%zu},\n", suffix, n);
+  }
+  fputs("  {0},\n};\n", f);
+}
+
+static void function_name(const capability *c, char *out, size_t size)
+{
+  snprintf(out, size, "pd_cap_%s", c->name);
+  for (char *at = out; *at; at++)
+    if (*at == '.') *at = '_';
+}
+
+static void table_row(FILE *f, const capability *c, size_t index, size_t field_count)
+{
+  static const word permissions[] = {{"autonomous", "PD_PERMIT_AUTONOMOUS"},
+                                     {"notify", "PD_PERMIT_NOTIFY"},
+                                     {"approval", "PD_PERMIT_APPROVAL"},
+                                     {"operator", "PD_PERMIT_OPERATOR"}};
+  char function[128];
+  function_name(c, function, sizeof function);
+  fputs("  {", f);
+  c_text(f, c->name);
+  fputs(", ", f);
+  c_text(f, needed_text(c, "summary"));
+  fputs(", ", f);
+  c_text(f, needed_text(c, "when_to_use"));
+  fputs(", ", f);
+  c_text(f, needed_text(c, "version"));
+  pd_json needs_agent = pd_json_member(c->json, "needs_agent");
+  fprintf(f, ", %s, %s, fields_%zu, %zu, errors_%zu,\n    ",
+          word_of(c, "permission", pd_json_member(c->json, "permission"), permissions, COUNT_OF(permissions)),
+          needs_agent.kind == PD_JSON_BOOL && !pd_json_true(needs_agent) ? "false" : "true", index, field_count, index);
+  c_text(f, one_line(c->json));
+  fprintf(f, ", %s},\n", function);
+}
+
+static void make_header(const char *path)
+{
+  FILE *f = fopen(path, "w");
+  if (!f) refuse(path, "cannot be written");
+  fputs("/* Made by tools/capgen.c from capabilities/. Do not edit. */\n#ifndef PD_STATE_RUN_H\n#define PD_STATE_RUN_H\n\n", f);
+  fputs("#include \"state/capability.h\"\n\n", f);
+  for (size_t i = 0; i < cap_count; i++) {
+    char name[128];
+    function_name(&caps[i], name, sizeof name);
+    fprintf(f, "PD_MUST_USE pd_code %s(pd_frame *frame, pd_error *err);\n", name);
+  }
+  fputs("\n#endif\n", f);
+  if (fclose(f)) refuse(path, "cannot be written");
+}
+
+static void make_table(const char *path)
+{
+  FILE *f = fopen(path, "w");
+  if (!f) refuse(path, "cannot be written");
+  size_t counts[FILES_MAX];
+  fputs("/* Made by tools/capgen.c from capabilities/. Do not edit. */\n#include \"state/run.h\"\n\n", f);
+  table_errors(f, "common.json", "common", common);
+  for (size_t i = 0; i < cap_count; i++) {
+    char suffix[24];
+    snprintf(suffix, sizeof suffix, "%zu", i);
+    counts[i] = table_fields(f, &caps[i], i);
+    table_errors(f, caps[i].path, suffix, pd_json_member(caps[i].json, "errors"));
+  }
+  fputs("\nconst pd_capability pd_capabilities[] = {\n", f);
+  for (size_t i = 0; i < cap_count; i++) table_row(f, &caps[i], i, counts[i]);
+  fprintf(f, "};\nconst size_t pd_capability_count = %zu;\n", cap_count);
+  if (fclose(f)) refuse(path, "cannot be written");
+}
+
+int main(int argc, char **argv)
+{
+  if (argc < 4) {
+    fputs("usage: capgen table OUT.c FILE... | capgen header OUT.h FILE... | capgen docs FOLDER FILE...\n", stderr);
+    return 2;
+  }
+  for (int i = 3; i < argc; i++) add_file(argv[i]);
+  qsort(caps, cap_count, sizeof caps[0], by_name);
+  if (strcmp(argv[1], "table") == 0) {
+    make_table(argv[2]);
+    return 0;
+  }
+  if (strcmp(argv[1], "header") == 0) {
+    make_header(argv[2]);
+    return 0;
+  }
+  fprintf(stderr, "capgen: there is no '%s'; there are table, header and docs\n", argv[1]);
+  return 2;
+}
