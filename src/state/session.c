@@ -30,3 +30,19 @@ pd_code pd_cap_state_session_get(pd_frame *frame, pd_error *err)
   (void)frame;
   return pd_error_set(err, PD_SESSION, "there are no sessions yet");
 }
+
+pd_code pd_session_begin(pd_home *home, const char *agent, char out_id[PD_SESSION_ID_SIZE], pd_error *err)
+{
+  (void)home;
+  (void)agent;
+  (void)out_id;
+  return pd_error_set(err, PD_SESSION, "there are no sessions yet");
+}
+
+pd_code pd_session_end(pd_home *home, const char *agent, const char *id, pd_error *err)
+{
+  (void)home;
+  (void)agent;
+  (void)id;
+  return pd_error_set(err, PD_SESSION, "there are no sessions yet");
+}

@@ -1,0 +1,68 @@
+/* call_test.c: the door, whatever the capability. */
+#include "state/world.h"
+
+#include "base/base.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+static void call__an_unknown_capability_is_named_with_the_nearest(void **state)
+{
+  (void)state;
+  world w;
+  world_open(&w, NULL);
+  world_fails(&w, "state.sesion.get", "{}", "UnknownCapability", "list");
+  assert_non_null(strstr(w.err.message, "state.session.get"));
+  world_close(&w);
+}
+
+static void call__input_that_the_schema_does_not_know_is_refused_by_name(void **state)
+{
+  (void)state;
+  static const char *const inputs[][2] = {
+    {"{}", "'key' is missing"},
+    {"{\"key\":1}", "'key' must be a string"},
+    {"{\"key\":null}", "'key' must be a string"},
+    {"{\"kex\":\"a\"}", "\"kex\""},
+    {"{\"key\":\"a\",\"key\":\"b\"}", "appears twice"},
+    {"{\"key\":\"a\",\"k\\u0065y\":\"b\"}", "appears twice"},
+    {"[]", "must be a JSON object"},
+    {"{\"key\":\"a\"", "no JSON"},
+    {"{\"key\":\"\xff\"}", "no JSON"},
+    {"{\"key\":\"a\\nb\"}", "control character"},
+    {"{\"key\":\"\"}", "is empty"},
+    {"{\"key\":\"\\ud800\"}", "no character"},
+  };
+  world w;
+  world_open(&w, NULL);
+  for (size_t i = 0; i < COUNT_OF(inputs); i++) {
+    world_fails(&w, "state.session.get", inputs[i][0], "InvalidInput", "correct");
+    if (!strstr(w.err.message, inputs[i][1])) fail_msg("%s: %s", inputs[i][0], w.err.message);
+  }
+  world_close(&w);
+}
+
+static void call__agents_must_have_names_of_agents(void **state)
+{
+  (void)state;
+  static const char *const names[] = {"", "../x", "a/b", "shared", "system", ".hidden", "a b", "a\nb"};
+  world w;
+  world_open(&w, NULL);
+  for (size_t i = 0; i < COUNT_OF(names); i++) {
+    w.agent = names[i];
+    world_fails(&w, "state.session.get", "{\"key\":\"a\"}", "InvalidInput", NULL);
+  }
+  world_close(&w);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+    cmocka_unit_test(call__an_unknown_capability_is_named_with_the_nearest),
+    cmocka_unit_test(call__input_that_the_schema_does_not_know_is_refused_by_name),
+    cmocka_unit_test(call__agents_must_have_names_of_agents),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

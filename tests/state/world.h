@@ -1,0 +1,37 @@
+/* world.h: a fresh home in a folder of its own, with a clock that the test moves, and calls that are easy to write. */
+#ifndef TESTS_STATE_WORLD_H
+#define TESTS_STATE_WORLD_H
+
+#include <perdure/perdure.h>
+
+typedef struct world {
+  char *folder, *uri;
+  pd_home *home;
+  int64_t now_ms;                   /* the home's clock; begins at 2026-11-15T10:00:00Z */
+  const char *agent;                /* who calls; "main" */
+  char session[PD_SESSION_ID_SIZE]; /* of that agent; "": none */
+  bool is_operator;
+  pd_buf out; /* of the last call, with a NUL behind it */
+  pd_error err;
+  char member[65536];
+} world;
+
+/* `config` is the text of perdure.toml; NULL: none. Aborts the test on a failure. */
+void world_open(world *w, const char *config);
+void world_close(world *w);
+/* Close the home and open it again: what a restart leaves. */
+void world_restart(world *w);
+/* Begin a session for w->agent, and use it from now on. */
+void world_begin_session(world *w);
+/* Call as w->agent. `input` is JSON text. */
+pd_code world_call(world *w, const char *capability, const char *input);
+/* …which must succeed. */
+void world_ok(world *w, const char *capability, const char *input);
+/* …which must fail with this name and carry this action among its recoveries (NULL: any). */
+void world_fails(world *w, const char *capability, const char *input, const char *name, const char *action);
+/* A member of the last answer as JSON text ("" if absent); path with dots: "briefing.health", "entries.0.key". Valid until the next call. */
+const char *world_out(world *w, const char *path);
+/* printf, then world_call. */
+pd_code world_callf(world *w, const char *capability, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+#endif
