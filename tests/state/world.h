@@ -29,7 +29,7 @@ pd_code world_call(world *w, const char *capability, const char *input);
 void world_ok(world *w, const char *capability, const char *input);
 /* …which must fail with this name and carry this action among its recoveries (NULL: any). */
 void world_fails(world *w, const char *capability, const char *input, const char *name, const char *action);
-/* A member of the last answer as JSON text ("" if absent); path with dots: "briefing.health", "entries.0.key". Valid until the next call. */
+/* A member of the last answer as JSON text ("" if absent); path with dots: "error.code", "entries.0.key". Valid until the next call. */
 const char *world_out(world *w, const char *path);
 /* printf, then world_call. */
 pd_code world_callf(world *w, const char *capability, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
