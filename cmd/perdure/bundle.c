@@ -173,7 +173,7 @@ const cli_command cmd_export = {
   .usage = "[REF…|--all] FILE",
   .about = "Writes a bundle: the commits of the refs (default: the current one) with their values, authors, runs,\n"
            "reasons and times, packed and with a checksum. `-` is standard output. What was erased travels as erased.\n"
-           "Commits that retention removed cannot travel: export what came --since then.",
+           "A history that gc has cut travels from there on, the oldest commits with all their keys.",
   .example = "$ perdure export --all backup.bundle\n$ perdure export main --since main~10 - | ssh host perdure import -",
   .run = run_export,
 };

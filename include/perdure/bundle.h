@@ -5,8 +5,8 @@
  * Importing gives the target the same commits with the same ids, the same versions of keys and the same times. A bundle is
  * verified as a whole before anything of it is taken in: its checksum, every commit id, every tree, every value.
  *
- * Files are given as file descriptors, which stay yours. Values that were erased travel as erased. What retention removed cannot
- * travel: see pd_export.
+ * Files are given as file descriptors, which stay yours. Values that were erased travel as erased. A history that retention has cut
+ * travels as far as it is left: its oldest commits with their whole trees, as in a shallow clone. What was retired there is retired here.
  */
 #ifndef PERDURE_BUNDLE_H
 #define PERDURE_BUNDLE_H
@@ -38,8 +38,8 @@ typedef struct pd_export_report {
 } pd_export_report;
 
 /* Write a bundle to `fd`, which may be a pipe. `options` and `out` may be NULL. The store may be written to meanwhile: the bundle is
- * of the moment it began. PD_NOT_FOUND for an unknown ref; PD_RETIRED if a commit that belongs in it was removed by retention: choose
- * a `since` after it. PD_STORAGE or PD_FULL for the file, of which then nothing can be used. */
+ * of the moment it began. PD_NOT_FOUND for an unknown ref; PD_RETIRED if gc took away meanwhile what belongs in it: try again.
+ * PD_STORAGE or PD_FULL for the file, of which then nothing can be used. */
 PD_API PD_MUST_USE pd_code pd_export(pd_store *store, int fd, const pd_export_options *options, pd_export_report *out, pd_error *err);
 
 typedef enum pd_import_fate {

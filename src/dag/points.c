@@ -19,7 +19,7 @@ static pd_code encode_point(const pd_point *p, uint64_t seq_before, pd_buf *out,
   TRY(pd_add_id(out, &p->root_blob, err));
   TRY(pd_add_varint(out, p->parent_count, err));
   for (size_t i = 0; i < p->parent_count; i++) {
-    TRY(pd_add_varint(out, p->commit.seq - p->parent_seqs[i], err));
+    TRY(pd_add_varint(out, p->parent_seqs[i] == PD_SEQ_GONE ? 0 : p->commit.seq - p->parent_seqs[i], err));
     TRY(pd_add_id(out, &p->parents[i], err));
   }
   return PD_OK;
@@ -51,12 +51,13 @@ static void decode_point(pd_cursor *c, uint64_t seq_before, uint64_t cut, pd_poi
   p->commit.tree = pd_take_id(c);
   p->root_blob = pd_take_id(c);
   uint64_t count = pd_take_varint(c);
-  if (!count || count > PD_PARENT_COUNT_MAX) c->failed = true;
+  if (count > PD_PARENT_COUNT_MAX) c->failed = true;
   p->parent_count = c->failed ? 0 : (size_t)count;
+  p->parent_seqs[0] = PD_SEQ_GONE; /* of a part, which has no parents (record.h, R5) */
   for (size_t i = 0; i < p->parent_count; i++) {
     uint64_t back = pd_take_varint(c);
-    if (!back || back > p->commit.seq) c->failed = true;
-    p->parent_seqs[i] = p->commit.seq - (c->failed ? 0 : back);
+    if (back > p->commit.seq) c->failed = true;
+    p->parent_seqs[i] = back ? p->commit.seq - (c->failed ? 0 : back) : PD_SEQ_GONE;
     p->parents[i] = pd_take_id(c);
   }
 }

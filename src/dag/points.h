@@ -5,8 +5,8 @@
 #ifndef PD_DAG_POINTS_H
 #define PD_DAG_POINTS_H
 
-#include "dag/commit.h"
 #include "dag/cursor.h"
+#include "dag/record.h"
 
 #define PD_POINT_COUNT_MAX 10000000
 
@@ -15,8 +15,8 @@ typedef struct pd_point {
   pd_commit commit;
   pd_id root_blob;
   size_t parent_count;
-  uint64_t parent_seqs[PD_PARENT_COUNT_MAX];
-  pd_id parents[PD_PARENT_COUNT_MAX]; /* their records may be gone */
+  uint64_t parent_seqs[PD_PARENT_COUNT_MAX]; /* PD_SEQ_GONE if it never was in this log */
+  pd_id parents[PD_PARENT_COUNT_MAX];        /* their records may be gone */
 } pd_point;
 
 typedef struct pd_points {

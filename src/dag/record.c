@@ -13,9 +13,13 @@
 #define CHANGE_IN_BAG 2u
 #define CHANGE_ERASED 4u
 #define CHANGE_CHUNKED 8u /* with CHANGE_IN_BAG */
+#define CHANGE_CARRIED 16u
+#define CHANGE_FLAGS_MAX 31u
 #define KIND_DROPPED 0x80u
 #define KIND_IMPORTED 0x40u
-#define KIND_MASK 0x3Fu
+#define KIND_GRAFTED 0x20u
+#define KIND_MASK 0x1Fu
+#define TIME_MAX ((uint64_t)INT64_MAX / 2)
 #define CHECK_SIZE 4
 #define TRAILER_SIZE (PD_ID_SIZE + CHECK_SIZE)
 
@@ -34,7 +38,7 @@ static pd_code add_back(pd_buf *out, uint64_t seq, uint64_t other, pd_error *err
 static uint8_t flags_of(const pd_rec_change *ch)
 {
   return (uint8_t)((ch->is_delete ? CHANGE_DELETE : 0) | (ch->is_in_bag ? CHANGE_IN_BAG : 0) | (ch->is_erased ? CHANGE_ERASED : 0) |
-                   (ch->is_chunked ? CHANGE_CHUNKED : 0));
+                   (ch->is_chunked ? CHANGE_CHUNKED : 0) | (ch->is_carried ? CHANGE_CARRIED : 0));
 }
 
 static pd_code encode_change(const pd_rec *rec, pd_rec_change *ch, pd_buf *out, size_t record_at, pd_error *err)
@@ -44,6 +48,7 @@ static pd_code encode_change(const pd_rec *rec, pd_rec_change *ch, pd_buf *out, 
   TRY(pd_add_varint(out, ch->version, err));
   TRY(add_back(out, rec->seq, ch->prev_seq, err));
   if (ch->is_delete) return PD_OK;
+  if (ch->is_carried) TRY(pd_add_varint(out, (uint64_t)ch->created_ms, err));
   TRY(pd_add_varint(out, ch->size, err));
   if (rec->is_redacted) TRY(pd_add_varint(out, ch->pos, err));
   if (ch->is_erased) return pd_add_id(out, &ch->value_id, err);
@@ -56,10 +61,18 @@ static pd_code encode_change(const pd_rec *rec, pd_rec_change *ch, pd_buf *out, 
   return pd_buf_append(out, ch->value.data, ch->value.size, err);
 }
 
-static pd_code encode_commit(pd_rec *rec, pd_rec_change *changes, pd_buf *out, size_t record_at, pd_error *err)
+static pd_code encode_parents(const pd_rec *rec, pd_buf *out, pd_error *err)
 {
   TRY(pd_add_varint(out, rec->parent_count, err));
-  for (size_t i = 0; i < rec->parent_count; i++) TRY(pd_add_varint(out, rec->seq - rec->parent_seqs[i], err));
+  if (rec->is_grafted) TRY(pd_add_varint(out, rec->seq - rec->base_seq, err));
+  for (size_t i = 0; rec->is_grafted && i < (rec->parent_count ? rec->parent_count : 1); i++) TRY(pd_add_id(out, &rec->parent_ids[i], err));
+  for (size_t i = 0; !rec->is_grafted && i < rec->parent_count; i++) TRY(pd_add_varint(out, rec->seq - rec->parent_seqs[i], err));
+  return PD_OK;
+}
+
+static pd_code encode_commit(pd_rec *rec, pd_rec_change *changes, pd_buf *out, size_t record_at, pd_error *err)
+{
+  TRY(encode_parents(rec, out, err));
   TRY(pd_add_varint(out, rec->change_count, err));
   rec->changes_pos = (uint32_t)(out->size - record_at);
   for (size_t i = 0; i < rec->change_count; i++) TRY(encode_change(rec, &changes[i], out, record_at, err));
@@ -70,7 +83,8 @@ pd_code pd_rec_encode(pd_rec *rec, pd_rec_change *changes, pd_buf *out, pd_error
 {
   size_t record_at = out->size;
   uint8_t head[2] = {rec->is_redacted ? PD_RECORD_FORMAT_REDACTED : PD_RECORD_FORMAT,
-                     (uint8_t)((unsigned)rec->kind | (rec->has_dropped ? KIND_DROPPED : 0) | (rec->is_imported ? KIND_IMPORTED : 0))};
+                     (uint8_t)((unsigned)rec->kind | (rec->has_dropped ? KIND_DROPPED : 0) | (rec->is_imported ? KIND_IMPORTED : 0) |
+                               (rec->is_grafted ? KIND_GRAFTED : 0))};
   TRY(pd_buf_append(out, head, sizeof head, err));
   TRY(pd_add_varint(out, (uint64_t)rec->time_ms, err));
   TRY(add_back(out, rec->seq, rec->keyframe_seq, err));
@@ -103,7 +117,7 @@ pd_code pd_rec_encode(pd_rec *rec, pd_rec_change *changes, pd_buf *out, pd_error
 
 static void hash_change(pd_hash *hash, const uint8_t *from, const uint8_t *to, const pd_rec_change *ch, const pd_id *id)
 {
-  uint8_t flags = ch->is_delete ? CHANGE_DELETE : 0;
+  uint8_t flags = (uint8_t)((ch->is_delete ? CHANGE_DELETE : 0) | (ch->is_carried ? CHANGE_CARRIED : 0));
   pd_hash_add(hash, &flags, 1);
   pd_hash_add(hash, from + 1, (size_t)(to - from - 1));
   if (!ch->is_delete) pd_hash_add(hash, id->bytes, PD_ID_SIZE);
@@ -193,7 +207,8 @@ void pd_rec_next(const pd_rec *rec, pd_cursor *c, pd_rec_change *out)
   out->is_in_bag = flags & CHANGE_IN_BAG;
   out->is_erased = flags & CHANGE_ERASED;
   out->is_chunked = flags & CHANGE_CHUNKED;
-  if (flags > 15 || (out->is_delete && flags != CHANGE_DELETE) || (out->is_chunked && !out->is_in_bag)) c->failed = true;
+  out->is_carried = flags & CHANGE_CARRIED;
+  if (flags > CHANGE_FLAGS_MAX || (out->is_delete && flags != CHANGE_DELETE) || (out->is_chunked && !out->is_in_bag)) c->failed = true;
   if (out->is_erased && !is_redacted) c->failed = true;
   out->key = pd_take_sized(c, PD_KEY_SIZE_MAX);
   out->version = pd_take_varint(c);
@@ -201,6 +216,9 @@ void pd_rec_next(const pd_rec *rec, pd_cursor *c, pd_rec_change *out)
   out->pos = PD_POS_BAG;
   if (!out->key.size || !out->version) c->failed = true;
   if (out->is_delete) return;
+  uint64_t created = out->is_carried ? pd_take_varint(c) : 0;
+  if (created > TIME_MAX || (out->is_carried && (out->prev_seq || out->version < 2))) c->failed = true;
+  out->created_ms = (int64_t)created;
   uint64_t size = pd_take_varint(c);
   if (size >= UINT32_MAX) c->failed = true;
   out->size = (uint32_t)size;
@@ -242,16 +260,31 @@ pd_code pd_rec_find(const pd_rec *rec, pd_bytes key, pd_rec_change *out, pd_erro
   return pd_error_set(err, PD_CORRUPT, "record %llu does not change the key that it should", (unsigned long long)rec->seq);
 }
 
+/* A commit before this one; the root commit counts as record 0. */
+static uint64_t take_commit(pd_cursor *c, uint64_t seq)
+{
+  uint64_t back = pd_take_varint(c);
+  if (!back || back > seq) c->failed = true;
+  return seq - (c->failed ? 0 : back);
+}
+
+static void decode_parents(pd_rec *out, pd_cursor *c)
+{
+  out->parent_count = pd_take_varint(c);
+  if (out->parent_count > PD_PARENT_COUNT_MAX || (!out->parent_count && !out->is_grafted)) c->failed = true;
+  if (c->failed) out->parent_count = 0;
+  if (out->is_grafted) out->base_seq = take_commit(c, out->seq);
+  for (size_t i = 0; out->is_grafted && i < (out->parent_count ? out->parent_count : 1); i++) {
+    out->parent_seqs[i] = PD_SEQ_GONE;
+    out->parent_ids[i] = pd_take_id(c);
+  }
+  for (size_t i = 0; !out->is_grafted && i < out->parent_count; i++) out->parent_seqs[i] = take_commit(c, out->seq);
+}
+
 static void decode_commit(pd_rec *out, pd_cursor *c)
 {
   out->target_seq = out->seq;
-  out->parent_count = pd_take_varint(c);
-  if (out->parent_count > PD_PARENT_COUNT_MAX || !out->parent_count) c->failed = true;
-  for (size_t i = 0; !c->failed && i < out->parent_count; i++) {
-    uint64_t back = pd_take_varint(c);
-    if (!back || back > out->seq) c->failed = true;
-    out->parent_seqs[i] = out->seq - (c->failed ? 0 : back);
-  }
+  decode_parents(out, c);
   uint64_t count = pd_take_varint(c);
   if (count > PD_EDIT_COUNT_MAX) c->failed = true;
   out->changes_pos = (uint32_t)(c->next - (const uint8_t *)out->bytes.data);
@@ -271,11 +304,13 @@ static void decode_body(pd_rec *out, pd_cursor *c)
   out->is_redacted = format == PD_RECORD_FORMAT_REDACTED;
   out->has_dropped = kind & KIND_DROPPED;
   out->is_imported = kind & KIND_IMPORTED;
+  out->is_grafted = kind & KIND_GRAFTED;
   kind &= KIND_MASK;
   if (!kind || kind >= PD_RECORD_KIND_COUNT || (out->has_dropped && !out->is_redacted)) c->failed = true;
+  if (out->is_grafted && kind != PD_RECORD_COMMIT) c->failed = true;
   out->kind = c->failed ? PD_RECORD_COMMIT : (pd_record_kind)kind;
   uint64_t time = pd_take_varint(c);
-  if (time > INT64_MAX / 2) c->failed = true;
+  if (time > TIME_MAX) c->failed = true;
   out->time_ms = (int64_t)time;
   out->keyframe_seq = take_back(c, out->seq);
   out->ref = pd_take_sized(c, PD_REF_SIZE_MAX);
@@ -285,7 +320,7 @@ static void decode_body(pd_rec *out, pd_cursor *c)
   out->reason = pd_take_sized(c, PD_NOTE_SIZE_MAX);
   if (out->is_imported) {
     uint64_t made = pd_take_varint(c);
-    if (made > INT64_MAX / 2) c->failed = true;
+    if (made > TIME_MAX) c->failed = true;
     out->made_ms = (int64_t)made;
     out->origin = pd_take_sized(c, PD_NOTE_SIZE_MAX);
   }
@@ -340,6 +375,21 @@ pd_code pd_rec_decode(uint64_t seq, pd_bytes bytes, pd_rec *out, pd_error *err)
 int64_t pd_rec_made_ms(const pd_rec *rec)
 {
   return rec->is_imported ? rec->made_ms : rec->time_ms;
+}
+
+uint64_t pd_rec_base(const pd_rec *rec)
+{
+  return rec->is_grafted ? rec->base_seq : rec->parent_seqs[0];
+}
+
+bool pd_rec_is_part(const pd_rec *rec)
+{
+  return rec->is_grafted && !rec->parent_count;
+}
+
+const pd_id *pd_rec_maker(const pd_rec *rec)
+{
+  return pd_rec_is_part(rec) ? &rec->parent_ids[0] : &rec->commit;
 }
 
 /* ---- redaction ---- */

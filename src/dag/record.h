@@ -8,6 +8,9 @@
  *   R4  A record may be redacted after it was written (pd_rec_redact): some values erased (their ids stay), some changes dropped.
  *       What is left keeps its `pos`, because leaves name values by it: in a redacted record it is a name, not a place. With
  *       nothing left a record is 0 bytes long: retired.
+ *   R5  A commit whose parents are not in the log, because retention had removed them where it was exported, is grafted: it names them by
+ *       id, and the record that its changes are against apart from them. Its tree is put together by parts before it, each of which
+ *       stands for one commit that is gone: grafted too, without parents.
  *
  * Byte table: docs/formats.md.
  */
@@ -20,6 +23,7 @@
 #define PD_RECORD_FORMAT 1
 #define PD_RECORD_FORMAT_REDACTED 2
 #define PD_RECORD_SIZE_MAX ((size_t)512 << 20)
+#define PD_SEQ_GONE UINT64_MAX /* the number of a commit that is not in this log */
 
 /* One change. To encode: key, is_delete, version, prev_seq, size, value or (is_in_bag and value_id). Decoded: all but value_id of
  * inline values (pd_rec_value_id). */
@@ -29,8 +33,10 @@ typedef struct pd_rec_change {
   bool is_in_bag;
   bool is_chunked; /* in the bag, in pieces: list_id names the blob that lists them */
   bool is_erased;  /* redacted: only value_id and size are left */
+  bool is_carried; /* the version before is not in this log: prev_seq is 0, and created_ms is set */
   uint64_t version;
-  uint64_t prev_seq; /* the record that wrote the key before; 0: it was absent */
+  uint64_t prev_seq;  /* the record that wrote the key before; 0: it was absent, or is_carried */
+  int64_t created_ms; /* is_carried */
   uint32_t size;
   uint32_t pos;   /* of the inline value in the record (R4), or PD_POS_BAG, or PD_POS_CHUNKED */
   pd_bytes value; /* inline */
@@ -54,8 +60,11 @@ typedef struct pd_rec {
   /* commit: the new commit. fork, reset, undo, redo: the one pointed at */
   pd_id commit, tree;
   uint64_t target_seq;                       /* of the commit pointed at; commits: their own number */
-  uint64_t parent_seqs[PD_PARENT_COUNT_MAX]; /* commits; 0 is the root commit */
+  uint64_t parent_seqs[PD_PARENT_COUNT_MAX]; /* commits; 0 is the root commit; PD_SEQ_GONE of grafted ones */
   size_t parent_count;
+  bool is_grafted;                       /* R5 */
+  uint64_t base_seq;                     /* grafted: what the changes are against */
+  pd_id parent_ids[PD_PARENT_COUNT_MAX]; /* grafted. Without parents the first is the commit that it stands for */
   size_t change_count;
   pd_id catalog;   /* keyframe */
   uint64_t covers; /* keyframe: the last record it stands for */
@@ -82,6 +91,12 @@ PD_MUST_USE pd_code pd_rec_decode_checked(uint64_t seq, pd_bytes bytes, pd_rec *
 
 /* When its changes were made, here or elsewhere. */
 int64_t pd_rec_made_ms(const pd_rec *rec);
+/* The record that the changes of a commit are against. */
+uint64_t pd_rec_base(const pd_rec *rec);
+/* A part of a grafted commit's tree (R5): no commit that anybody knows. */
+bool pd_rec_is_part(const pd_rec *rec);
+/* The commit that made its changes. */
+const pd_id *pd_rec_maker(const pd_rec *rec);
 
 typedef enum pd_redaction { PD_REDACT_KEEP = 0, PD_REDACT_ERASE, PD_REDACT_DROP } pd_redaction;
 /* What happens to a change. */

@@ -92,7 +92,7 @@ static pd_code copy_text(blame *b, pd_bytes text, size_t *out_at, pd_error *err)
 /* It becomes the last source; taken back if it turns out that nothing is to be blamed on it. */
 static pd_code add_source(blame *b, const pd_rec *rec, const pd_rec_change *ch, pd_error *err)
 {
-  source made = {.commit = rec->commit, .seq = rec->seq, .version = ch->version, .time_ms = pd_rec_made_ms(rec)};
+  source made = {.commit = *pd_rec_maker(rec), .seq = rec->seq, .version = ch->version, .time_ms = pd_rec_made_ms(rec)};
   TRY(copy_text(b, rec->author, &made.author_at, err));
   TRY(copy_text(b, rec->run, &made.run_at, err));
   TRY(copy_text(b, rec->reason, &made.reason_at, err));
@@ -111,6 +111,7 @@ static pd_code open_version_locked(blame *b, uint64_t seq, version *out, pd_erro
   size_t parent_count = rec.parent_count;
   memcpy(parents, rec.parent_seqs, sizeof parents);
   if (ch.prev_seq) add_before(&v, ch.prev_seq);
+  v.has_lost = ch.is_carried;
   TRY(add_source(b, &rec, &ch, err)); /* what is borrowed from the record ends here */
   if (parent_count > 1) TRY(look_at_parents(b, parents + 1, parent_count - 1, &v, err));
   for (size_t i = 0; i < v.before_count; i++)

@@ -7,7 +7,8 @@
  *   D3  Before anything is appended, every commit id follows from its tree and parents, and every tree from the changes.
  *   D4  Imported commits are appended under a hidden ref; the visible refs move in one append at the end. Whatever happens before
  *       that, the refs are as they were, and importing again skips what is there.
- *   D5  Versions are not in the bundle: they follow from the changes, one record of the source for one of the target.
+ *   D5  Versions are not in the bundle, but for grafts (bundle_out.h D6): they follow from the changes, one record of the source for one
+ *       of the target.
  */
 #ifndef PD_ENGINE_BUNDLE_H
 #define PD_ENGINE_BUNDLE_H
@@ -17,7 +18,8 @@
 
 #include <zstd.h>
 
-#define PD_BUNDLE_FORMAT 1
+#define PD_BUNDLE_FORMAT 2
+#define PD_BUNDLE_FORMAT_WHOLE 1 /* without grafts */
 #define PD_BUNDLE_BLOCK_MAX ((size_t)1 << 20)
 #define PD_BUNDLE_HEAD_MAX ((size_t)64 << 20)
 #define PD_BUNDLE_REF_MAX 100000
@@ -30,11 +32,16 @@
 #define PD_BUNDLE_END 0
 #define PD_BUNDLE_COMMIT 1
 #define PD_BUNDLE_META 2
+#define PD_BUNDLE_GRAFT 3 /* a commit without its parents */
+#define PD_BUNDLE_PART 4  /* of the tree of the graft that follows */
 
 /* Flags of a change. */
 #define PD_BUNDLE_DELETE 1u
 #define PD_BUNDLE_ERASED 2u
+#define PD_BUNDLE_LINKED 8u /* in grafts: it follows the version that is in the tree */
 #define PD_BUNDLE_PIECES 4u /* the value comes in pieces; those that came before are named, not repeated */
+
+#define PD_BUNDLE_ON_PART 2 /* a graft or part that builds on the part before it */
 
 typedef struct pd_bundle_ref {
   char name[PD_REF_SIZE_MAX + 1];
@@ -70,7 +77,7 @@ typedef struct pd_bundle_out {
 } pd_bundle_out;
 
 /* Pair with pd_bundle_out_done, also on failure. */
-PD_MUST_USE pd_code pd_bundle_out_begin(pd_bundle_out *out, int fd, pd_bytes head, pd_error *err);
+PD_MUST_USE pd_code pd_bundle_out_begin(pd_bundle_out *out, int fd, uint32_t format, pd_bytes head, pd_error *err);
 PD_MUST_USE pd_code pd_bundle_add(pd_bundle_out *out, const void *data, size_t size, pd_error *err);
 PD_MUST_USE pd_code pd_bundle_add_number(pd_bundle_out *out, uint64_t n, pd_error *err);
 PD_MUST_USE pd_code pd_bundle_add_sized(pd_bundle_out *out, pd_bytes bytes, pd_error *err);
@@ -121,6 +128,9 @@ bool pd_bundle_is_over(pd_bundle_in *in);
 
 typedef struct pd_bundle_change {
   bool is_delete, is_erased;
+  bool is_linked;          /* of grafts */
+  uint64_t version;        /* of grafts, else 0 */
+  int64_t created_ms;      /* of grafts, if it is not linked and not the first version */
   size_t key_at, key_size; /* in bytes */
   size_t value_at;
   uint32_t size;
@@ -130,10 +140,12 @@ typedef struct pd_bundle_change {
 /* A commit as it comes out of the stream. A parent is 0 for the root commit, odd for one that came (n + 1) / 2 commits before, else the
  * base number n / 2 - 1. */
 typedef struct pd_bundle_commit {
-  uint64_t index; /* among the commits of the bundle */
-  pd_id id, tree;
+  uint8_t kind;   /* PD_BUNDLE_COMMIT, _GRAFT or _PART */
+  uint64_t index; /* among the commits of the bundle; a part has that of its graft */
+  pd_id id, tree; /* a part has none */
   size_t parent_count;
-  uint64_t parents[PD_PARENT_COUNT_MAX];
+  uint64_t parents[PD_PARENT_COUNT_MAX]; /* the first of a graft or part: what it builds on, or PD_BUNDLE_ON_PART */
+  pd_id parent_ids[PD_PARENT_COUNT_MAX]; /* of a graft; of a part, the commit that it stands for */
   int64_t made_ms;
   size_t author_at, run_at, reason_at, origin_size; /* origin, author, run, reason in texts, each with a NUL */
   pd_buf texts, bytes;
@@ -162,6 +174,7 @@ typedef struct pd_bundle_reader {
   } * pieces;
   size_t piece_count, piece_capacity;
   size_t piece_next; /* after the first pass: which one comes next */
+  bool is_in_graft;  /* a part came, its graft is to follow */
   uint64_t changes, value_bytes;
 } pd_bundle_reader;
 
@@ -171,8 +184,8 @@ void pd_bundle_reader_done(pd_bundle_reader *r);
 void pd_bundle_again(pd_bundle_reader *r, pd_bundle_depth depth);
 /* The kind of the next item. */
 PD_MUST_USE pd_code pd_bundle_next(pd_bundle_reader *r, uint8_t *out_kind, pd_error *err);
-/* `out` is overwritten, its memory used again. */
-PD_MUST_USE pd_code pd_bundle_read_commit(pd_bundle_reader *r, pd_bundle_commit *out, pd_error *err);
+/* A commit, graft or part. `out` is overwritten, its memory used again. */
+PD_MUST_USE pd_code pd_bundle_read_commit(pd_bundle_reader *r, uint8_t kind, pd_bundle_commit *out, pd_error *err);
 PD_MUST_USE pd_code pd_bundle_read_meta(pd_bundle_reader *r, pd_buf *out_key, pd_buf *out_value, pd_error *err);
 /* Does this entry of PD_META_REF travel? What belongs to a home alone stays: where it pushes to, and anything that counts records. */
 bool pd_bundle_is_portable(pd_bytes key);
@@ -187,6 +200,7 @@ typedef struct pd_bundle_note {
   uint64_t parent;       /* the first one, coded */
   uint32_t uses;         /* as a first parent, still to come */
   bool has_more_parents; /* which are in `more` */
+  bool is_graft;         /* `parent` is what it builds on, and its parents are in `gone` */
   pd_node *root;         /* second pass: while `uses` */
   uint64_t seq;          /* third pass: its record here; 0: not yet */
 } pd_bundle_note;
@@ -194,6 +208,12 @@ typedef struct pd_bundle_note {
 typedef struct pd_bundle_edge {
   uint64_t child, parent; /* index; parent coded */
 } pd_bundle_edge;
+
+/* A parent of a graft: not here, or not known to be. */
+typedef struct pd_bundle_gone {
+  uint64_t child;
+  pd_id id;
+} pd_bundle_gone;
 
 typedef struct pd_importer {
   pd_store *s;
@@ -205,6 +225,9 @@ typedef struct pd_importer {
   size_t note_count, note_capacity;
   pd_bundle_edge *more; /* second and further parents, by child */
   size_t more_count, more_capacity;
+  pd_bundle_gone *gone; /* by child */
+  size_t gone_count, gone_capacity;
+  pd_node *part_root;    /* second pass: the tree of the last part */
   pd_commit *bases;      /* of the target */
   pd_import_fate *fates; /* of each ref */
   pd_buf meta;           /* varint key size, key, varint value size, value… */
@@ -214,6 +237,8 @@ typedef struct pd_importer {
 /* The commit that a coded parent of commit `child` names. Its seq is 0 before the third pass, but for bases. */
 pd_commit pd_import_parent(const pd_importer *im, uint64_t child, uint64_t coded);
 PD_MUST_USE pd_code pd_import_tick(pd_importer *im, pd_error *err);
+/* After the first pass: the next commit, graft or part. */
+PD_MUST_USE pd_code pd_import_read(pd_importer *im, pd_bundle_commit *out, pd_error *err);
 /* bundle_check.c: first and second pass. */
 PD_MUST_USE pd_code pd_import_check(pd_importer *im, pd_error *err);
 /* bundle_apply.c: third pass. */

@@ -19,6 +19,8 @@
 typedef struct group {
   pd_importer *im;
   pd_commit base;
+  pd_commit last;    /* the last one that was appended: what a part may be built on */
+  uint64_t here_seq; /* a graft that is here already: its parts are passed over */
   pd_bundle_commit commits[GROUP_COUNT_MAX];
   pd_ack acks[GROUP_COUNT_MAX];
   size_t count, bytes;
@@ -109,6 +111,9 @@ static pd_change_in change_of(const pd_bundle_commit *commit, const pd_bundle_ch
                         .value_id = ch->value_id,
                         .is_delete = ch->is_delete,
                         .is_erased = ch->is_erased,
+                        .version = ch->version,
+                        .is_linked = ch->is_linked,
+                        .created_ms = ch->created_ms,
                         .expect_version = PD_ANY_VERSION};
 }
 
@@ -127,10 +132,11 @@ static pd_code make_commit(group *g, size_t index, make_record make, pd_error *e
   for (size_t i = 0; i < commit->count; i++) changes[i] = change_of(commit, &commit->changes[i]);
   const char *texts = (const char *)commit->texts.data;
   pd_commit merged[PD_PARENT_COUNT_MAX];
-  for (size_t i = 1; i < commit->parent_count; i++) merged[i - 1] = pd_import_parent(g->im, commit->index, commit->parents[i]);
+  bool is_graft = commit->kind != PD_BUNDLE_COMMIT;
+  pd_graft graft = {commit->parent_ids, commit->parent_count};
+  for (size_t i = 1; !is_graft && i < commit->parent_count; i++) merged[i - 1] = pd_import_parent(g->im, commit->index, commit->parents[i]);
   pd_note note = {.author = texts + commit->author_at, .run = texts + commit->run_at, .reason = texts + commit->reason_at};
-  pd_commit parent = pd_import_parent(g->im, commit->index, commit->parents[0]);
-  note.expect_head = &parent.id;
+  note.expect_head = index ? &g->acks[index - 1].commit : &g->base.id;
   pd_origin origin = {{texts, commit->origin_size}, commit->made_ms};
   pd_intent intent = {.kind = PD_RECORD_COMMIT,
                       .ref = PD_IMPORT_REF,
@@ -138,12 +144,13 @@ static pd_code make_commit(group *g, size_t index, make_record make, pd_error *e
                       .changes = changes,
                       .change_count = commit->count,
                       .merged = merged,
-                      .merged_count = commit->parent_count - 1,
+                      .merged_count = is_graft ? 0 : commit->parent_count - 1,
+                      .graft = is_graft ? &graft : NULL,
                       .origin = &origin};
   pd_code code = make(g->im->s, &intent, &g->acks[index], err);
   free(changes);
   TRY(code);
-  if (pd_id_equal(&g->acks[index].commit, &commit->id)) return PD_OK;
+  if (commit->kind == PD_BUNDLE_PART || pd_id_equal(&g->acks[index].commit, &commit->id)) return PD_OK;
   return pd_error_set(err, PD_CORRUPT, "the bundle changed while it was read");
 }
 
@@ -185,8 +192,13 @@ static pd_code flush_group(group *g, pd_error *err)
 {
   if (!g->count) return PD_OK;
   TRY(is_large(&g->commits[0]) ? write_large(g, err) : pd_write_many(g->im->s, stage_group, g, err));
-  for (size_t i = 0; i < g->count; i++) g->im->notes[g->commits[i].index].seq = g->acks[i].seq;
-  g->im->report.added += g->count;
+  for (size_t i = 0; i < g->count; i++) {
+    if (g->commits[i].kind == PD_BUNDLE_PART) continue;
+    g->im->notes[g->commits[i].index].seq = g->acks[i].seq;
+    g->im->report.added++;
+  }
+  const pd_ack *last = &g->acks[g->count - 1];
+  g->last = (pd_commit){last->commit, last->tree, last->seq};
   for (size_t i = 0; i < g->count; i++)
     if (g->commits[i].bytes.capacity > KEPT_BYTES_MAX) pd_buf_done(&g->commits[i].bytes); /* hundreds of large ones would add up */
   g->count = g->bytes = 0;
@@ -202,10 +214,51 @@ static bool fits(const group *g, const pd_bundle_commit *commit)
   if (g->count == GROUP_COUNT_MAX || g->bytes + commit->bytes.size > GROUP_BYTES_MAX) return false;
   if (is_large(commit) || is_large(&g->commits[0])) return false;
   uint64_t first = g->commits[0].index;
-  if (commit->parents[0] != 1 || g->commits[g->count - 1].index + 1 != commit->index) return false;
+  const pd_bundle_commit *last = &g->commits[g->count - 1];
+  bool is_on_part = commit->kind != PD_BUNDLE_COMMIT && commit->parents[0] == PD_BUNDLE_ON_PART;
+  if (commit->kind != PD_BUNDLE_COMMIT) return is_on_part && last->kind == PD_BUNDLE_PART; /* a graft may be here already */
+  if (commit->parents[0] != 1 || last->kind == PD_BUNDLE_PART || last->index + 1 != commit->index) return false;
   for (size_t i = 1; i < commit->parent_count; i++)
     if ((commit->parents[i] & 1) && commit->index - (commit->parents[i] + 1) / 2 >= first) return false; /* it has no number yet */
   return true;
+}
+
+/* What the first of a group is appended to. */
+static pd_commit ground_of(const group *g, const pd_bundle_commit *commit)
+{
+  if (commit->kind != PD_BUNDLE_COMMIT && commit->parents[0] == PD_BUNDLE_ON_PART) return g->last;
+  return pd_import_parent(g->im, commit->index, commit->parents[0]);
+}
+
+/* A graft is here if its commit is, with whatever history. Its parts come before it, and are not needed then. */
+static pd_code pass_graft(group *g, const pd_bundle_commit *commit, bool *out_passed, pd_error *err)
+{
+  pd_importer *im = g->im;
+  pd_commit here;
+  bool is_found = g->here_seq != 0;
+  if (commit->parents[0] != PD_BUNDLE_ON_PART) {
+    pd_store_lock(im->s);
+    pd_code code = pd_import_find(im->s, &im->notes[commit->index].id, &here, &is_found, err);
+    pd_store_unlock(im->s);
+    TRY(code);
+    g->here_seq = is_found ? here.seq : 0;
+  }
+  *out_passed = is_found;
+  if (commit->kind == PD_BUNDLE_PART) return PD_OK;
+  if (is_found) im->notes[commit->index].seq = g->here_seq;
+  g->here_seq = 0;
+  return PD_OK;
+}
+
+/* Is it here already? Only asked where a group begins: what follows something new is new. */
+static pd_code pass_commit(group *g, const pd_bundle_commit *commit, bool *out_passed, pd_error *err)
+{
+  uint64_t seq;
+  if (commit->kind != PD_BUNDLE_COMMIT) return pass_graft(g, commit, out_passed, err);
+  TRY(find_here(g->im, commit, &seq, err));
+  *out_passed = seq != 0;
+  if (seq) g->im->notes[commit->index].seq = seq;
+  return PD_OK;
 }
 
 /* The next commit is read into the group's next place, and stays there if it belongs. */
@@ -214,7 +267,7 @@ static pd_code take_commit(group *g, pd_error *err)
   pd_importer *im = g->im;
   if (g->count == GROUP_COUNT_MAX) TRY(flush_group(g, err));
   pd_bundle_commit *commit = &g->commits[g->count];
-  TRY(pd_bundle_read_commit(&im->reader, commit, err));
+  TRY(pd_import_read(im, commit, err));
   if (g->count && !fits(g, commit)) {
     TRY(flush_group(g, err));
     pd_bundle_commit swap = g->commits[0];
@@ -223,13 +276,10 @@ static pd_code take_commit(group *g, pd_error *err)
     commit = &g->commits[0];
   }
   if (!g->count) {
-    uint64_t seq;
-    TRY(find_here(im, commit, &seq, err));
-    if (seq) {
-      im->notes[commit->index].seq = seq;
-      return PD_OK;
-    }
-    g->base = pd_import_parent(im, commit->index, commit->parents[0]);
+    bool is_passed;
+    TRY(pass_commit(g, commit, &is_passed, err));
+    if (is_passed) return PD_OK;
+    g->base = ground_of(g, commit);
   }
   g->bytes += commit->bytes.size;
   g->count++;
@@ -243,10 +293,7 @@ pd_code pd_import_apply(pd_importer *im, pd_error *err)
   g->im = im;
   pd_bundle_again(&im->reader, PD_BUNDLE_KEEP);
   im->phase = 2;
-  for (size_t i = 0; i < im->note_count; i++) {
-    uint8_t kind;
-    TRY(pd_bundle_next(&im->reader, &kind, err));
-    if (kind != PD_BUNDLE_COMMIT) return pd_error_set(err, PD_CORRUPT, "the bundle changed while it was read");
+  while (im->reader.commit_index < im->note_count) {
     TRY(take_commit(g, err));
     TRY(pd_import_tick(im, err));
   }

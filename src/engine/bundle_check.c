@@ -103,6 +103,26 @@ static pd_code note_commit(pd_importer *im, const pd_bundle_commit *commit, pd_e
   return PD_OK;
 }
 
+/* A graft: what it builds on is in the bundle, its parents are known by their ids alone. A part is noted with it. */
+static pd_code note_graft(pd_importer *im, const pd_bundle_commit *commit, pd_error *err)
+{
+  char hex[PD_ID_HEX_SIZE];
+  uint64_t on = commit->parents[0];
+  if (on & 1) im->notes[commit->index - (on + 1) / 2].uses++;
+  if (commit->kind == PD_BUNDLE_PART) return PD_OK;
+  TRY(pd_array_grow(&im->notes, im->note_count, &im->note_capacity, sizeof *im->notes, "a bundle", err));
+  pd_id id = pd_commit_id(&commit->tree, commit->parent_ids, commit->parent_count);
+  if (!pd_id_equal(&id, &commit->id))
+    return pd_error_set(err, PD_CORRUPT, "commit %.12s of the bundle does not follow from its tree and parents",
+                        pd_id_hex(&commit->id, hex));
+  for (size_t i = 0; i < commit->parent_count; i++) {
+    TRY(pd_array_grow(&im->gone, im->gone_count, &im->gone_capacity, sizeof *im->gone, "a bundle", err));
+    im->gone[im->gone_count++] = (pd_bundle_gone){commit->index, commit->parent_ids[i]};
+  }
+  im->notes[im->note_count++] = (pd_bundle_note){.id = commit->id, .tree = commit->tree, .parent = on, .is_graft = true};
+  return PD_OK;
+}
+
 static pd_code check_ref(const pd_importer *im, const pd_bundle_ref *ref, pd_error *err)
 {
   bool is_commit = ref->place & 1;
@@ -141,8 +161,8 @@ static pd_code survey(pd_importer *im, pd_bundle_commit *commit, pd_error *err)
       continue;
     }
     if (metas) return pd_error_set(err, PD_CORRUPT, "the bundle is out of order");
-    TRY(pd_bundle_read_commit(&im->reader, commit, err));
-    TRY(note_commit(im, commit, err));
+    TRY(pd_bundle_read_commit(&im->reader, kind, commit, err));
+    TRY(kind == PD_BUNDLE_COMMIT ? note_commit(im, commit, err) : note_graft(im, commit, err));
     TRY(pd_import_tick(im, err));
   }
   TRY(pd_bundle_read_end(&im->reader, err));
@@ -161,6 +181,11 @@ static pd_code survey(pd_importer *im, pd_bundle_commit *commit, pd_error *err)
 static pd_code parent_root(pd_importer *im, const pd_bundle_commit *commit, pd_node **out, pd_error *err)
 {
   uint64_t coded = commit->parents[0];
+  if (commit->kind != PD_BUNDLE_COMMIT && coded == PD_BUNDLE_ON_PART) {
+    *out = im->part_root;
+    im->part_root = NULL;
+    return PD_OK;
+  }
   if (!coded) return pd_tree_empty(&im->s->tree, out, err);
   if (!(coded & 1)) return pd_tree_of(im->s, im->bases[coded / 2 - 1].seq, out, err);
   pd_bundle_note *note = &im->notes[commit->index - (coded + 1) / 2];
@@ -188,6 +213,32 @@ static pd_code edits_of(const pd_bundle_commit *commit, pd_tree_edit **out, pd_e
   return PD_OK;
 }
 
+/* What says that it follows a version must find one. */
+static pd_code check_links(pd_importer *im, const pd_bundle_commit *commit, pd_node *base, pd_error *err)
+{
+  for (size_t i = 0; i < commit->count; i++) {
+    const pd_bundle_change *ch = &commit->changes[i];
+    pd_node *leaf;
+    size_t index;
+    if (!ch->is_linked) continue;
+    TRY(pd_tree_find(&im->s->tree, base, (pd_bytes){commit->bytes.data + ch->key_at, ch->key_size}, &leaf, &index, err));
+    if (!leaf) return pd_error_set(err, PD_CORRUPT, "the bundle has a version that follows one which does not come");
+  }
+  return PD_OK;
+}
+
+/* The tree that a commit leaves, for those that build on it. Takes over the reference. */
+static void keep_root(pd_importer *im, const pd_bundle_commit *commit, pd_node *made)
+{
+  pd_bundle_note *note = &im->notes[commit->index];
+  if (commit->kind == PD_BUNDLE_PART)
+    im->part_root = made;
+  else if (note->uses)
+    note->root = made;
+  else
+    pd_node_unref(&im->s->tree.pool, made);
+}
+
 static pd_code replay(pd_importer *im, const pd_bundle_commit *commit, const pd_tree_edit *edits, pd_error *err)
 {
   pd_tree *tree = &im->s->tree;
@@ -195,27 +246,33 @@ static pd_code replay(pd_importer *im, const pd_bundle_commit *commit, const pd_
   pd_node *base, *made;
   char hex[PD_ID_HEX_SIZE];
   TRY(parent_root(im, commit, &base, err));
-  pd_code code = pd_tree_apply(tree, base, edits, commit->count, &made, err);
+  pd_code code = check_links(im, commit, base, err);
+  if (!code) code = pd_tree_apply(tree, base, edits, commit->count, &made, err);
   pd_node_unref(&tree->pool, base);
   TRY(code);
-  bool is_right = pd_id_equal(&made->id, &note->tree);
-  if (is_right && note->uses)
-    note->root = made;
-  else
-    pd_node_unref(&tree->pool, made);
-  if (is_right) return PD_OK;
+  if (commit->kind == PD_BUNDLE_PART || pd_id_equal(&made->id, &note->tree)) {
+    keep_root(im, commit, made);
+    return PD_OK;
+  }
+  pd_node_unref(&tree->pool, made);
   return pd_error_set(err, PD_CORRUPT, "the changes of commit %.12s of the bundle do not give its tree", pd_id_hex(&note->id, hex));
+}
+
+pd_code pd_import_read(pd_importer *im, pd_bundle_commit *out, pd_error *err)
+{
+  uint8_t kind;
+  TRY(pd_bundle_next(&im->reader, &kind, err));
+  bool is_right = kind != PD_BUNDLE_META && kind != PD_BUNDLE_END;
+  if (is_right) TRY(pd_bundle_read_commit(&im->reader, kind, out, err));
+  is_right = is_right && (kind == PD_BUNDLE_PART || pd_id_equal(&out->id, &im->notes[out->index].id));
+  return is_right ? PD_OK : pd_error_set(err, PD_CORRUPT, "the bundle changed while it was read");
 }
 
 static pd_code replay_all(pd_importer *im, pd_bundle_commit *commit, pd_error *err)
 {
-  for (size_t i = 0; i < im->note_count; i++) {
-    uint8_t kind;
+  while (im->reader.commit_index < im->note_count) {
     pd_tree_edit *edits = NULL;
-    TRY(pd_bundle_next(&im->reader, &kind, err));
-    if (kind != PD_BUNDLE_COMMIT) return pd_error_set(err, PD_CORRUPT, "the bundle changed while it was read");
-    TRY(pd_bundle_read_commit(&im->reader, commit, err));
-    if (!pd_id_equal(&commit->id, &im->notes[i].id)) return pd_error_set(err, PD_CORRUPT, "the bundle changed while it was read");
+    TRY(pd_import_read(im, commit, err));
     TRY(edits_of(commit, &edits, err));
     pd_store_lock(im->s);
     pd_code code = replay(im, commit, edits, err);
@@ -231,6 +288,8 @@ static pd_code replay_all(pd_importer *im, pd_bundle_commit *commit, pd_error *e
 static void forget_roots(pd_importer *im)
 {
   pd_store_lock(im->s);
+  pd_node_unref(&im->s->tree.pool, im->part_root);
+  im->part_root = NULL;
   for (size_t i = 0; i < im->note_count; i++) {
     pd_node_unref(&im->s->tree.pool, im->notes[i].root);
     im->notes[i].root = NULL;

@@ -18,6 +18,7 @@ static void importer_done(pd_importer *im)
   pd_buf_done(&im->meta);
   free(im->notes);
   free(im->more);
+  free(im->gone);
   free(im->bases);
   free(im->fates);
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #define TIME_MAX ((uint64_t)INT64_MAX / 2)
+#define VERSION_MAX ((uint64_t)1 << 62)
 
 /* ---- the header ---- */
 
@@ -128,6 +129,7 @@ void pd_bundle_again(pd_bundle_reader *r, pd_bundle_depth depth)
   r->depth = depth;
   r->commit_index = 0;
   r->piece_next = 0;
+  r->is_in_graft = false;
   r->changes = r->value_bytes = 0;
 }
 
@@ -141,7 +143,9 @@ static pd_code settle(pd_bundle_reader *r, pd_error *err)
 pd_code pd_bundle_next(pd_bundle_reader *r, uint8_t *out_kind, pd_error *err)
 {
   *out_kind = pd_bundle_u8(&r->in);
-  if (*out_kind > PD_BUNDLE_META) (void)!pd_bundle_fail(&r->in, PD_CORRUPT, "the bundle has an item of an unknown kind");
+  bool is_of_graft = *out_kind == PD_BUNDLE_GRAFT || *out_kind == PD_BUNDLE_PART;
+  if (*out_kind > PD_BUNDLE_PART) (void)!pd_bundle_fail(&r->in, PD_CORRUPT, "the bundle has an item of an unknown kind");
+  if (r->is_in_graft && !is_of_graft) (void)!pd_bundle_fail(&r->in, PD_CORRUPT, "the bundle has parts of a commit that does not come");
   return settle(r, err);
 }
 
@@ -236,6 +240,21 @@ static pd_bytes key_of(const pd_bundle_commit *commit, const pd_bundle_change *c
   return (pd_bytes){commit->bytes.data + ch->key_at, ch->key_size};
 }
 
+/* Which version it is: only grafts say. */
+static void take_version(pd_bundle_reader *r, pd_bundle_change *ch)
+{
+  ch->version = pd_bundle_number(&r->in, VERSION_MAX);
+  if (!ch->version || (ch->is_linked && ch->version < 2))
+    (void)!pd_bundle_fail(&r->in, PD_CORRUPT, "the bundle has a version that is none");
+  if (!ch->is_linked && ch->version > 1) ch->created_ms = (int64_t)pd_bundle_number(&r->in, TIME_MAX);
+}
+
+static bool is_kind_of_change(const pd_bundle_commit *out, uint8_t flags)
+{
+  if (out->kind != PD_BUNDLE_COMMIT && flags != (PD_BUNDLE_DELETE | PD_BUNDLE_LINKED)) flags &= (uint8_t)~PD_BUNDLE_LINKED;
+  return flags == 0 || flags == PD_BUNDLE_DELETE || flags == PD_BUNDLE_ERASED || flags == PD_BUNDLE_PIECES;
+}
+
 static void take_change(pd_bundle_reader *r, pd_bundle_commit *out)
 {
   pd_bundle_in *in = &r->in;
@@ -244,10 +263,10 @@ static void take_change(pd_bundle_reader *r, pd_bundle_commit *out)
   pd_bundle_change *ch = &out->changes[out->count];
   *ch = (pd_bundle_change){.key_at = out->bytes.size};
   uint8_t flags = pd_bundle_u8(in);
-  if (flags != 0 && flags != PD_BUNDLE_DELETE && flags != PD_BUNDLE_ERASED && flags != PD_BUNDLE_PIECES)
-    (void)!pd_bundle_fail(in, PD_CORRUPT, "the bundle has a change of an unknown kind");
-  ch->is_delete = flags == PD_BUNDLE_DELETE;
-  ch->is_erased = flags == PD_BUNDLE_ERASED;
+  if (!is_kind_of_change(out, flags)) (void)!pd_bundle_fail(in, PD_CORRUPT, "the bundle has a change of an unknown kind");
+  ch->is_delete = flags & PD_BUNDLE_DELETE;
+  ch->is_erased = flags & PD_BUNDLE_ERASED;
+  ch->is_linked = flags & PD_BUNDLE_LINKED;
   ch->key_size = (size_t)pd_bundle_number(in, PD_KEY_SIZE_MAX);
   pd_bundle_bytes(in, ch->key_size, &out->bytes, NULL);
   if (in->code) return;
@@ -256,7 +275,13 @@ static void take_change(pd_bundle_reader *r, pd_bundle_commit *out)
     (void)!pd_bundle_fail(in, PD_CORRUPT, "the bundle has keys out of order");
   out->count++;
   r->changes++;
-  if (!ch->is_delete) take_value(r, out, ch, flags == PD_BUNDLE_PIECES);
+  if (!ch->is_delete && out->kind != PD_BUNDLE_COMMIT) take_version(r, ch);
+  if (!ch->is_delete) take_value(r, out, ch, flags & PD_BUNDLE_PIECES);
+}
+
+static void check_place(pd_bundle_reader *r, uint64_t coded, uint64_t index)
+{
+  if ((coded & 1) && (coded + 1) / 2 > index) (void)!pd_bundle_fail(&r->in, PD_CORRUPT, "the bundle has a commit before its parent");
 }
 
 static void take_parents(pd_bundle_reader *r, pd_bundle_commit *out)
@@ -265,12 +290,33 @@ static void take_parents(pd_bundle_reader *r, pd_bundle_commit *out)
   if (!out->parent_count) (void)!pd_bundle_fail(&r->in, PD_CORRUPT, "the bundle has a commit without a parent");
   for (size_t i = 0; i < out->parent_count; i++) {
     out->parents[i] = pd_bundle_number(&r->in, UINT64_MAX / 4);
-    if ((out->parents[i] & 1) && (out->parents[i] + 1) / 2 > out->index)
-      (void)!pd_bundle_fail(&r->in, PD_CORRUPT, "the bundle has a commit before its parent");
+    check_place(r, out->parents[i], out->index);
   }
 }
 
-pd_code pd_bundle_read_commit(pd_bundle_reader *r, pd_bundle_commit *out, pd_error *err)
+/* What a graft or part builds on is a commit of the bundle, nothing, or the part before. */
+static void take_ground(pd_bundle_reader *r, pd_bundle_commit *out)
+{
+  uint64_t on = out->parents[0] = pd_bundle_number(&r->in, UINT64_MAX / 4);
+  bool is_on_part = on == PD_BUNDLE_ON_PART;
+  if (is_on_part != r->is_in_graft || (on && !(on & 1) && !is_on_part))
+    (void)!pd_bundle_fail(&r->in, PD_CORRUPT, "the bundle has parts of a commit that do not follow each other");
+  check_place(r, on, out->index);
+  r->is_in_graft = out->kind == PD_BUNDLE_PART;
+}
+
+static void take_graft(pd_bundle_reader *r, pd_bundle_commit *out)
+{
+  bool is_part = out->kind == PD_BUNDLE_PART;
+  if (!is_part) out->id = pd_bundle_id(&r->in);
+  if (!is_part) out->tree = pd_bundle_id(&r->in);
+  out->parent_count = is_part ? 0 : (size_t)pd_bundle_number(&r->in, PD_PARENT_COUNT_MAX);
+  if (!is_part && !out->parent_count) (void)!pd_bundle_fail(&r->in, PD_CORRUPT, "the bundle has a commit without a parent");
+  for (size_t i = 0; i < (is_part ? 1 : out->parent_count); i++) out->parent_ids[i] = pd_bundle_id(&r->in);
+  take_ground(r, out);
+}
+
+pd_code pd_bundle_read_commit(pd_bundle_reader *r, uint8_t kind, pd_bundle_commit *out, pd_error *err)
 {
   pd_bundle_in *in = &r->in;
   size_t origin_at = 0;
@@ -278,10 +324,16 @@ pd_code pd_bundle_read_commit(pd_bundle_reader *r, pd_bundle_commit *out, pd_err
   pd_buf_clear(&out->bytes);
   out->count = 0;
   out->value_bytes = 0;
-  out->index = r->commit_index++;
-  out->id = pd_bundle_id(in);
-  out->tree = pd_bundle_id(in);
-  take_parents(r, out);
+  out->kind = kind;
+  out->index = r->commit_index;
+  r->commit_index += kind != PD_BUNDLE_PART;
+  if (kind != PD_BUNDLE_COMMIT) {
+    take_graft(r, out);
+  } else {
+    out->id = pd_bundle_id(in);
+    out->tree = pd_bundle_id(in);
+    take_parents(r, out);
+  }
   out->made_ms = (int64_t)pd_bundle_number(in, TIME_MAX);
   take_text(r, &out->texts, &origin_at);
   out->origin_size = out->texts.size ? out->texts.size - 1 : 0;

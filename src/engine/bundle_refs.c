@@ -50,7 +50,10 @@ static pd_code walk_down(pd_store *s, const pd_id *id, uint64_t from, uint64_t t
     TRY(code);
     *out = pd_id_equal(&rec.commit, id);
     for (size_t i = 0; i < rec.parent_count; i++)
-      if (rec.parent_seqs[i] >= to) set_bit(bits, rec.parent_seqs[i] - to);
+      if (rec.is_grafted)
+        *out |= pd_id_equal(&rec.parent_ids[i], id);
+      else if (rec.parent_seqs[i] >= to)
+        set_bit(bits, rec.parent_seqs[i] - to);
   }
   return PD_OK;
 }
@@ -96,13 +99,30 @@ static size_t first_edge(const pd_importer *im, uint64_t child)
   return low;
 }
 
+/* Is it a parent of a graft? Then that is all that can be known. */
+static bool is_gone_parent(const pd_importer *im, uint64_t child, const pd_id *id)
+{
+  size_t low = 0, high = im->gone_count;
+  while (low < high) {
+    size_t mid = (low + high) / 2;
+    if (im->gone[mid].child < child)
+      low = mid + 1;
+    else
+      high = mid;
+  }
+  for (; low < im->gone_count && im->gone[low].child == child; low++)
+    if (pd_id_equal(&im->gone[low].id, id)) return true;
+  return false;
+}
+
 static pd_code walk_bundle(pd_importer *im, uint64_t from, const pd_id *id, uint8_t *bits, bool *out, pd_error *err)
 {
   set_bit(bits, from);
   for (uint64_t i = from + 1; i-- > 0 && !*out;) {
     if (!has_bit(bits, i)) continue;
     const pd_bundle_note *note = &im->notes[i];
-    *out = pd_id_equal(&note->id, id);
+    *out = pd_id_equal(&note->id, id) || (note->is_graft && is_gone_parent(im, i, id));
+    if (note->is_graft) continue;
     TRY(meet_parent(im, i, note->parent, id, bits, out, err));
     for (size_t e = note->has_more_parents ? first_edge(im, i) : im->more_count; e < im->more_count && im->more[e].child == i; e++)
       TRY(meet_parent(im, i, im->more[e].parent, id, bits, out, err));

@@ -39,7 +39,7 @@ static pd_code write_all(pd_bundle_out *out, const void *data, size_t size, pd_e
   return PD_OK;
 }
 
-pd_code pd_bundle_out_begin(pd_bundle_out *out, int fd, pd_bytes head, pd_error *err)
+pd_code pd_bundle_out_begin(pd_bundle_out *out, int fd, uint32_t format, pd_bytes head, pd_error *err)
 {
   memset(out, 0, sizeof *out);
   out->fd = fd;
@@ -50,7 +50,7 @@ pd_code pd_bundle_out_begin(pd_bundle_out *out, int fd, pd_bytes head, pd_error 
   TRY(pd_buf_reserve(&out->raw, PD_BUNDLE_BLOCK_MAX, err));
   TRY(pd_buf_reserve(&out->packed, ZSTD_compressBound(PD_BUNDLE_BLOCK_MAX), err));
   uint8_t start[START_SIZE] = MAGIC;
-  pd_put_u32(start + MAGIC_SIZE, PD_BUNDLE_FORMAT);
+  pd_put_u32(start + MAGIC_SIZE, format);
   pd_put_u32(start + MAGIC_SIZE + 4, (uint32_t)head.size);
   TRY(write_all(out, start, sizeof start, err));
   return write_all(out, head.data, head.size, err);
@@ -137,7 +137,7 @@ static pd_code check_start(pd_bundle_in *in, uint64_t file_size, uint32_t *out_h
   if (file_size < START_SIZE + BLOCK_START_SIZE + PD_ID_SIZE) return pd_error_set(err, PD_CORRUPT, "the bundle is cut off");
   pd_cursor c = {start + MAGIC_SIZE, start + START_SIZE, false};
   uint32_t format = pd_take_u32(&c);
-  if (format != PD_BUNDLE_FORMAT)
+  if (format < PD_BUNDLE_FORMAT_WHOLE || format > PD_BUNDLE_FORMAT)
     return pd_error_set(err, PD_FORMAT, "the bundle is of format %u, this perdure knows format %d", format, PD_BUNDLE_FORMAT);
   *out_head_size = pd_take_u32(&c);
   return PD_OK;

@@ -72,6 +72,16 @@ static void place_value(const pd_change_in *in, size_t number, pd_rec_change *ch
   if (in->pieces) ch->list_id = in->pieces->list_id;
 }
 
+/* Which version it is, and which it follows. */
+static void place_version(const pd_change_in *in, const pd_rider *old, int64_t now_ms, pd_rec_change *ch)
+{
+  bool is_next = !in->version || in->is_delete || (in->is_linked && old);
+  ch->prev_seq = is_next && old ? old->seq : 0;
+  ch->created_ms = is_next && old ? old->created_ms : in->version > 1 ? in->created_ms : now_ms;
+  ch->version = in->version && !in->is_delete ? in->version : old ? old->version + !in->is_delete : 1;
+  ch->is_carried = !is_next && in->version > 1;
+}
+
 /* Compare one edit with the tree and add what it does to the plan. */
 static pd_code plan_change(pd_store *s, plan *p, pd_node *root, const pd_change_in *in, int64_t now_ms, pd_error *err)
 {
@@ -83,19 +93,13 @@ static pd_code plan_change(pd_store *s, plan *p, pd_node *root, const pd_change_
   if (in->is_delete && !old) return PD_OK;
   if (in->pieces) TRY(check_pieces(s, in, old, err));
   pd_rec_change *ch = &p->changes[p->count];
-  *ch = (pd_rec_change){.key = in->key,
-                        .is_delete = in->is_delete,
-                        .prev_seq = old ? old->seq : 0,
-                        .value = in->value,
-                        .value_id = in->value_id,
-                        .version = in->is_delete ? old->version
-                                   : old         ? old->version + 1
-                                                 : 1};
+  *ch = (pd_rec_change){.key = in->key, .is_delete = in->is_delete, .value = in->value, .value_id = in->value_id};
+  place_version(in, old, now_ms, ch);
   place_value(in, p->count, ch);
   pd_tree_edit *edit = &p->edits[p->count];
   *edit = (pd_tree_edit){.key = in->key, .is_delete = in->is_delete, .value_id = in->value_id};
-  edit->rider = (pd_rider){
-    .seq = s->tip_seq + 1, .version = ch->version, .created_ms = old ? old->created_ms : now_ms, .updated_ms = now_ms, .size = ch->size};
+  edit->rider =
+    (pd_rider){.seq = s->tip_seq + 1, .version = ch->version, .created_ms = ch->created_ms, .updated_ms = now_ms, .size = ch->size};
   bool has_bytes = !in->is_delete && !in->pieces && !in->is_erased;
   edit->has_value = has_bytes && in->value.size <= PD_EMBED_SIZE_MAX;
   edit->value = in->value;
@@ -203,6 +207,7 @@ static bool apply_in_place(pd_store *s, const plan *p, const pd_ref_slot *slot, 
 static pd_id commit_id_of(const pd_intent *intent, const pd_id *head, const pd_id *tree)
 {
   pd_id parents[PD_PARENT_COUNT_MAX] = {*head};
+  if (intent->graft) return pd_commit_id(tree, intent->graft->parents, intent->graft->count);
   for (size_t i = 0; i < intent->merged_count; i++) parents[i + 1] = intent->merged[i].id;
   return pd_commit_id(tree, parents, intent->merged_count + 1);
 }
@@ -232,6 +237,15 @@ static pd_code apply_plan(pd_store *s, plan *p, pd_rec *rec, const pd_intent *in
   return PD_OK;
 }
 
+static void graft(const pd_graft *g, uint64_t base_seq, pd_rec *rec)
+{
+  rec->is_grafted = true;
+  rec->base_seq = base_seq;
+  rec->parent_count = g->count;
+  rec->parent_seqs[0] = PD_SEQ_GONE;
+  memcpy(rec->parent_ids, g->parents, (g->count ? g->count : 1) * sizeof *g->parents);
+}
+
 static pd_code stage_planned(pd_store *s, const pd_intent *intent, pd_ref_slot *slot, pd_node *root, plan *p, pd_ticket *ticket,
                              pd_ack *out, pd_error *err)
 {
@@ -241,6 +255,7 @@ static pd_code stage_planned(pd_store *s, const pd_intent *intent, pd_ref_slot *
     return pd_error_set(err, PD_LIMIT, "a commit has at most %d parents", PD_PARENT_COUNT_MAX);
   rec.parent_count = intent->merged_count + 1;
   rec.parent_seqs[0] = slot->tip.commit.seq;
+  if (intent->graft) graft(intent->graft, slot->tip.commit.seq, &rec);
   for (size_t i = 0; i < intent->merged_count; i++) rec.parent_seqs[i + 1] = intent->merged[i].seq;
   for (size_t i = 0; i < intent->change_count; i++) TRY(plan_change(s, p, root, &intent->changes[i], pd_rec_made_ms(&rec), err));
   size_t record_at = s->pending.bytes.size, blobs_before = s->pending.blob_count;

@@ -66,7 +66,7 @@ static pd_code touch(pd_store *s, uint64_t seq, touched *t, uint64_t *out_parent
   TRY(pd_segment_of(s, seq, &seg, err));
   TRY(pd_segment_record(seg, seq, &rec, err));
   if (rec.kind != PD_RECORD_COMMIT) return pd_error_set(err, PD_CORRUPT, "record %llu is no commit", (unsigned long long)seq);
-  *out_parent = rec.parent_seqs[0];
+  *out_parent = pd_rec_base(&rec);
   *out_fits = t->count + rec.change_count <= NEAR_KEYS_MAX;
   pd_cursor c = pd_rec_changes(&rec);
   for (size_t i = 0; *out_fits && i < rec.change_count; i++) {

@@ -190,7 +190,8 @@ static pd_code look_for_key(eraser *e, const pd_rec *rec, pd_error *err)
   bool is_on_line = pd_map64_find(&e->line, rec->seq) != NULL;
   if (!is_on_line && !e->options->everywhere) return PD_OK;
   for (size_t i = 0; i < rec->parent_count; i++)
-    if (rec->parent_seqs[i]) TRY(pd_map64_add(&e->line, rec->parent_seqs[i], NULL, NULL, err));
+    if (rec->parent_seqs[i] && !rec->is_grafted) TRY(pd_map64_add(&e->line, rec->parent_seqs[i], NULL, NULL, err));
+  if (rec->is_grafted && rec->base_seq) TRY(pd_map64_add(&e->line, rec->base_seq, NULL, NULL, err));
   pd_cursor c = pd_rec_changes(rec);
   for (size_t i = 0; i < rec->change_count; i++) {
     pd_rec_change ch;

@@ -72,6 +72,7 @@ static pd_code check_record(const pd_gc_run *run, uint64_t seq, pd_bytes bytes, 
   TRY(pd_rec_decode(seq, bytes, &rec, err));
   bool is_fine = rec.kind == PD_RECORD_KEYFRAME || rec.kind == PD_RECORD_SWITCH || is_kept(run, rec.target_seq);
   for (size_t i = 0; i < rec.parent_count; i++) is_fine = is_fine && is_kept(run, rec.parent_seqs[i]);
+  if (rec.is_grafted) is_fine = is_fine && is_kept(run, rec.base_seq);
   if (is_fine) return PD_OK;
   return pd_error_set(err, PD_CONFLICT, "record %llu points at history that gc was about to retire: try again", (unsigned long long)seq);
 }

@@ -154,6 +154,7 @@ static pd_code want_named(pd_gc_run *run, const pd_rec *rec, pd_error *err)
   if (rec->kind == PD_RECORD_COMMIT) {
     for (size_t i = 0; i < rec->parent_count; i++)
       if (rec->parent_seqs[i] < run->cut) TRY(want(run, rec->parent_seqs[i], PD_KEEP_BASE, err));
+    if (rec->is_grafted && rec->base_seq < run->cut) TRY(want(run, pd_rec_base(rec), PD_KEEP_BASE, err));
   } else if (rec->kind != PD_RECORD_KEYFRAME && rec->kind != PD_RECORD_SWITCH && rec->target_seq < run->cut) {
     TRY(want(run, rec->target_seq, PD_KEEP_BASE, err));
   }
@@ -279,6 +280,8 @@ static pd_code fill_parents(pd_gc_run *run, pd_point *p, pd_error *err)
   memcpy(p->parent_seqs, rec.parent_seqs, sizeof p->parent_seqs);
   for (size_t i = 0; i < p->parent_count; i++) {
     pd_commit parent;
+    if (rec.is_grafted) p->parents[i] = rec.parent_ids[i];
+    if (rec.is_grafted) continue;
     TRY(pd_commit_at(s, p->parent_seqs[i], &parent, err));
     p->parents[i] = parent.id;
   }

@@ -72,7 +72,8 @@ static pd_code show(pd_store *s, const pd_rec *rec, pd_buf *keep, shown *sh, pd_
   for (size_t i = 0; i < own.parent_count; i++) {
     pd_commit parent;
     if (point) sh->parents[i] = point->parents[i]; /* their records may be gone */
-    if (point) continue;
+    if (own.is_grafted) sh->parents[i] = own.parent_ids[i];
+    if (point || own.is_grafted) continue;
     TRY(pd_commit_at(s, own.parent_seqs[i], &parent, err));
     sh->parents[i] = parent.id;
   }
@@ -139,7 +140,7 @@ static pd_code log_locked(pd_store *s, const pd_log_query *q, pd_record_visit vi
     pd_rec rec;
     TRY(++steps < POINT_READS ? pd_record_at(s, seq, &scratch, &rec, err) : pd_record_walk(s, seq, &scratch, &rec, err));
     uint64_t next = next_record(s, q, &rec);
-    bool is_wanted = (!q->before || seq < q->before) && (!q->key.size || changes_key(&rec, q->key));
+    bool is_wanted = !pd_rec_is_part(&rec) && (!q->before || seq < q->before) && (!q->key.size || changes_key(&rec, q->key));
     if (is_wanted) {
       TRY(visit_record(s, &rec, visit, ctx, &goes_on, err));
       shown_count++;
@@ -214,7 +215,7 @@ static pd_code history_locked(pd_store *s, const char *at, pd_bytes key, uint64_
     if (code && err) *err = why;
     if (code) return code;
     TRY(copy_texts(&sh, &rec, err));
-    pd_version_info info = {.commit = rec.commit, .author = sh.record.author, .run = sh.record.run, .reason = sh.record.reason};
+    pd_version_info info = {.commit = *pd_rec_maker(&rec), .author = sh.record.author, .run = sh.record.run, .reason = sh.record.reason};
     info.entry = (pd_entry){.key = key,
                             .value_id = pd_rec_value_id(&ch),
                             .version = ch.version,

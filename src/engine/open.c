@@ -98,7 +98,7 @@ static pd_code follow_ref(pd_store *s, const pd_rec *rec, pd_error *err)
   TRY(pd_slot_make(s, name, &slot, err));
   pd_head head = slot->seen;
   head.root = NULL;
-  bool is_next = rec->kind == PD_RECORD_COMMIT && slot->seen.root && rec->parent_seqs[0] == slot->seen.commit.seq;
+  bool is_next = rec->kind == PD_RECORD_COMMIT && slot->seen.root && pd_rec_base(rec) == slot->seen.commit.seq;
   if (is_next) TRY(follow_tree(s, slot->seen.root, rec, &head.root, err));
   pd_head_move(&head, rec);
   if (rec->kind == PD_RECORD_SWITCH) {

@@ -61,7 +61,7 @@ static pd_code created_of(pd_tree *tree, pd_node *base, const step *steps, size_
 {
   for (size_t i = count; i-- > 0;) {
     if (steps[i].change.prev_seq) continue;
-    *out_ms = steps[i].time_ms;
+    *out_ms = steps[i].change.is_carried ? steps[i].change.created_ms : steps[i].time_ms;
     return PD_OK;
   }
   pd_node *leaf = NULL;
@@ -195,7 +195,7 @@ static pd_code collect(pd_store *s, pd_segment *seg, uint64_t seq, const near_he
     TRY(pd_segment_record(seg, seq, &rec, err));
     if (rec.kind != PD_RECORD_COMMIT) return pd_error_set(err, PD_CORRUPT, "record %llu is no commit", (unsigned long long)seq);
     TRY(path_add(p, &rec, err));
-    seq = rec.parent_seqs[0];
+    seq = pd_rec_base(&rec);
   }
   if (!seq || (*out_base = find_at_hand(s, near, seq))) return PD_OK;
   TRY(pd_segment_base_root(s, seg, seq, out_base, err));

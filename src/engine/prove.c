@@ -24,8 +24,8 @@ static pd_code add_commit(pd_store *s, uint64_t seq, pd_buf *out, pd_error *err)
   pd_rec rec;
   TRY(pd_record_at(s, seq, &scratch, &rec, err));
   for (size_t i = 0; i < rec.parent_count; i++) {
-    pd_commit parent;
-    TRY(pd_commit_at(s, rec.parent_seqs[i], &parent, err));
+    pd_commit parent = {.id = rec.parent_ids[i]};
+    if (!rec.is_grafted) TRY(pd_commit_at(s, rec.parent_seqs[i], &parent, err));
     parents[i] = parent.id;
   }
   pd_id id = pd_commit_id(&rec.tree, parents, rec.parent_count);
@@ -119,7 +119,7 @@ static void search_done(search *q)
 /* No record before the wanted commit descends from it. */
 static pd_code visit_once(search *q, uint64_t seq, size_t from, pd_error *err)
 {
-  if (seq < q->oldest) return PD_OK;
+  if (seq < q->oldest || seq == PD_SEQ_GONE) return PD_OK;
   uint64_t bit = seq - q->oldest;
   if (q->seen[bit / 8] >> (bit % 8) & 1) return PD_OK;
   q->seen[bit / 8] |= (uint8_t)(1u << (bit % 8));

@@ -198,6 +198,7 @@ static pd_code get_version_locked(pd_store *s, const char *at, pd_bytes key, uin
     if (code == PD_RETIRED) return retired_version(s, key, version, err);
     if (code) return code;
     if (ch.version == version) break;
+    if (ch.is_carried) return retired_version(s, key, version, err);
     if (!ch.prev_seq || ch.prev_seq >= seq) return pd_error_set(err, PD_CORRUPT, "the versions of a key do not go back to 1");
     seq = ch.prev_seq;
   }

@@ -23,6 +23,7 @@ static pd_code take_record(void *ctx, uint64_t seq, pd_bytes record, pd_error *e
 
 pd_code pd_record_at(pd_store *s, uint64_t seq, pd_buf *scratch, pd_rec *out, pd_error *err)
 {
+  if (seq == PD_SEQ_GONE) return pd_retired_error(s, seq, err);
   pd_segment *seg = pd_segment_loaded(s, seq);
   if (seg) return pd_segment_record(seg, seq, out, err);
   one_record one = {.scratch = scratch, .seq = seq};
@@ -49,6 +50,7 @@ pd_code pd_commit_at(pd_store *s, uint64_t seq, pd_commit *out, pd_error *err)
   }
   CLEANUP(pd_buf_done) pd_buf scratch = {0};
   pd_rec rec;
+  if (seq == PD_SEQ_GONE) return pd_retired_error(s, seq, err);
   if (seq > s->seen_seq) return pd_error_set(err, PD_NOT_FOUND, "there is no record %llu", (unsigned long long)seq);
   TRY(pd_retention_ready(s, err));
   const pd_point *point = pd_point_at(s, seq);
@@ -67,6 +69,7 @@ pd_code pd_commit_at(pd_store *s, uint64_t seq, pd_commit *out, pd_error *err)
 
 pd_code pd_parent_of(pd_store *s, uint64_t seq, uint64_t *out_parent, pd_error *err)
 {
+  if (seq == PD_SEQ_GONE) return pd_retired_error(s, seq, err);
   TRY(pd_retention_ready(s, err));
   const pd_point *point = pd_point_at(s, seq);
   if (point) {

@@ -99,6 +99,7 @@ const pd_point *pd_point_at(const pd_store *s, uint64_t seq)
 
 bool pd_is_retired(const pd_store *s, uint64_t seq)
 {
+  if (seq == PD_SEQ_GONE) return true;
   return seq && seq < s->retention.state.cut && !pd_point_at(s, seq);
 }
 
@@ -120,7 +121,8 @@ pd_code pd_retired_error(const pd_store *s, uint64_t seq, pd_error *err)
 {
   const pd_points *state = &s->retention.state;
   char what[64] = "older history", time[PD_TIME_TEXT_SIZE];
-  if (seq) snprintf(what, sizeof what, "record %llu", (unsigned long long)seq);
+  if (seq && seq != PD_SEQ_GONE) snprintf(what, sizeof what, "record %llu", (unsigned long long)seq);
+  if (seq == PD_SEQ_GONE) return pd_error_set(err, PD_RETIRED, "older history was retired where this store was imported from");
   if (!state->retired_ms) return pd_error_set(err, PD_RETIRED, "%s was retired by gc", what);
   return pd_error_set(err, PD_RETIRED, "%s was retired by gc on %s by '%s'", what, pd_time_text(state->retired_ms, time), state->by);
 }

@@ -49,6 +49,7 @@ static pd_code add_change(pd_segment *seg, uint32_t record, pd_bytes key, size_t
   return PD_OK;
 }
 
+/* `parent_seq`: what the changes of the record are against. */
 static pd_code find_lineage(pd_segment *seg, uint32_t record, uint64_t parent_seq, uint32_t *out, pd_error *err)
 {
   pd_lineage fresh = {.newest = record, .outside_seq = parent_seq};
@@ -75,7 +76,7 @@ static pd_code index_commit(pd_segment *seg, pd_seg_record *r, const pd_rec *rec
 {
   uint32_t number = (uint32_t)(rec->seq - seg->base - 1);
   r->parent_seq = rec->parent_seqs[0];
-  TRY(find_lineage(seg, number, r->parent_seq, &r->lineage, err));
+  TRY(find_lineage(seg, number, pd_rec_base(rec), &r->lineage, err));
   pd_cursor c = pd_rec_changes(rec);
   for (size_t i = 0; i < rec->change_count; i++) {
     size_t at = r->at + (size_t)(c.next - (const uint8_t *)rec->bytes.data);
@@ -208,7 +209,8 @@ static pd_segment *find_by_base(pd_store *s, uint64_t base)
 pd_code pd_segment_of(pd_store *s, uint64_t seq, pd_segment **out, pd_error *err)
 {
   TRY(pd_retention_ready(s, err));
-  if (seq < s->retention.state.cut) return pd_retired_error(s, seq, err); /* G1: only points are read there, and not here */
+  if (seq == PD_SEQ_GONE || seq < s->retention.state.cut)
+    return pd_retired_error(s, seq, err); /* G1: only points are read there, and not here */
   size_t frame = frame_before(s, seq);
   uint64_t base = frame ? s->frames[frame - 1].covers : 0;
   uint64_t end = frame < s->frame_count ? s->frames[frame].covers : s->log_seq;
@@ -312,7 +314,7 @@ pd_code pd_segment_created(const pd_segment *seg, uint64_t seq, pd_bytes key, bo
     if (!change.prev_seq) {
       TRY(pd_segment_record(seg, wanted, &rec, err));
       *out_known = true;
-      *out_ms = pd_rec_made_ms(&rec);
+      *out_ms = change.is_carried ? change.created_ms : pd_rec_made_ms(&rec);
       return PD_OK;
     }
     wanted = change.prev_seq;

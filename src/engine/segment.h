@@ -11,7 +11,7 @@
 #include "engine/store.h"
 
 typedef struct pd_seg_record {
-  uint64_t parent_seq; /* commits: the first parent */
+  uint64_t parent_seq; /* commits: the first parent, which may be PD_SEQ_GONE */
   size_t at;           /* in `data` */
   uint32_t size;
   uint32_t lineage; /* commits */

@@ -332,6 +332,9 @@ typedef struct pd_change_in {
   bool must_exist; /* a delete of an absent key is PD_NOT_FOUND, not nothing */
   bool is_erased;  /* imported without its bytes: `value` has only its size */
   uint64_t expect_version;
+  uint64_t version;   /* 0: the next one. Else what a graft says */
+  bool is_linked;     /* a graft's: it follows the version that is in the tree; else nothing before it is in this log */
+  int64_t created_ms; /* a graft's, not linked: when version 1 was written */
 } pd_change_in;
 
 /* Where and when an imported commit was made. */
@@ -339,6 +342,12 @@ typedef struct pd_origin {
   pd_bytes store;
   int64_t made_ms;
 } pd_origin;
+
+/* The parents of a commit that are not in this log (record.h, R5); none, and `parents` the one that it stands for: a part. */
+typedef struct pd_graft {
+  const pd_id *parents;
+  size_t count;
+} pd_graft;
 
 /* A record to be made. */
 typedef struct pd_intent {
@@ -350,6 +359,7 @@ typedef struct pd_intent {
   const pd_commit *merged; /* parents of the commit besides the head; the changes are against the head */
   size_t merged_count;
   const pd_origin *origin;       /* an imported commit; NULL: made here */
+  const pd_graft *graft;         /* NULL, or: the head is not the parent, only what the changes are against */
   const char *at;                /* fork, reset: the point; undo, redo: not used */
   const pd_commit *target;       /* the point itself, instead of `at`: names no ref can hide */
   uint64_t count;                /* undo, redo */

@@ -68,7 +68,7 @@ static pd_code survey_record(pd_verifier *v, const pd_rec *rec, pd_error *err)
     TRY(pd_array_grow(&v->kepts, v->kept_count, &v->kept_capacity, sizeof *v->kepts, "a verification", err));
     v->kepts[v->kept_count++] = (pd_kept){.seq = rec->target_seq};
   }
-  for (size_t i = 1; i < rec->parent_count; i++) {
+  for (size_t i = 1; !rec->is_grafted && i < rec->parent_count; i++) {
     TRY(pd_array_grow(&v->kepts, v->kept_count, &v->kept_capacity, sizeof *v->kepts, "a verification", err));
     v->kepts[v->kept_count++] = (pd_kept){.seq = rec->parent_seqs[i]};
   }
@@ -174,6 +174,8 @@ static pd_code check_values(pd_verifier *v, const pd_rec *rec, pd_error *err)
 static pd_code parents_of(pd_verifier *v, const pd_rec *rec, const pd_head *head, pd_id out[PD_PARENT_COUNT_MAX], pd_error *err)
 {
   out[0] = head->commit.id;
+  if (rec->is_grafted) memcpy(out, rec->parent_ids, rec->parent_count * sizeof *out); /* nobody here can tell more of them */
+  if (rec->is_grafted) return PD_OK;
   for (size_t i = 1; i < rec->parent_count; i++) {
     const pd_kept *k = find_kept(v, rec->parent_seqs[i]);
     if (rec->parent_seqs[i] && (!k || !k->root))
@@ -185,7 +187,7 @@ static pd_code parents_of(pd_verifier *v, const pd_rec *rec, const pd_head *head
 
 static pd_code replay_commit(pd_verifier *v, const pd_rec *rec, pd_head *head, pd_error *err)
 {
-  if (rec->parent_seqs[0] != head->commit.seq)
+  if (pd_rec_base(rec) != head->commit.seq)
     return pd_error_set(err, PD_CORRUPT, "record %llu: its parent is not the head of its ref", (unsigned long long)rec->seq);
   pd_node *made;
   TRY(pd_apply_record(&v->replay->tree, head->root, rec, &made, err));

@@ -120,6 +120,20 @@ static void points__with_any_bit_flipped_they_are_refused_or_something_else(void
 
 #define HEAD "11*32 e8 07 22*32 33*32 d0 0f 01 00 "
 
+static void points__parents_may_be_gone(void **state)
+{
+  (void)state;
+  pd_buf bytes = {0};
+  pd_points p = {0};
+  expand("50 01 05 " HEAD "02 02 44*32 55*32 66*32 00 01 44*32 55*32 66*32 01 00 77*32", &bytes);
+  assert_true(is_accepted(pd_buf_bytes(&bytes)));
+  assert_int_equal(pd_points_decode(pd_buf_bytes(&bytes), &p, NULL), PD_OK);
+  assert_int_equal(p.points[0].parent_count, 0); /* a part of an imported tree */
+  assert_true(p.points[0].parent_seqs[0] == PD_SEQ_GONE && p.points[1].parent_seqs[0] == PD_SEQ_GONE);
+  pd_points_done(&p);
+  pd_buf_done(&bytes);
+}
+
 static void points__what_cannot_be_is_refused(void **state)
 {
   (void)state;
@@ -130,8 +144,7 @@ static void points__what_cannot_be_is_refused(void **state)
   expect_refused("50 01 01 " HEAD "ff ff ff ff 0f");                          /* more points than bytes */
   expect_refused("50 01 05 " HEAD "01 05 44*32 55*32 66*32 01 01 77*32");     /* a point at the cut */
   expect_refused("50 01 05 " HEAD "01 00 44*32 55*32 66*32 01 01 77*32");     /* a point at record 0 */
-  expect_refused("50 01 05 " HEAD "01 02 44*32 55*32 66*32 00");              /* no parents */
-  expect_refused("50 01 05 " HEAD "01 02 44*32 55*32 66*32 01 00 77*32");     /* its own parent */
+  expect_refused("50 01 05 " HEAD "01 02 44*32 55*32 66*32 11");              /* more parents than there can be */
   expect_refused("50 01 05 " HEAD "01 02 44*32 55*32 66*32 01 03 77*32");     /* a parent before the first record */
   expect_refused("50 01 05 11*32 e8 07 22*32 33*32 d0 0f 01 03 61 00 62 00"); /* a name with a zero in it */
   expect_refused("50 01 05 11*32 ff*9 01 22*32 33*32 d0 0f 01 00 00");        /* a time beyond all times */
@@ -145,6 +158,7 @@ int main(void)
     cmocka_unit_test(points__bytes_are_golden),
     cmocka_unit_test(points__cut_short_or_too_long_they_are_refused),
     cmocka_unit_test(points__with_any_bit_flipped_they_are_refused_or_something_else),
+    cmocka_unit_test(points__parents_may_be_gone),
     cmocka_unit_test(points__what_cannot_be_is_refused),
   };
   return cmocka_run_group_tests_name("dag/points", tests, NULL, NULL);

@@ -40,6 +40,56 @@ static void make_sample(pd_rec *rec, pd_buf *out)
   pd_rec_seal(rec, sample_changes, &prev, out, 0);
 }
 
+/* A commit that came without its parents, with a key whose older versions did not come. */
+static void make_graft(pd_rec *rec, size_t parent_count, pd_buf *out)
+{
+  static pd_rec_change change;
+  pd_id prev = {{7}};
+  change = (pd_rec_change){.key = pd_text("k"), .version = 5, .is_carried = true, .created_ms = 1600000000000, .value = pd_text("v")};
+  change.size = 1;
+  change.value_id = pd_value_id(pd_text("v"));
+  *rec = (pd_rec){.seq = 10,
+                  .kind = PD_RECORD_COMMIT,
+                  .ref = pd_text("@import"),
+                  .is_imported = true,
+                  .is_grafted = true,
+                  .base_seq = 8,
+                  .parent_count = parent_count,
+                  .parent_ids = {{{1}}, {{2}}},
+                  .change_count = 1};
+  assert_int_equal(pd_rec_encode(rec, &change, out, NULL), PD_OK);
+  rec->tree = pd_value_id(pd_text("tree"));
+  rec->commit = pd_commit_id(&rec->tree, rec->parent_ids, parent_count);
+  assert_int_equal(pd_rec_reserve(out, NULL), PD_OK);
+  pd_rec_seal(rec, &change, &prev, out, 0);
+}
+
+static void record__a_graft_names_its_parents_by_id(void **state)
+{
+  (void)state;
+  for (size_t parents = 0; parents < 3; parents++) {
+    pd_rec in, out;
+    pd_rec_change ch;
+    pd_id prev = {{7}};
+    pd_buf buf = {0};
+    make_graft(&in, parents, &buf);
+    assert_int_equal(pd_rec_decode(10, pd_buf_bytes(&buf), &out, NULL), PD_OK);
+    assert_true(out.is_grafted && out.parent_count == parents && pd_rec_base(&out) == 8);
+    assert_true(out.parent_seqs[0] == PD_SEQ_GONE); /* nobody walks on to what is not there */
+    assert_memory_equal(out.parent_ids, in.parent_ids, (parents ? parents : 1) * sizeof(pd_id));
+    assert_int_equal(pd_rec_is_part(&out), parents == 0);
+    assert_true(pd_id_equal(pd_rec_maker(&out), parents ? &in.commit : &in.parent_ids[0]));
+    pd_cursor c = pd_rec_changes(&out);
+    pd_rec_next(&out, &c, &ch);
+    assert_true(ch.is_carried && ch.version == 5 && !ch.prev_seq && ch.created_ms == 1600000000000);
+    pd_id audit = pd_rec_audit(&out, &prev);
+    assert_true(pd_id_equal(&audit, &in.audit));
+    buf.data[1] ^= 1u; /* a fork cannot be grafted; and no change of a byte passes the checksum */
+    assert_int_equal(pd_rec_decode(10, pd_buf_bytes(&buf), &out, NULL), PD_CORRUPT);
+    pd_buf_done(&buf);
+  }
+}
+
 static void record__comes_back_as_it_was(void **state)
 {
   (void)state;
@@ -252,6 +302,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(record__comes_back_as_it_was),
+    cmocka_unit_test(record__a_graft_names_its_parents_by_id),
     cmocka_unit_test(record__audit_is_the_same_whether_a_value_is_inline_or_in_the_bag),
     cmocka_unit_test(record__every_flipped_bit_and_every_cut_is_found),
     cmocka_unit_test(record__golden_bytes_hold),

@@ -39,7 +39,7 @@ static void check_record(const pd_rec *rec, pd_bytes bytes)
   FUZZ_REQUIRE(rec->kind > 0 && rec->kind < PD_RECORD_KIND_COUNT);
   FUZZ_REQUIRE(rec->parent_count <= PD_PARENT_COUNT_MAX && rec->change_count <= PD_EDIT_COUNT_MAX);
   FUZZ_REQUIRE(rec->keyframe_seq < rec->seq && rec->ref_prev_seq < rec->seq && rec->covers < rec->seq);
-  for (size_t i = 0; i < rec->parent_count; i++) FUZZ_REQUIRE(rec->parent_seqs[i] < rec->seq);
+  for (size_t i = 0; i < rec->parent_count; i++) FUZZ_REQUIRE(rec->is_grafted ? rec->base_seq < rec->seq : rec->parent_seqs[i] < rec->seq);
   pd_cursor c = pd_rec_changes(rec);
   for (size_t i = 0; i < rec->change_count; i++) {
     pd_rec_change ch;
