@@ -145,6 +145,7 @@ static pd_code set_up(pd_home *home, const pd_home_options *options, pd_error *e
   TRY(pd_policy_new(home, &home->policy, err));
   TRY(pd_sessions_new(home, &home->sessions, err));
   TRY(pd_quotas_new(home, &home->quotas, err));
+  TRY(pd_owners_new(&home->owners, err));
   TRY(pd_audit_new(home, &home->audit, err));
   TRY(pd_vault_new(home, &home->vault, err));
   return pd_activity_new(home, &home->activity, err);
@@ -177,6 +178,7 @@ pd_code pd_home_close(pd_home *home, pd_error *err)
   pd_audit_free(home->audit);
   pd_vault_free(home->vault);
   pd_quotas_free(home->quotas);
+  pd_owners_free(home->owners);
   pd_policy_free(home->policy);
   pd_code code = PD_OK;
   for (size_t i = 0; i < home->entry_count; i++) {

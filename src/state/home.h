@@ -28,6 +28,7 @@ typedef struct pd_audit pd_audit;       /* audit.c */
 typedef struct pd_policy pd_policy;     /* policy.c */
 typedef struct pd_vault pd_vault;       /* vault.c */
 typedef struct pd_activity pd_activity; /* activity.c */
+typedef struct pd_owners pd_owners;     /* owners.c */
 
 struct pd_home {
   char *uri;
@@ -44,6 +45,7 @@ struct pd_home {
   pd_policy *policy;
   pd_vault *vault;
   pd_activity *activity;
+  pd_owners *owners;
 };
 
 int64_t pd_home_now(pd_home *home);

@@ -22,5 +22,8 @@ void pd_vault_free(pd_vault *vault); /* wipes */
 /* activity.c */
 PD_MUST_USE pd_code pd_activity_new(pd_home *home, pd_activity **out, pd_error *err);
 void pd_activity_free(pd_activity *activity); /* flushes */
+/* owners.c */
+PD_MUST_USE pd_code pd_owners_new(pd_owners **out, pd_error *err);
+void pd_owners_free(pd_owners *owners);
 
 #endif

@@ -1,0 +1,399 @@
+/* shared_test.c: state.shared.get, set, delete, list, as seed 001 has them. Watching is in watch_test.c. */
+#include "state/world.h"
+
+#include "base/base.h"
+#include "base/clock.h"
+#include "support/temp_folder.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+static world w;
+
+static int set_up(void **state)
+{
+  (void)state;
+  world_open(&w, NULL);
+  return 0;
+}
+
+static int tear_down(void **state)
+{
+  (void)state;
+  world_close(&w);
+  return 0;
+}
+
+static void set(const char *agent, const char *key, const char *value, unsigned expected)
+{
+  w.agent = agent;
+  if (world_callf(&w, "state.shared.set", "{\"key\":\"%s\",\"value\":%s,\"expected_version\":%u}", key, value, expected))
+    fail_msg("set %s: %s", key, w.err.message);
+}
+
+static void get(const char *key)
+{
+  assert_int_equal(world_callf(&w, "state.shared.get", "{\"key\":\"%s\"}", key), PD_OK);
+}
+
+#define OUT(path, text) assert_string_equal(world_out(&w, path), text)
+
+/* ---- get ---- */
+
+static void shared_get__in_key__names_the_entry_that_is_read(void **state)
+{
+  (void)state;
+  set("main", "a", "1", 0);
+  set("main", "ab", "2", 0);
+  get("a");
+  OUT("value", "1");
+  get("ab");
+  OUT("value", "2");
+}
+
+static void shared_get__out_value__is_the_very_json_and_null_if_absent(void **state)
+{
+  (void)state;
+  set("main", "a", "{ \"n\" : 1.50, \"list\": [ 1e3, null, \"x y\" ] }", 0);
+  get("a");
+  OUT("value", "{\"n\":1.50,\"list\":[1e3,null,\"x y\"]}");
+  get("b");
+  OUT("value", "null");
+}
+
+static void shared_get__out_version__counts_writes_and_is_0_if_absent(void **state)
+{
+  (void)state;
+  for (unsigned i = 0; i < 5; i++) {
+    char version[16];
+    snprintf(version, sizeof version, "%u", i);
+    get("a");
+    OUT("version", version);
+    set("main", "a", "true", i);
+  }
+}
+
+static void shared_get__out_found__tells_null_from_nothing(void **state)
+{
+  (void)state;
+  set("main", "a", "null", 0);
+  get("a");
+  OUT("found", "true");
+  OUT("value", "null");
+  get("b");
+  OUT("found", "false");
+}
+
+static void shared_get__out_owner_agent__is_who_last_wrote(void **state)
+{
+  (void)state;
+  set("alice", "a", "1", 0);
+  get("a");
+  OUT("owner_agent", "\"alice\"");
+  set("bob", "a", "2", 1);
+  w.agent = "carol";
+  get("a");
+  OUT("owner_agent", "\"bob\"");
+  world_restart(&w);
+  get("a");
+  OUT("owner_agent", "\"bob\"");
+  get("b");
+  OUT("owner_agent", "null");
+}
+
+static void shared_get__out_updated_at__is_the_time_of_the_last_write(void **state)
+{
+  (void)state;
+  set("main", "a", "1", 0);
+  w.now_ms += 90000;
+  set("main", "a", "2", 1);
+  w.now_ms += 90000;
+  get("a");
+  OUT("updated_at", "\"2026-11-15T10:01:30.000Z\"");
+  get("b");
+  OUT("updated_at", "null");
+}
+
+static void shared_get__err_KeyNotFound__is_answered_as_found_false(void **state)
+{
+  (void)state;
+  get("nobody.wrote.this");
+  OUT("found", "false");
+  OUT("version", "0");
+  OUT("owner_agent", "null");
+}
+
+/* ---- set ---- */
+
+static void shared_set__in_key__is_one_line_of_text(void **state)
+{
+  (void)state;
+  world_fails(&w, "state.shared.set", "{\"key\":\"a\\nb\",\"value\":1,\"expected_version\":0}", "InvalidInput", "correct");
+  world_fails(&w, "state.shared.set", "{\"key\":\"\",\"value\":1,\"expected_version\":0}", "InvalidInput", "correct");
+  set("main", "../x", "1", 0); /* no path: only a key */
+  world_ok(&w, "state.shared.list", "{}");
+  OUT("count", "1");
+  OUT("entries.0.key", "\"../x\"");
+}
+
+static void shared_set__in_value__may_be_any_json(void **state)
+{
+  (void)state;
+  static const char *const values[] = {"null",        "false", "0",  "-1.5e-7",           "\"\"",
+                                       "\"\\u00e9\"", "[]",    "{}", "[[[{\"a\":[1]}]]]", "123456789012345678901234567890"};
+  for (unsigned i = 0; i < COUNT_OF(values); i++) {
+    set("main", "a", values[i], i);
+    get("a");
+    OUT("value", values[i]);
+  }
+  world_fails(&w, "state.shared.set", "{\"key\":\"a\",\"value\":{\"x\":1,\"x\":2},\"expected_version\":10}", "InvalidInput", "correct");
+  world_fails(&w, "state.shared.set", "{\"key\":\"a\",\"expected_version\":10}", "InvalidInput", "correct");
+}
+
+static void shared_set__in_expected_version__is_required_and_no_other_than_the_current(void **state)
+{
+  (void)state;
+  static const char *const bad[] = {"-1", "1.0", "1e1", "\"0\"", "null", "true", "9007199254740992", "99999999999999999999"};
+  world_fails(&w, "state.shared.set", "{\"key\":\"a\",\"value\":1}", "InvalidInput", "correct");
+  assert_non_null(strstr(w.err.message, "'expected_version' is missing"));
+  for (size_t i = 0; i < COUNT_OF(bad); i++) {
+    char input[128];
+    snprintf(input, sizeof input, "{\"key\":\"a\",\"value\":1,\"expected_version\":%s}", bad[i]);
+    world_fails(&w, "state.shared.set", input, "InvalidInput", "correct");
+  }
+  world_fails(&w, "state.shared.set", "{\"key\":\"a\",\"value\":1,\"expected_version\":9007199254740991}", "VersionConflict", "retry");
+  get("a");
+  OUT("found", "false");
+  set("main", "a", "1", 0);
+}
+
+static void shared_set__out_version__is_the_one_that_get_then_tells(void **state)
+{
+  (void)state;
+  set("main", "a", "1", 0);
+  OUT("version", "1");
+  set("main", "a", "1", 1);
+  OUT("version", "2");
+  get("a");
+  OUT("version", "2");
+}
+
+static void shared_set__effect_1__is_in_the_shared_database_after_a_restart(void **state)
+{
+  (void)state;
+  set("alice", "a", "{\"kept\":true}", 0);
+  world_restart(&w);
+  w.agent = "bob";
+  get("a");
+  OUT("value", "{\"kept\":true}");
+  char *path = text_of("%s/shared.db", w.folder);
+  FILE *f = fopen(path, "rb");
+  assert_non_null(f);
+  fclose(f);
+  free(path);
+}
+
+static void shared_set__err_VersionConflict__carries_both_versions_and_changes_nothing(void **state)
+{
+  (void)state;
+  set("alice", "a", "1", 0);
+  set("bob", "a", "2", 1);
+  w.agent = "alice";
+  world_fails(&w, "state.shared.set", "{\"key\":\"a\",\"value\":3,\"expected_version\":1}", "VersionConflict", "retry");
+  OUT("error.details.expected", "1");
+  OUT("error.details.actual", "2");
+  OUT("error.recovery.0.hint", "\"Re-read the key with state.shared.get and retry with the new version.\"");
+  world_fails(&w, "state.shared.set", "{\"key\":\"a\",\"value\":3,\"expected_version\":0}", "VersionConflict", "retry");
+  OUT("error.details.expected", "0");
+  OUT("error.details.actual", "2");
+  world_fails(&w, "state.shared.set", "{\"key\":\"b\",\"value\":3,\"expected_version\":4}", "VersionConflict", "retry");
+  OUT("error.details.actual", "0");
+  get("a");
+  OUT("value", "2");
+  OUT("owner_agent", "\"bob\"");
+  get("b");
+  OUT("found", "false");
+}
+
+/* ---- delete ---- */
+
+static void shared_delete__in_key__is_the_one_that_goes(void **state)
+{
+  (void)state;
+  set("main", "a", "1", 0);
+  set("main", "ab", "2", 0);
+  world_ok(&w, "state.shared.delete", "{\"key\":\"a\"}");
+  get("ab");
+  OUT("found", "true");
+  get("a");
+  OUT("found", "false");
+}
+
+static void shared_delete__out_deleted__is_true_once(void **state)
+{
+  (void)state;
+  set("main", "a", "1", 0);
+  world_ok(&w, "state.shared.delete", "{\"key\":\"a\"}");
+  OUT("deleted", "true");
+  world_ok(&w, "state.shared.delete", "{\"key\":\"a\"}");
+  OUT("deleted", "false");
+}
+
+static void shared_delete__effect_1__is_visible_to_all_at_once_and_a_new_key_begins_at_1(void **state)
+{
+  (void)state;
+  world other = w;
+  pd_home_options options = {0};
+  assert_int_equal(pd_home_open(w.uri, &options, &other.home, &other.err), PD_OK); /* as another process would */
+  other.out = (pd_buf){0};
+  other.agent = "bob";
+  set("alice", "a", "1", 0);
+  set("alice", "a", "2", 1);
+  world_ok(&other, "state.shared.get", "{\"key\":\"a\"}");
+  assert_string_equal(world_out(&other, "version"), "2");
+  world_ok(&w, "state.shared.delete", "{\"key\":\"a\"}");
+  world_ok(&other, "state.shared.get", "{\"key\":\"a\"}");
+  assert_string_equal(world_out(&other, "found"), "false");
+  world_fails(&other, "state.shared.set", "{\"key\":\"a\",\"value\":3,\"expected_version\":2}", "VersionConflict", "retry");
+  world_ok(&other, "state.shared.set", "{\"key\":\"a\",\"value\":3,\"expected_version\":0}");
+  assert_string_equal(world_out(&other, "version"), "1");
+  assert_int_equal(pd_home_close(other.home, &other.err), PD_OK);
+  pd_buf_done(&other.out);
+}
+
+static void shared_delete__err_KeyNotFound__is_answered_as_deleted_false(void **state)
+{
+  (void)state;
+  world_ok(&w, "state.shared.delete", "{\"key\":\"nobody.wrote.this\"}");
+  OUT("deleted", "false");
+}
+
+/* ---- list ---- */
+
+static void shared_list__in_prefix__takes_only_keys_that_begin_so(void **state)
+{
+  (void)state;
+  set("main", "config.a", "1", 0);
+  set("main", "config.b", "1", 0);
+  set("main", "config", "1", 0);
+  set("main", "task", "1", 0);
+  world_ok(&w, "state.shared.list", "{\"prefix\":\"config.\"}");
+  OUT("count", "2");
+  OUT("entries.0.key", "\"config.a\"");
+  OUT("entries.1.key", "\"config.b\"");
+  world_ok(&w, "state.shared.list", "{\"prefix\":\"\"}");
+  OUT("count", "4");
+  world_ok(&w, "state.shared.list", "{\"prefix\":\"x\"}");
+  OUT("entries", "[]");
+}
+
+static void shared_list__out_entries__tell_key_version_size_owner_and_time(void **state)
+{
+  (void)state;
+  set("alice", "a", "[1, 2]", 0);
+  set("bob", "b", "\"\\u00e9\"", 0);
+  w.now_ms += 1000;
+  set("carol", "b", "\"long\"", 1);
+  world_ok(&w, "state.shared.list", "{}");
+  OUT("entries.0", "{\"key\":\"a\",\"version\":1,\"size_bytes\":5,\"owner_agent\":\"alice\",\"updated_at\":\"2026-11-15T10:00:00.000Z\"}");
+  OUT("entries.1", "{\"key\":\"b\",\"version\":2,\"size_bytes\":6,\"owner_agent\":\"carol\",\"updated_at\":\"2026-11-15T10:00:01.000Z\"}");
+}
+
+static void shared_list__out_count__is_the_number_of_entries(void **state)
+{
+  (void)state;
+  world_ok(&w, "state.shared.list", "{}");
+  OUT("count", "0");
+  set("main", "a", "1", 0);
+  set("main", "b", "1", 0);
+  set("main", "b", "1", 1);
+  world_ok(&w, "state.shared.list", "{}");
+  OUT("count", "2");
+}
+
+static void shared_list__out_total_size_bytes__is_the_sum_of_what_is_listed(void **state)
+{
+  (void)state;
+  set("main", "a.1", "12345", 0);
+  set("main", "a.2", "\"xyz\"", 0);
+  set("main", "b", "true", 0);
+  world_ok(&w, "state.shared.list", "{\"prefix\":\"a.\"}");
+  OUT("total_size_bytes", "10");
+  world_ok(&w, "state.shared.list", "{}");
+  OUT("total_size_bytes", "14");
+  world_ok(&w, "state.shared.delete", "{\"key\":\"a.1\"}");
+  world_ok(&w, "state.shared.list", "{}");
+  OUT("total_size_bytes", "9");
+}
+
+static void shared_list__err_DatabaseError__says_retry_when_the_database_is_none(void **state)
+{
+  (void)state;
+  char *path = text_of("%s/shared.db", w.folder);
+  FILE *f = fopen(path, "wb");
+  assert_non_null(f);
+  for (int i = 0; i < 4096; i++) fputs("this is no database ", f);
+  assert_int_equal(fclose(f), 0);
+  free(path);
+  world_fails(&w, "state.shared.list", "{}", "DatabaseError", "retry");
+  OUT("error.recovery.0.hint", "\"Retry the operation. If the error persists, check disk health.\"");
+}
+
+static void shared_list__of_10000_keys_names_every_owner(void **state)
+{
+  (void)state;
+  pd_store *store;
+  pd_options options = {.flush_ms = 1000}; /* a record for each key, but not a sync */
+  char key[32], author[16];
+  assert_int_equal(pd_store_open(w.uri, "shared", &options, &store, &w.err), PD_OK);
+  for (int i = 0; i < 10000; i++) {
+    snprintf(author, sizeof author, "agent-%d", i % 10);
+    snprintf(key, sizeof key, "k%05d", i);
+    assert_int_equal(pd_put(store, pd_text(key), pd_text("1"), &(pd_note){.author = author}, NULL, &w.err), PD_OK);
+  }
+  assert_int_equal(pd_store_close(store, &w.err), PD_OK);
+  for (int round = 0; round < 2; round++) {
+    int64_t start = pd_clock_monotonic_ms();
+    world_ok(&w, "state.shared.list", "{}");
+    print_message("# list of 10,000 keys, round %d: %lld ms\n", round + 1, (long long)(pd_clock_monotonic_ms() - start));
+    OUT("count", "10000");
+    OUT("entries.4321.owner_agent", "\"agent-1\"");
+    OUT("entries.9999.owner_agent", "\"agent-9\"");
+  }
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+    TEST(shared_get__in_key__names_the_entry_that_is_read),
+    TEST(shared_get__out_value__is_the_very_json_and_null_if_absent),
+    TEST(shared_get__out_version__counts_writes_and_is_0_if_absent),
+    TEST(shared_get__out_found__tells_null_from_nothing),
+    TEST(shared_get__out_owner_agent__is_who_last_wrote),
+    TEST(shared_get__out_updated_at__is_the_time_of_the_last_write),
+    TEST(shared_get__err_KeyNotFound__is_answered_as_found_false),
+    TEST(shared_set__in_key__is_one_line_of_text),
+    TEST(shared_set__in_value__may_be_any_json),
+    TEST(shared_set__in_expected_version__is_required_and_no_other_than_the_current),
+    TEST(shared_set__out_version__is_the_one_that_get_then_tells),
+    TEST(shared_set__effect_1__is_in_the_shared_database_after_a_restart),
+    TEST(shared_set__err_VersionConflict__carries_both_versions_and_changes_nothing),
+    TEST(shared_delete__in_key__is_the_one_that_goes),
+    TEST(shared_delete__out_deleted__is_true_once),
+    TEST(shared_delete__effect_1__is_visible_to_all_at_once_and_a_new_key_begins_at_1),
+    TEST(shared_delete__err_KeyNotFound__is_answered_as_deleted_false),
+    TEST(shared_list__in_prefix__takes_only_keys_that_begin_so),
+    TEST(shared_list__out_entries__tell_key_version_size_owner_and_time),
+    TEST(shared_list__out_count__is_the_number_of_entries),
+    TEST(shared_list__out_total_size_bytes__is_the_sum_of_what_is_listed),
+    TEST(shared_list__err_DatabaseError__says_retry_when_the_database_is_none),
+    TEST(shared_list__of_10000_keys_names_every_owner),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
