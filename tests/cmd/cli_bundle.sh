@@ -139,13 +139,72 @@ want_failure 1 'was erased on .* by'
 run --store other verify
 want_code 0
 
-t cli__what_retention_removed_is_refused_and_named
-for i in 1 2 3 4 5 6; do run put k $i; done
-run gc --keep-last 2
+t cli__a_store_that_gc_has_cut_is_cloned_as_it_is
+for i in 1 2 3 4 5 6 7 8 9 10 11 12; do run put old$i $i --author ada --reason early; done
+run tag early
+for i in $(seq 40); do run put k $i; done
+run gc --keep-last 2 --keep-versions 3
 want_code 0
-run export --all all.bundle
-want_failure 4 'commit [0-9a-f]{12} or its parent was removed by retention'
-want_true [ ! -e all.bundle ]
-run export main --since main~1 more.bundle
+run clone sqlite:.perdure copy
 want_code 0
+run --store copy verify
+want_code 0
+"$perdure" --json show main >here.json
+run --store copy --json show main
+want_true [ "$(grep -o '"commit":"[0-9a-f]*"' here.json | head -n 1)" = "$(grep -o '"commit":"[0-9a-f]*"' "$out" | head -n 1)" ]
+run --store copy get k
+want_out 40
+run --store copy get old7 --at early
+want_out 7
+run --store copy get k --at early
+want_code 1
+run --store copy history old7
+want_out_like ada
+run --store copy get k --at main~30
+want_failure 4 retired
+run get k --version 38
+want_out 38
+run --store copy get k --version 38
+want_out 38
+run get k --version 5
+want_failure 4 'gone'
+run --store copy get k --version 5
+want_failure 4 'gone'
+run --store copy put k 41
+run --store copy push
+want_code 0
+run get k
+want_out 41
+
+t cli__a_shallow_store_is_cared_for_like_any_other
+for i in $(seq 60); do run put k$((i % 7)) $i; done
+run gc --keep-last 3
+run clone sqlite:.perdure copy
+run --store copy repair
+want_code 0
+run --store copy doctor
+want_code 0
+run --store copy verify
+want_code 0
+for i in $(seq 30); do run --store copy put n $i; done
+run --store copy gc --keep-last 2
+want_code 0
+run --store copy verify
+want_code 0
+run --store copy get k4
+want_out 60
+run --store copy erase k4 --everywhere
+want_code 0
+run --store copy verify
+want_code 0
+run --store copy repair
+want_code 0
+run --store copy export --all again.bundle
+want_code 0
+run --store third import again.bundle
+want_code 0
+run --store third verify
+want_code 0
+run --store third get n
+want_out 30
 finish
