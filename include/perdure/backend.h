@@ -36,8 +36,10 @@
  *  B17 log_wait(after, timeout_ms) returns when log_tail_hint is greater than `after`, whoever appended, or when the time is
  *      over; both are PD_OK. It may return early when a signal comes. It does not burn time: no polling faster than every 50 ms.
  *      Several threads may wait at once.
+ *  B18 log_swap(swaps[n]), numbers ascending, each once, replaces records as B14 does, however far apart: all or none. If one is not
+ *      `was` any more, byte for byte, it answers PD_CONFLICT and changes nothing: two who take bytes away never bring each other's back.
  *
- * B14 to B16 on a read-only handle are PD_READ_ONLY.
+ * B14 to B16 and B18 on a read-only handle are PD_READ_ONLY.
  *
  * A visitor of log_read must not call the backend on the same handle: copy what is needed, act afterwards.
  *
@@ -77,6 +79,12 @@ typedef struct pd_backend_usage {
   uint64_t disk_bytes; /* what the files take, 0 where there are none */
 } pd_backend_usage;
 
+/* One record that is to be replaced. */
+typedef struct pd_log_swap {
+  uint64_t seq;
+  pd_bytes was, now;
+} pd_log_swap;
+
 typedef struct pd_backend_ops {
   unsigned abi;       /* PD_BACKEND_ABI */
   const char *scheme; /* "sqlite" for sqlite:… */
@@ -105,6 +113,7 @@ typedef struct pd_backend_ops {
                        pd_error *err); /* *out_bytes: payload removed */
   pd_code (*compact)(pd_backend *b, pd_error *err);
   pd_code (*log_wait)(pd_backend *b, uint64_t after, uint32_t timeout_ms, pd_error *err);
+  pd_code (*log_swap)(pd_backend *b, const pd_log_swap *swaps, size_t count, pd_error *err); /* B18 */
   /* The stores of a home, in any order. */
   pd_code (*stores)(const char *rest, void (*visit)(void *ctx, const char *store), void *ctx, pd_error *err);
   /* The folder of a home, for what is kept beside its stores; it need not exist. For free(). NULL: homes have none. */

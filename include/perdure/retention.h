@@ -59,11 +59,19 @@ PD_API PD_MUST_USE pd_code pd_gc_status(pd_store *store, pd_gc_info *out, pd_err
  * ERASURE removes the bytes of a key's values from history. Ids stay, so commits and the audit chain still verify; reading such a value
  * says PD_ERASED with when and by whom. The key is deleted where it is erased: by a commit on the ref (everywhere: on each ref that has
  * it). Without `everywhere`, what is erased is the key on the ref's line of history, but for values that the head of another ref still
- * holds. Tags and pins do not protect from erasure. The same bytes under another key are that key's, and stay.
+ * holds. Tags, pins and message links do not protect from erasure unless `spares_marks`. The same bytes under another key are that
+ * key's, and stay.
+ *
+ * A LAZY erasure costs about what the key's own versions cost, however long the log is. It deletes the key and follows its versions back
+ * to where it was made (as pd_history does): their values leave the records at once, and nobody reads them again, at no point of the
+ * past. What it leaves to the next gc or whole erasure: bytes in free pages of the files, and values over 16 KiB in the bag. What it
+ * does not reach: versions from before an earlier deletion of the key, of lines that were merged in, and from before a cut of gc.
  */
 typedef struct pd_erase_options {
   bool everywhere;     /* on all refs and lines */
   uint64_t version;    /* 0: all versions. Else only this one of the line, which must not be the present one: PD_INVALID */
+  bool spares_marks;   /* what the key shows at tags, pins and message links stays; finding them takes time for each */
+  bool is_lazy;        /* as above. PD_NOT_FOUND unless the key is there now */
   bool is_dry;         /* change nothing, only say what would be done */
   const pd_note *note; /* ref, author, run, reason; may be NULL */
   bool (*progress)(void *ctx, uint64_t done, uint64_t total); /* may be NULL; false gives up: PD_INVALID. Erasing again goes on */
@@ -75,13 +83,14 @@ typedef struct pd_erase_report {
   uint64_t bytes;     /* of their values */
   uint64_t refs;      /* where the key was deleted */
   uint64_t held_refs; /* versions that stay because the head of another ref holds them */
+  uint64_t held_marks; /* …because of a tag, pin or message link (spares_marks) */
   uint64_t held_keys; /* erased values whose bytes stay in the bag because another key has the same */
-  char held_by[256];  /* one such ref or key; "" if none */
-  uint64_t disk_before, disk_after;
+  char held_by[256];  /* one such ref, mark or key; "" if none */
+  uint64_t disk_before, disk_after; /* 0 if it was lazy */
 } pd_erase_report;
 
-/* Erase. `options` and `out` may be NULL. When it returned PD_OK the bytes are in none of the store's files. Killed before, some may be
- * left: erase again. PD_NOT_FOUND if the key never was on the line (everywhere: in the store), or has no such version. */
+/* Erase. `options` and `out` may be NULL. When it returned PD_OK the bytes are in none of the store's files (unless it was lazy). Killed before, some may be
+ * left: erase again (if it was lazy: gc does). PD_NOT_FOUND if the key never was on the line (everywhere: in the store), or has no such version. */
 PD_API PD_MUST_USE pd_code pd_erase(pd_store *store, pd_bytes key, const pd_erase_options *options, pd_erase_report *out, pd_error *err);
 
 #ifdef __cplusplus

@@ -393,6 +393,54 @@ static pd_code memory_log_redact(pd_backend *b, uint64_t seq, const pd_bytes *re
   return code;
 }
 
+static bool is_block(const block *b, pd_bytes bytes)
+{
+  return b->size == bytes.size && (!bytes.size || memcmp(b->data, bytes.data, bytes.size) == 0);
+}
+
+static pd_code swap_locked(memory_store *s, const pd_log_swap *swaps, block **fresh, size_t count, pd_error *err)
+{
+  for (size_t i = 0; i < count; i++) {
+    if (!swaps[i].seq || swaps[i].seq > s->tail || (i && swaps[i].seq <= swaps[i - 1].seq))
+      return pd_error_set(err, PD_INVALID, "record %llu of '%s' cannot be redacted now, the log ends at %llu",
+                          (unsigned long long)swaps[i].seq, s->store, (unsigned long long)s->tail);
+    if (!is_block(s->records[swaps[i].seq - 1], swaps[i].was))
+      return pd_error_set(err, PD_CONFLICT, "record %llu of '%s' was redacted by somebody else", (unsigned long long)swaps[i].seq, s->store);
+  }
+  for (size_t i = 0; i < count; i++) {
+    block **slot = &s->records[swaps[i].seq - 1], *old = *slot;
+    s->log_bytes += fresh[i]->size - old->size;
+    *slot = fresh[i];
+    fresh[i] = old;
+  }
+  return PD_OK;
+}
+
+static pd_code swap_blocks(memory_handle *h, const pd_log_swap *swaps, const pd_bytes *now, block **fresh, size_t count, pd_error *err)
+{
+  TRY(make_blocks(now, count, fresh, err));
+  pd_code code = write_begin(h, err);
+  if (code == PD_OK) {
+    code = swap_locked(h->store, swaps, fresh, count, err);
+    pthread_mutex_unlock(&h->store->lock);
+  }
+  for (size_t i = 0; i < count; i++) block_drop(fresh[i]); /* the old ones if it worked, else the new */
+  return code;
+}
+
+static pd_code memory_log_swap(pd_backend *b, const pd_log_swap *swaps, size_t count, pd_error *err)
+{
+  if (!count) return pd_error_set(err, PD_INVALID, "a redaction needs at least one record");
+  block **fresh = calloc(count, sizeof *fresh);
+  pd_bytes *now = calloc(count, sizeof *now);
+  pd_code code = fresh && now ? PD_OK : pd_error_memory(err, "a redaction");
+  for (size_t i = 0; !code && i < count; i++) now[i] = swaps[i].now;
+  if (!code) code = swap_blocks((memory_handle *)b, swaps, now, fresh, count, err);
+  free(fresh);
+  free(now);
+  return code;
+}
+
 static pd_code memory_bag_mark(pd_backend *b, uint64_t *out_mark, pd_error *err)
 {
   memory_handle *h = (memory_handle *)b;
@@ -502,6 +550,7 @@ const pd_backend_ops pd_memory_ops = {
   .log_release = memory_release,
   .usage = memory_usage,
   .log_redact = memory_log_redact,
+  .log_swap = memory_log_swap,
   .bag_mark = memory_bag_mark,
   .bag_sweep = memory_bag_sweep,
   .compact = memory_compact,

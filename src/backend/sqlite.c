@@ -493,6 +493,7 @@ const pd_backend_ops pd_sqlite_ops = {
   .check = pd_sqlite_check,
   .usage = pd_sqlite_usage,
   .log_redact = pd_sqlite_log_redact,
+  .log_swap = pd_sqlite_log_swap,
   .bag_mark = pd_sqlite_bag_mark,
   .bag_sweep = pd_sqlite_bag_sweep,
   .compact = pd_sqlite_compact,

@@ -30,6 +30,8 @@ typedef struct redaction {
   uint64_t seq; /* of records[0] */
   const pd_bytes *records;
   size_t count;
+  const pd_log_swap *swaps; /* instead of seq, records and count */
+  size_t swap_count, swap_next;
   uint64_t row_seq, row_count; /* the row that was taken out last */
   pd_buf row;
   uint64_t out_seq, out_count; /* the row that is being made */
@@ -106,6 +108,18 @@ static pd_code add_record(redaction *r, uint64_t seq, pd_bytes record, pd_error 
   return pd_buf_append(&r->out, record.data, record.size, err);
 }
 
+/* What record `seq`, met with the bytes *record, is to be. */
+static pd_code replace(redaction *r, uint64_t seq, pd_bytes *record, pd_error *err)
+{
+  if (!r->swaps && seq >= r->seq && seq - r->seq < r->count) *record = r->records[seq - r->seq];
+  if (r->swap_next == r->swap_count || r->swaps[r->swap_next].seq != seq) return PD_OK;
+  const pd_log_swap *swap = &r->swaps[r->swap_next++];
+  if (record->size != swap->was.size || (record->size && memcmp(record->data, swap->was.data, record->size) != 0))
+    return pd_error_set(err, PD_CONFLICT, "%.300s: record %llu was redacted by somebody else", r->s->path, (unsigned long long)seq);
+  *record = swap->now;
+  return PD_OK;
+}
+
 /* The records of the row that was taken out, the new bytes in the place of the old. */
 static pd_code rewrite_row(redaction *r, pd_error *err)
 {
@@ -114,20 +128,39 @@ static pd_code rewrite_row(redaction *r, pd_error *err)
     uint64_t seq = r->row_seq + i;
     pd_bytes record = {0};
     if (!pd_sqlite_row_take(&p, end, r->row_count, i + 1 == r->row_count, &record)) return damaged(r, seq, err);
-    if (seq >= r->seq && seq - r->seq < r->count) record = r->records[seq - r->seq];
+    TRY(replace(r, seq, &record, err));
     TRY(add_record(r, seq, record, err));
   }
   return PD_OK;
 }
 
+static pd_code check_tail(redaction *r, uint64_t last, pd_error *err)
+{
+  uint64_t tail = 0;
+  TRY(pd_sqlite_conn_tail(&r->s->writer, &tail, err));
+  if (last <= tail) return PD_OK;
+  return pd_error_set(err, PD_INVALID, "%.300s: record %llu cannot be redacted, the log ends at %llu", r->s->path, (unsigned long long)last,
+                      (unsigned long long)tail);
+}
+
+static pd_code swap_rows(redaction *r, pd_error *err)
+{
+  TRY(check_tail(r, r->swaps[r->swap_count - 1].seq, err));
+  while (r->swap_next < r->swap_count) {
+    uint64_t seq = r->swaps[r->swap_next].seq;
+    if (seq != r->row_seq + r->row_count) TRY(put_row(r, err)); /* only what follows is joined to it (H1) */
+    TRY(take_row(r, seq, err));
+    TRY(rewrite_row(r, err));
+  }
+  TRY(put_row(r, err));
+  return pd_sqlite_conn_exec(&r->s->writer, need_scrub_sql, err);
+}
+
 static pd_code redact_rows(redaction *r, pd_error *err)
 {
-  uint64_t tail = 0, end = r->seq + r->count;
-  TRY(pd_sqlite_conn_tail(&r->s->writer, &tail, err));
-  if (end - 1 > tail) {
-    return pd_error_set(err, PD_INVALID, "%.300s: record %llu cannot be redacted, the log ends at %llu", r->s->path,
-                        (unsigned long long)(end - 1), (unsigned long long)tail);
-  }
+  uint64_t end = r->seq + r->count;
+  if (r->swaps) return swap_rows(r, err);
+  TRY(check_tail(r, end - 1, err));
   for (uint64_t seq = r->seq; seq < end; seq = r->row_seq + r->row_count) {
     TRY(take_row(r, seq, err));
     TRY(rewrite_row(r, err));
@@ -160,6 +193,19 @@ pd_code pd_sqlite_log_redact(pd_backend *b, uint64_t seq, const pd_bytes *record
   if (!seq || !count) return pd_error_set(err, PD_INVALID, "a redaction needs a number from 1 and at least one record");
   if (count > PD_LOCK_TAIL_MAX || seq > PD_LOCK_TAIL_MAX - count)
     return pd_error_set(err, PD_INVALID, "%.300s: record %llu is past the end of all numbers", r.s->path, (unsigned long long)seq);
+  TRY(pd_sqlite_write_begin(r.s, err));
+  pd_code code = redact_locked(&r, err);
+  pd_sqlite_write_end(r.s);
+  return code;
+}
+
+pd_code pd_sqlite_log_swap(pd_backend *b, const pd_log_swap *swaps, size_t count, pd_error *err)
+{
+  CLEANUP(redaction_done) redaction r = {.s = (pd_sqlite *)b, .swaps = swaps, .swap_count = count};
+  if (!count) return pd_error_set(err, PD_INVALID, "a redaction needs at least one record");
+  for (size_t i = 0; i < count; i++)
+    if (!swaps[i].seq || swaps[i].seq > PD_LOCK_TAIL_MAX || (i && swaps[i].seq <= swaps[i - 1].seq))
+      return pd_error_set(err, PD_INVALID, "%.300s: record %llu is out of order", r.s->path, (unsigned long long)swaps[i].seq);
   TRY(pd_sqlite_write_begin(r.s, err));
   pd_code code = redact_locked(&r, err);
   pd_sqlite_write_end(r.s);

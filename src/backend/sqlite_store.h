@@ -45,6 +45,7 @@ pd_code pd_sqlite_stores(const char *rest, void (*visit)(void *ctx, const char *
 pd_code pd_sqlite_log_claim(pd_backend *b, pd_error *err);
 void pd_sqlite_log_release(pd_backend *b);
 pd_code pd_sqlite_log_redact(pd_backend *b, uint64_t seq, const pd_bytes *records, size_t count, pd_error *err);
+pd_code pd_sqlite_log_swap(pd_backend *b, const pd_log_swap *swaps, size_t count, pd_error *err);
 pd_code pd_sqlite_bag_mark(pd_backend *b, uint64_t *out_mark, pd_error *err);
 pd_code pd_sqlite_bag_sweep(pd_backend *b, uint64_t mark, bool (*keep)(void *ctx, const pd_id *id), void *ctx, uint64_t *out_bytes,
                             pd_error *err);

@@ -9,54 +9,37 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/json.h"
-#include "engine/gc.h"
+#include "engine/erase.h"
 #include "engine/retired.h"
 
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #define CHUNK_RECORDS 4096
 #define PLAN_TRIES 8
 
-/* A version that is to be erased. */
-typedef struct victim {
-  uint64_t seq;
-  pd_id value_id, list_id;
-  uint64_t size;
-  bool is_in_bag, is_chunked;
-  bool was_erased; /* by an erasure that did not end: only its blobs may be left */
-} victim;
-
-typedef struct eraser {
-  pd_store *s;
-  pd_bytes key;
-  const pd_erase_options *options;
-  pd_erase_report *report;
-  char ref[PD_REF_SIZE_MAX + 1];
-  uint64_t only_seq; /* 0, or: the one record */
-  uint64_t last_seq; /* the last record that is looked at */
-  uint64_t mark;     /* of the bag */
-  uint64_t epoch;    /* of the state that is built upon */
-  pd_map64 line;     /* records that are on the line */
-  pd_map64 held;     /* records whose value the head of another ref holds */
-  pd_map64 doomed;   /* blobs; 1: something else needs it */
-  pd_map64 lists;    /* of these: lists of pieces, which go last: they lead to the pieces if the sweep is cut off */
-  victim *victims;   /* descending by seq, then ascending */
-  size_t count, capacity;
-  uint64_t done, total;
-} eraser;
-
-static void eraser_done(eraser *e)
+void pd_eraser_reset(pd_eraser *e)
 {
   pd_map64_done(&e->line);
   pd_map64_done(&e->held);
   pd_map64_done(&e->doomed);
   pd_map64_done(&e->lists);
+  e->count = e->holder_count = 0;
+  uint64_t refs = e->report->refs;
+  *e->report = (pd_erase_report){.refs = refs};
+}
+
+void pd_eraser_done(pd_eraser *e)
+{
+  pd_map64_done(&e->line);
+  pd_map64_done(&e->held);
+  pd_map64_done(&e->doomed);
+  pd_map64_done(&e->lists);
+  free(e->holders);
   free(e->victims);
 }
 
-static pd_code tick(eraser *e, uint64_t steps, pd_error *err)
+static pd_code tick(pd_eraser *e, uint64_t steps, pd_error *err)
 {
   e->done = e->done + steps < e->total ? e->done + steps : e->total;
   if (!e->options->progress || e->options->progress(e->options->ctx, e->done, e->total)) return PD_OK;
@@ -65,19 +48,7 @@ static pd_code tick(eraser *e, uint64_t steps, pd_error *err)
 
 /* ---- where it begins ---- */
 
-static pd_code hold(eraser *e, pd_ref_slot *slot, pd_error *err)
-{
-  pd_entry entry;
-  pd_error why;
-  pd_code code = pd_get_at_head(e->s, &slot->seen, e->key, NULL, &entry, &why);
-  if (code == PD_NOT_FOUND) return PD_OK;
-  if (code && err) *err = why;
-  if (code) return code;
-  if (!e->report->held_by[0]) snprintf(e->report->held_by, sizeof e->report->held_by, "ref '%s'", slot->name);
-  return pd_map64_add(&e->held, entry.seq, NULL, NULL, err);
-}
-
-static pd_code start_locked(eraser *e, pd_error *err)
+static pd_code start_locked(pd_eraser *e, pd_error *err)
 {
   pd_store *s = e->s;
   TRY(pd_refresh(s, err));
@@ -85,28 +56,18 @@ static pd_code start_locked(eraser *e, pd_error *err)
   TRY(pd_retention_ready(s, err));
   pd_ref_slot *own;
   TRY(pd_slot_get(s, e->ref, &own, err));
+  const pd_ref_slot *meta = pd_slot_find(s, PD_META_REF);
+  pd_eraser_reset(e);
   e->epoch = s->retention.epoch;
+  e->meta_seq = meta ? meta->seen.commit.seq : 0;
   e->last_seq = s->log_seq;
   e->total = 2 * e->last_seq;
   e->done = 0;
-  e->count = 0;
-  pd_map64_done(&e->line);
-  pd_map64_done(&e->held);
-  pd_map64_done(&e->doomed);
-  pd_map64_done(&e->lists);
-  memset(e->report, 0, offsetof(pd_erase_report, refs));
-  e->report->held_refs = e->report->held_keys = 0;
-  e->report->held_by[0] = 0;
   if (own->seen.commit.seq) TRY(pd_map64_add(&e->line, own->seen.commit.seq, NULL, NULL, err));
-  for (size_t i = 0; !e->options->everywhere && i < s->slot_count; i++) {
-    pd_ref_slot *slot = s->slots[i];
-    if (slot == own || slot->seen.is_deleted || strcmp(slot->name, PD_META_REF) == 0) continue;
-    TRY(hold(e, slot, err));
-  }
-  return PD_OK;
+  return pd_eraser_hold(e, 0, err);
 }
 
-static pd_code start(eraser *e, pd_error *err)
+static pd_code start(pd_eraser *e, pd_error *err)
 {
   pd_store_lock(e->s);
   pd_code code = start_locked(e, err);
@@ -117,7 +78,7 @@ static pd_code start(eraser *e, pd_error *err)
 /* ---- first pass: who wrote the key ---- */
 
 /* An erasure that was cut off wrote down the list of the pieces before their record lost it. */
-static void recall_list(eraser *e, victim *v)
+static void recall_list(pd_eraser *e, pd_victim *v)
 {
   CLEANUP(pd_buf_done) pd_buf note = {0};
   CLEANUP(pd_buf_done) pd_buf hex = {0};
@@ -132,13 +93,13 @@ static void recall_list(eraser *e, victim *v)
 
 static pd_code doom(void *ctx, const pd_id *id, pd_error *err)
 {
-  eraser *e = ctx;
+  pd_eraser *e = ctx;
   return pd_map64_add(&e->doomed, pd_blob_print(id), NULL, NULL, err);
 }
 
 static pd_code doom_list(void *ctx, const pd_id *id, pd_error *err)
 {
-  eraser *e = ctx;
+  pd_eraser *e = ctx;
   TRY(pd_map64_add(&e->lists, pd_blob_print(id), NULL, NULL, err));
   return doom(e, id, err);
 }
@@ -148,7 +109,7 @@ static pd_code doom_piece(void *ctx, const pd_chunk *chunk, pd_error *err)
   return doom(ctx, &chunk->id, err);
 }
 
-static pd_code doom_blobs(eraser *e, const victim *v, pd_error *err)
+static pd_code doom_blobs(pd_eraser *e, const pd_victim *v, pd_error *err)
 {
   pd_error why;
   if (!v->is_in_bag) return PD_OK;
@@ -160,31 +121,33 @@ static pd_code doom_blobs(eraser *e, const victim *v, pd_error *err)
   return code;
 }
 
-static pd_code take_victim(eraser *e, const pd_rec *rec, const pd_rec_change *ch, pd_error *err)
+pd_code pd_eraser_add(pd_eraser *e, const pd_rec *rec, const pd_rec_change *ch, pd_error *err)
+{
+  TRY(pd_array_grow(&e->victims, e->count, &e->capacity, sizeof *e->victims, "an erasure", err));
+  e->victims[e->count++] = (pd_victim){.seq = rec->seq,
+                                       .value_id = pd_rec_value_id(ch),
+                                       .list_id = ch->list_id,
+                                       .size = ch->size,
+                                       .is_in_bag = ch->is_in_bag,
+                                       .is_chunked = ch->is_chunked,
+                                       .was_erased = ch->is_erased};
+  return PD_OK;
+}
+
+static pd_code take_victim(pd_eraser *e, const pd_rec *rec, const pd_rec_change *ch, pd_error *err)
 {
   if (e->only_seq && rec->seq != e->only_seq) return PD_OK;
-  if (pd_map64_find(&e->held, rec->seq)) {
-    e->report->held_refs++;
-    return PD_OK;
-  }
-  TRY(pd_array_grow(&e->victims, e->count, &e->capacity, sizeof *e->victims, "an erasure", err));
-  victim *v = &e->victims[e->count];
-  *v = (victim){.seq = rec->seq,
-                .value_id = pd_rec_value_id(ch),
-                .list_id = ch->list_id,
-                .size = ch->size,
-                .is_in_bag = ch->is_in_bag,
-                .is_chunked = ch->is_chunked,
-                .was_erased = ch->is_erased};
+  if (pd_eraser_holds(e, rec->seq)) return PD_OK;
+  TRY(pd_eraser_add(e, rec, ch, err));
+  pd_victim *v = &e->victims[e->count - 1];
   if (ch->is_erased && ch->is_chunked) recall_list(e, v);
-  e->count++;
   e->report->versions += !ch->is_erased;
   e->report->bytes += ch->is_erased ? 0 : ch->size;
   return doom_blobs(e, v, err);
 }
 
 /* Whoever is on the line has parents on it; and the record that wrote the key before, where gc left a gap. */
-static pd_code look_for_key(eraser *e, const pd_rec *rec, pd_error *err)
+static pd_code look_for_key(pd_eraser *e, const pd_rec *rec, pd_error *err)
 {
   if (rec->kind != PD_RECORD_COMMIT || pd_bytes_equal(rec->ref, pd_text(PD_META_REF))) return PD_OK;
   bool is_on_line = pd_map64_find(&e->line, rec->seq) != NULL;
@@ -203,7 +166,7 @@ static pd_code look_for_key(eraser *e, const pd_rec *rec, pd_error *err)
   return PD_OK;
 }
 
-static pd_code find_victims(eraser *e, pd_error *err)
+static pd_code find_victims(pd_eraser *e, pd_error *err)
 {
   CLEANUP(pd_taken_done) pd_taken t = {0};
   uint64_t count = CHUNK_RECORDS;
@@ -219,14 +182,14 @@ static pd_code find_victims(eraser *e, pd_error *err)
     TRY(tick(e, t.count, err));
   }
   for (size_t i = 0; i < e->count / 2; i++) {
-    victim swap = e->victims[i];
+    pd_victim swap = e->victims[i];
     e->victims[i] = e->victims[e->count - 1 - i];
     e->victims[e->count - 1 - i] = swap;
   }
   return PD_OK;
 }
 
-static victim *find_victim(const eraser *e, uint64_t seq)
+static pd_victim *find_victim(const pd_eraser *e, uint64_t seq)
 {
   size_t low = 0, high = e->count;
   while (low < high) {
@@ -242,7 +205,7 @@ static victim *find_victim(const eraser *e, uint64_t seq)
 /* ---- second pass: who else needs the blobs; and, if it is no dry run, the records lose their bytes ---- */
 
 typedef struct spare {
-  eraser *e;
+  pd_eraser *e;
   bool has_spared;
 } spare;
 
@@ -257,7 +220,7 @@ static pd_code spare_blob(void *ctx, const pd_id *id, pd_error *err)
   return PD_OK;
 }
 
-static pd_code spare_others(eraser *e, const pd_rec *rec, pd_error *err)
+static pd_code spare_others(pd_eraser *e, const pd_rec *rec, pd_error *err)
 {
   pd_cursor c = pd_rec_changes(rec);
   for (size_t i = 0; e->doomed.count && i < rec->change_count; i++) {
@@ -277,18 +240,17 @@ static pd_code spare_others(eraser *e, const pd_rec *rec, pd_error *err)
 
 static pd_redaction choose(void *ctx, const pd_rec *rec, const pd_rec_change *ch)
 {
-  const eraser *e = ctx;
+  const pd_eraser *e = ctx;
   (void)rec;
   return pd_bytes_equal(ch->key, e->key) ? PD_REDACT_ERASE : PD_REDACT_KEEP;
 }
 
 /* The records from the first to the last victim of what was taken. */
-static pd_code redact_some(eraser *e, const pd_taken *t, size_t first, size_t last, pd_error *err)
+static pd_code redact_some(pd_eraser *e, const pd_taken *t, size_t first, size_t last, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf bytes = {0};
   size_t count = last - first + 1, *ends = calloc(count, sizeof *ends);
-  pd_bytes *records = calloc(count, sizeof *records);
-  pd_code code = ends && records ? PD_OK : pd_error_memory(err, "an erasure");
+  pd_code code = ends ? PD_OK : pd_error_memory(err, "an erasure");
   for (size_t i = 0; !code && i < count; i++) {
     pd_bytes old = pd_taken_at(t, first + i);
     pd_rec rec;
@@ -301,32 +263,42 @@ static pd_code redact_some(eraser *e, const pd_taken *t, size_t first, size_t la
     }
     ends[i] = bytes.size;
   }
-  for (size_t i = 0, from = 0; !code && i < count; from = ends[i++]) records[i] = (pd_bytes){bytes.data + from, ends[i] - from};
-  if (!code) code = e->s->ops->log_redact(e->s->backend, t->first + first, records, count, err);
+  if (!code) code = pd_log_replace(e->s, t, first, count, &bytes, ends, err);
   free(ends);
-  free(records);
   return code;
 }
 
-static pd_code second_pass(eraser *e, bool may_write, pd_error *err)
+/* What of the records that were taken is to go, goes. */
+static pd_code pass_over(pd_eraser *e, const pd_taken *t, bool may_write, pd_error *err)
+{
+  size_t first = SIZE_MAX, last = 0;
+  for (size_t i = 0; i < t->count; i++) {
+    pd_rec rec;
+    pd_bytes bytes = pd_taken_at(t, i);
+    if (!bytes.size) continue;
+    TRY(pd_rec_decode(t->first + i, bytes, &rec, err));
+    if (rec.kind == PD_RECORD_COMMIT) TRY(spare_others(e, &rec, err));
+    const pd_victim *v = find_victim(e, t->first + i);
+    if (!v || v->was_erased) continue;
+    if (first == SIZE_MAX) first = i;
+    last = i;
+  }
+  return may_write && first != SIZE_MAX ? redact_some(e, t, first, last, err) : PD_OK;
+}
+
+static pd_code second_pass(pd_eraser *e, bool may_write, pd_error *err)
 {
   CLEANUP(pd_taken_done) pd_taken t = {0};
   for (uint64_t seq = 1; seq <= e->last_seq; seq += t.count) {
-    size_t first = SIZE_MAX, last = 0;
-    TRY(pd_take_records(e->s, seq, e->last_seq, &t, err));
-    if (!t.count) return pd_error_set(err, PD_CORRUPT, "record %llu of the log is missing", (unsigned long long)seq);
-    for (size_t i = 0; i < t.count; i++) {
-      pd_rec rec;
-      pd_bytes bytes = pd_taken_at(&t, i);
-      if (!bytes.size) continue;
-      TRY(pd_rec_decode(seq + i, bytes, &rec, err));
-      if (rec.kind == PD_RECORD_COMMIT) TRY(spare_others(e, &rec, err));
-      const victim *v = find_victim(e, seq + i);
-      if (!v || v->was_erased) continue;
-      if (first == SIZE_MAX) first = i;
-      last = i;
+    pd_code code = PD_CONFLICT;
+    for (int tries = 0; code == PD_CONFLICT && tries < PLAN_TRIES; tries++) { /* X2 */
+      uint64_t held_keys = e->report->held_keys;
+      TRY(pd_take_records(e->s, seq, e->last_seq, &t, err));
+      if (!t.count) return pd_error_set(err, PD_CORRUPT, "record %llu of the log is missing", (unsigned long long)seq);
+      code = pass_over(e, &t, may_write, err);
+      if (code == PD_CONFLICT) e->report->held_keys = held_keys;
     }
-    if (may_write && first != SIZE_MAX) TRY(redact_some(e, &t, first, last, err));
+    TRY(code);
     TRY(tick(e, t.count, err));
   }
   return PD_OK;
@@ -334,71 +306,16 @@ static pd_code second_pass(eraser *e, bool may_write, pd_error *err)
 
 /* ---- the record that says so ---- */
 
-typedef struct notes {
-  pd_change_in *changes;
-  size_t count;
-  pd_buf bytes; /* keys and values */
-} notes;
-
-static void notes_done(notes *n)
-{
-  free(n->changes);
-  pd_buf_done(&n->bytes);
-}
-
-static int compare_ids(const void *a, const void *b)
-{
-  const victim *const *x = a, *const *y = b;
-  return memcmp((*x)->value_id.bytes, (*y)->value_id.bytes, PD_ID_SIZE);
-}
-
-static pd_code write_note(const eraser *e, const victim *v, const pd_points *state, pd_buf *out, pd_error *err)
-{
-  char hex[PD_ID_HEX_SIZE];
-  pd_json_writer w = {.out = out, .err = err};
-  pd_json_open(&w, '{');
-  pd_json_put_number(&w, "at_ms", (uint64_t)state->retired_ms);
-  pd_json_put_text(&w, "by", state->by);
-  pd_json_put_bytes(&w, "key", e->key);
-  if (v->is_chunked) pd_json_put_text(&w, "list", pd_id_hex(&v->list_id, hex));
-  pd_json_close(&w, '}');
-  return w.code;
-}
-
-/* One note per value, ascending by its key. */
-static pd_code make_notes(const eraser *e, const pd_points *state, victim **sorted, notes *n, pd_error *err)
-{
-  size_t count = 0;
-  for (size_t i = 0; i < e->count; i++)
-    if (!e->victims[i].was_erased) sorted[count++] = &e->victims[i];
-  qsort(sorted, count, sizeof *sorted, compare_ids);
-  size_t *ends = calloc(2 * count + 1, sizeof *ends);
-  n->changes = calloc(count + 1, sizeof *n->changes);
-  pd_code code = ends && n->changes ? PD_OK : pd_error_memory(err, "an erasure");
-  for (size_t i = 0; !code && i < count; i++) {
-    char hex[PD_ID_HEX_SIZE];
-    if (i && pd_id_equal(&sorted[i]->value_id, &sorted[i - 1]->value_id)) continue;
-    code = pd_buf_printf(&n->bytes, err, PD_ERASED_KIND "/%s", pd_id_hex(&sorted[i]->value_id, hex));
-    ends[2 * n->count] = n->bytes.size;
-    if (!code) code = write_note(e, sorted[i], state, &n->bytes, err);
-    ends[2 * n->count + 1] = n->bytes.size;
-    n->count++;
-  }
-  for (size_t i = 0, from = 0; !code && i < n->count; from = ends[2 * i++ + 1]) {
-    pd_bytes key = {n->bytes.data + from, ends[2 * i] - from}, value = {n->bytes.data + ends[2 * i], ends[2 * i + 1] - ends[2 * i]};
-    n->changes[i] = (pd_change_in){.key = key, .value = value, .value_id = pd_value_id(value), .expect_version = PD_ANY_VERSION};
-  }
-  free(ends);
-  return code;
-}
-
 /* Another ref may have been pointed at what is to go. */
 static pd_code check_moves(pd_store *s, void *ctx, pd_error *err)
 {
-  const eraser *e = ctx;
+  const pd_eraser *e = ctx;
   CLEANUP(pd_taken_done) pd_taken t = {0};
   TRY(pd_retention_ready(s, err));
+  const pd_ref_slot *meta = pd_slot_find(s, PD_META_REF);
   if (s->retention.epoch != e->epoch) return pd_error_set(err, PD_CONFLICT, "a gc or another erasure came first: try again");
+  if (e->options->spares_marks && meta && meta->tip.commit.seq != e->meta_seq)
+    return pd_error_set(err, PD_CONFLICT, "tags, pins or links changed during the erasure: try again");
   for (uint64_t seq = e->last_seq + 1; seq <= s->log_seq; seq += t.count) {
     TRY(pd_take_records(s, seq, s->log_seq, &t, err));
     if (!t.count) return pd_error_set(err, PD_CORRUPT, "record %llu of the log is missing", (unsigned long long)seq);
@@ -413,7 +330,7 @@ static pd_code check_moves(pd_store *s, void *ctx, pd_error *err)
 }
 
 /* The present state of retention, with one more erasure. Its points are borrowed. */
-static pd_code next_state(eraser *e, pd_points *out, pd_error *err)
+static pd_code next_state(pd_eraser *e, pd_points *out, pd_error *err)
 {
   pd_store *s = e->s;
   CLEANUP(pd_buf_done) pd_buf copy = {0};
@@ -431,16 +348,13 @@ static pd_code next_state(eraser *e, pd_points *out, pd_error *err)
   return PD_OK;
 }
 
-static pd_code say_so(eraser *e, pd_error *err)
+static pd_code say_so(pd_eraser *e, pd_error *err)
 {
   CLEANUP(pd_points_done) pd_points state = {0};
-  CLEANUP(notes_done) notes n = {0};
+  CLEANUP(pd_erase_notes_done) pd_erase_notes n = {0};
   TRY(next_state(e, &state, err));
-  victim **sorted = calloc(e->count + 1, sizeof *sorted);
-  if (!sorted) return pd_error_memory(err, "an erasure");
-  pd_code code = make_notes(e, &state, sorted, &n, err);
-  free(sorted);
-  if (code) return code;
+  TRY(pd_erase_notes_add(e, state.retired_ms, state.by, &n, err));
+  pd_erase_notes_end(&n);
   const char *author = e->options->note ? e->options->note->author : NULL;
   return pd_retention_write(e->s, &state, n.changes, n.count, author, check_moves, e, err);
 }
@@ -461,7 +375,7 @@ static void take_ref(void *ctx, const pd_ref *ref)
   if (!names->code) strcpy(names->list[names->count++], ref->name);
 }
 
-static pd_code delete_on(eraser *e, const char *ref, pd_error *err)
+static pd_code delete_on(pd_eraser *e, const char *ref, pd_error *err)
 {
   pd_error why;
   pd_note note = e->options->note ? *e->options->note : (pd_note){0};
@@ -478,7 +392,7 @@ static pd_code delete_on(eraser *e, const char *ref, pd_error *err)
   return code;
 }
 
-static pd_code delete_key(eraser *e, pd_error *err)
+static pd_code delete_key(pd_eraser *e, pd_error *err)
 {
   e->report->refs = 0;
   if (e->only_seq) return PD_OK;
@@ -495,18 +409,18 @@ static pd_code delete_key(eraser *e, pd_error *err)
 
 static bool keeps_blob(void *ctx, const pd_id *id)
 {
-  const eraser *e = ctx;
+  const pd_eraser *e = ctx;
   const uint32_t *is_needed = pd_map64_find(&e->doomed, pd_blob_print(id));
   return !is_needed || *is_needed;
 }
 
 static bool keeps_blob_or_list(void *ctx, const pd_id *id)
 {
-  const eraser *e = ctx;
+  const pd_eraser *e = ctx;
   return keeps_blob(ctx, id) || pd_map64_find(&e->lists, pd_blob_print(id));
 }
 
-static pd_code take_away(eraser *e, pd_error *err)
+static pd_code take_away(pd_eraser *e, pd_error *err)
 {
   pd_store *s = e->s;
   uint64_t bytes;
@@ -520,14 +434,14 @@ static pd_code take_away(eraser *e, pd_error *err)
   return PD_OK;
 }
 
-static pd_code nothing(const eraser *e, pd_error *err)
+pd_code pd_eraser_nothing(const pd_eraser *e, pd_error *err)
 {
   return pd_error_set(err, PD_NOT_FOUND, "key '%.*s' has no value to erase %s%s", (int)(e->key.size < 200 ? e->key.size : 200),
                       (const char *)e->key.data, e->options->everywhere ? "in this store" : "on the line of ref ",
                       e->options->everywhere ? "" : e->ref);
 }
 
-static pd_code run_eraser(eraser *e, pd_error *err)
+static pd_code run_eraser(pd_eraser *e, pd_error *err)
 {
   pd_store *s = e->s;
   pd_code code = PD_CONFLICT;
@@ -536,7 +450,7 @@ static pd_code run_eraser(eraser *e, pd_error *err)
   for (int tries = 0; code == PD_CONFLICT && tries < PLAN_TRIES; tries++) {
     TRY(start(e, err));
     TRY(find_victims(e, err));
-    if (!e->count) return nothing(e, err);
+    if (!e->count) return pd_eraser_nothing(e, err);
     TRY(delete_key(e, err)); /* only once there is something: a key that never was stays untouched */
     if (e->options->is_dry) return second_pass(e, false, err);
     code = say_so(e, err);
@@ -548,7 +462,7 @@ static pd_code run_eraser(eraser *e, pd_error *err)
   return code;
 }
 
-static pd_code choose_version(eraser *e, pd_error *err)
+static pd_code choose_version(pd_eraser *e, pd_error *err)
 {
   pd_entry entry, now;
   if (!e->options->version) return PD_OK;
@@ -580,16 +494,16 @@ pd_code pd_erase(pd_store *store, pd_bytes key, const pd_erase_options *options,
 {
   static const pd_erase_options defaults;
   pd_erase_report report = {0};
-  CLEANUP(eraser_done) eraser e = {.s = store, .key = key, .options = options ? options : &defaults, .report = &report};
+  CLEANUP(pd_eraser_done) pd_eraser e = {.s = store, .key = key, .options = options ? options : &defaults, .report = &report};
   TRY(pd_key_check(key, err));
   TRY(check_erase(store, e.options, err));
   const char *ref = e.options->note && e.options->note->ref ? e.options->note->ref : store->ref;
   memcpy(e.ref, ref, strlen(ref) + 1);
-  uint64_t before = disk_bytes(store);
+  uint64_t before = e.options->is_lazy ? 0 : disk_bytes(store);
   TRY(choose_version(&e, err));
-  TRY(run_eraser(&e, err));
+  TRY(e.options->is_lazy ? pd_erase_lazily(&e, err) : run_eraser(&e, err));
   report.disk_before = before;
-  report.disk_after = disk_bytes(store);
+  report.disk_after = e.options->is_lazy ? 0 : disk_bytes(store);
   if (out) *out = report;
   return PD_OK;
 }

@@ -4,7 +4,8 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
-#include "engine/retired.h"
+#include "engine/erase.h"
+#include "engine/marks.h"
 
 #include <stdlib.h>
 
@@ -66,10 +67,43 @@ static bool is_kept(const pd_gc_run *run, uint64_t seq)
   return !seq || seq >= run->cut || pd_points_find(&run->next, seq);
 }
 
+/* A tag, pin or link to a commit that stays whole anyway? */
+static bool is_mark_fine(const pd_gc_run *run, const char *kind, const pd_rec_change *ch)
+{
+  CLEANUP(pd_mark_done) pd_mark_read read = {0};
+  CLEANUP(pd_taken_done) pd_taken t = {0};
+  pd_rec rec;
+  if (ch->is_delete) return true;
+  if (ch->is_in_bag || ch->is_erased || pd_mark_parse(kind, "", ch->value, &read, NULL)) return false;
+  uint64_t seq = read.mark.seq;
+  if (!seq) return true;
+  if (seq < run->cut || pd_take_records(run->s, seq, seq, &t, NULL) || !t.count) return false;
+  return !pd_rec_decode(seq, pd_taken_at(&t, 0), &rec, NULL) && pd_id_equal(&rec.commit, &read.mark.commit);
+}
+
+/* What came to the hidden ref since the plan was made: marks may keep more than it knows. */
+static pd_code check_meta(const pd_gc_run *run, const pd_rec *rec, pd_error *err)
+{
+  static const char *const kinds[] = {PD_MARK_TAG, PD_MARK_PIN, PD_MARK_MESSAGE};
+  pd_cursor c = pd_rec_changes(rec);
+  for (size_t i = 0; i < rec->change_count; i++) {
+    pd_rec_change ch;
+    pd_rec_next(rec, &c, &ch);
+    for (size_t k = 0; k < COUNT_OF(kinds); k++) {
+      size_t size = strlen(kinds[k]);
+      bool is_mark = ch.key.size > size && memcmp(ch.key.data, kinds[k], size) == 0 && ((const char *)ch.key.data)[size] == '/';
+      if (is_mark && !is_mark_fine(run, kinds[k], &ch))
+        return pd_error_set(err, PD_CONFLICT, "tags, pins or links changed while gc was making its plan: try again");
+    }
+  }
+  return PD_OK;
+}
+
 static pd_code check_record(const pd_gc_run *run, uint64_t seq, pd_bytes bytes, pd_error *err)
 {
   pd_rec rec;
   TRY(pd_rec_decode(seq, bytes, &rec, err));
+  if (rec.kind == PD_RECORD_COMMIT && pd_bytes_equal(rec.ref, pd_text(PD_META_REF))) TRY(check_meta(run, &rec, err));
   bool is_fine = rec.kind == PD_RECORD_KEYFRAME || rec.kind == PD_RECORD_SWITCH || is_kept(run, rec.target_seq);
   for (size_t i = 0; i < rec.parent_count; i++) is_fine = is_fine && is_kept(run, rec.parent_seqs[i]);
   if (rec.is_grafted) is_fine = is_fine && is_kept(run, rec.base_seq);
@@ -91,10 +125,7 @@ static pd_code check_plan(pd_store *s, void *ctx, pd_error *err)
   const pd_gc_run *run = ctx;
   CLEANUP(pd_taken_done) pd_taken t = {0};
   TRY(pd_retention_ready(s, err));
-  const pd_ref_slot *meta = pd_slot_find(s, PD_META_REF);
   if (s->retention.epoch != run->epoch) return pd_error_set(err, PD_CONFLICT, "another gc or erasure came first: try again");
-  if ((meta ? meta->tip.commit.seq : 0) != run->meta_seq)
-    return pd_error_set(err, PD_CONFLICT, "tags, pins or settings changed while gc was making its plan: try again");
   for (uint64_t seq = run->plan_seq + 1; seq <= s->log_seq; seq += t.count) {
     TRY(pd_take_records(s, seq, s->log_seq, &t, err));
     if (!t.count) return pd_error_set(err, PD_CORRUPT, "record %llu of the log is missing", (unsigned long long)seq);
@@ -140,7 +171,7 @@ static pd_code write_plan(pd_gc_run *run, pd_error *err)
   pd_store_unlock(s);
   if (run->next.retired_ms < 1) run->next.retired_ms = 1;
   pd_points_set_by(&run->next, by);
-  return pd_retention_write(s, &run->next, NULL, 0, run->policy->author, check_plan, run, err);
+  return pd_retention_write(s, &run->next, run->finished->changes, run->finished->count, run->policy->author, check_plan, run, err);
 }
 
 static bool keeps_blob(void *ctx, const pd_id *id)
@@ -184,6 +215,21 @@ static pd_code take_away(pd_gc_run *run, pd_error *err)
   return PD_OK;
 }
 
+static pd_code try_gc(pd_gc_run *run, pd_error *err)
+{
+  pd_store *s = run->s;
+  CLEANUP(pd_erase_notes_done) pd_erase_notes finished = {0};
+  run->finished = &finished;
+  TRY(pd_erase_finish(s, &finished, err));
+  TRY(pd_keyframe_write(s, err));
+  pd_keyframe_hold(s);
+  pd_code code = plan_and_save(run, err);
+  if (!code) code = write_plan(run, err);
+  if (!code) code = take_away(run, err);
+  pd_keyframe_release(s);
+  return code;
+}
+
 static pd_code run_gc(pd_gc_run *run, pd_error *err)
 {
   pd_store *s = run->s;
@@ -193,14 +239,7 @@ static pd_code run_gc(pd_gc_run *run, pd_error *err)
   TRY(pd_retention_prepare(s, err));
   TRY(s->ops->bag_mark(s->backend, &run->mark, err));
   pd_code code = PD_CONFLICT;
-  for (int tries = 0; code == PD_CONFLICT && tries < PLAN_TRIES; tries++) {
-    TRY(pd_keyframe_write(s, err));
-    pd_keyframe_hold(s);
-    code = plan_and_save(run, err);
-    if (!code) code = write_plan(run, err);
-    if (!code) code = take_away(run, err);
-    pd_keyframe_release(s);
-  }
+  for (int tries = 0; code == PD_CONFLICT && tries < PLAN_TRIES; tries++) code = try_gc(run, err);
   pd_store_lock(s);
   pd_past_forget(s); /* it may be of what is gone */
   pd_store_unlock(s);

@@ -31,7 +31,6 @@ typedef struct pd_gc_run {
   bool is_dry;
   uint64_t mark;     /* of the bag, before anything */
   uint64_t plan_seq; /* the last record that the plan knows */
-  uint64_t meta_seq; /* head of PD_META_REF then */
   uint64_t old_cut, cut;
   pd_map64 old_points;
   pd_want *wants; /* ascending by seq, each once, after planning */
@@ -44,6 +43,7 @@ typedef struct pd_gc_run {
   int64_t young_ms;     /* keep_days keeps what is not older; INT64_MAX: no such rule */
   uint64_t epoch;       /* of the state that the plan knows */
   uint64_t done, total; /* progress */
+  struct pd_erase_notes *finished; /* lazy erasures whose entries R removes (erase.h X1) */
 } pd_gc_run;
 
 /* ---- gc_plan.c: what to keep, where to cut ---- */
@@ -95,6 +95,10 @@ PD_MUST_USE pd_code pd_retention_prepare(pd_store *s, pd_error *err);
 PD_MUST_USE pd_code pd_retention_write(pd_store *s, const pd_points *state, const pd_change_in *notes, size_t note_count,
                                        const char *author, pd_code (*guard)(pd_store *s, void *ctx, pd_error *err), void *ctx,
                                        pd_error *err);
+/* Replace `count` of the taken records, from the one at `first` on, by what `bytes` has, each up to its end. PD_CONFLICT if somebody else
+ * took bytes away from one of them meanwhile (erase.h X2). Without the lock. */
+PD_MUST_USE pd_code pd_log_replace(pd_store *s, const pd_taken *t, size_t first, size_t count, const pd_buf *bytes, const size_t *ends,
+                                   pd_error *err);
 /* What of the log and the bag a gc by this policy would free. For `du`. Takes the lock. */
 PD_MUST_USE pd_code pd_gc_would_free(pd_store *s, const pd_gc_policy *policy, uint64_t *out_bytes, pd_error *err);
 /* The visitor of pd_pieces_stream for whoever wants the pieces only compared. */

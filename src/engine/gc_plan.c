@@ -128,9 +128,7 @@ static pd_code plan_locked(pd_gc_run *run, pd_error *err)
   TRY(pd_settle(s, err));
   TRY(pd_retention_ready(s, err));
   run->plan_seq = s->log_seq;
-  const pd_ref_slot *meta = pd_slot_find(s, PD_META_REF);
   run->epoch = s->retention.epoch;
-  run->meta_seq = meta ? meta->seen.commit.seq : 0;
   run->old_cut = s->retention.state.cut ? s->retention.state.cut : 1;
   run->want_count = 0;
   TRY(copy_old_points(run, err));

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #define CHUNK_RECORDS 8192
+#define CHUNK_TRIES 16
 #define BY_VERSIONS (PD_GC_VERSIONS_MAX + 1) /* a bit: only keep_versions keeps it */
 
 /* A change stays. So do versions before it. */
@@ -89,20 +90,36 @@ static pd_code redact_record(pd_gc_run *run, pd_bytes bytes, const pd_rec *rec, 
   return PD_OK;
 }
 
+pd_code pd_log_replace(pd_store *s, const pd_taken *t, size_t first, size_t count, const pd_buf *bytes, const size_t *ends, pd_error *err)
+{
+  pd_log_swap *swaps = calloc(count + 1, sizeof *swaps);
+  pd_bytes *records = calloc(count + 1, sizeof *records);
+  pd_code code = swaps && records ? PD_OK : pd_error_memory(err, "a redaction");
+  for (size_t i = 0, from = 0; !code && i < count; from = ends[i++]) {
+    records[i] = (pd_bytes){bytes->data + from, ends[i] - from};
+    swaps[i] = (pd_log_swap){.seq = t->first + first + i, .was = pd_taken_at(t, first + i), .now = records[i]};
+  }
+  if (!code)
+    code = s->ops->log_swap ? s->ops->log_swap(s->backend, swaps, count, err)
+                            : s->ops->log_redact(s->backend, t->first + first, records, count, err);
+  free(swaps);
+  free(records);
+  return code;
+}
+
+/* `left` was filled from the newest record to the oldest. */
 static pd_code write_left(pd_gc_run *run, const pd_taken *t, const left *l, pd_error *err)
 {
   if (!l->has_changed || run->is_dry) return PD_OK;
+  CLEANUP(left_done) left turned = {.ends = calloc(t->count + 1, sizeof *turned.ends)};
+  if (!turned.ends) return pd_error_memory(err, "a gc");
   size_t count = l->last - l->first + 1;
-  pd_bytes *records = calloc(count, sizeof *records);
-  if (!records) return pd_error_memory(err, "a gc");
-  /* `left` was filled from the newest record to the oldest */
   for (size_t i = 0; i < count; i++) {
     size_t k = t->count - 1 - (l->first + i), from = k ? l->ends[k - 1] : 0;
-    records[i] = (pd_bytes){l->bytes.data + from, l->ends[k] - from};
+    TRY(pd_buf_append(&turned.bytes, l->bytes.data + from, l->ends[k] - from, err));
+    turned.ends[i] = turned.bytes.size;
   }
-  pd_code code = run->s->ops->log_redact(run->s->backend, t->first + l->first, records, count, err);
-  free(records);
-  return code;
+  return pd_log_replace(run->s, t, l->first, count, &turned.bytes, turned.ends, err);
 }
 
 static pd_code handle_record(pd_gc_run *run, uint64_t seq, pd_bytes bytes, left *l, bool *out_changed, pd_error *err)
@@ -131,7 +148,20 @@ static pd_code handle_chunk(pd_gc_run *run, const pd_taken *t, pd_error *err)
     l.first = i;
     l.has_changed = true;
   }
-  TRY(write_left(run, t, &l, err));
+  return write_left(run, t, &l, err);
+}
+
+/* The *count records that end with `last`; once more if an erasure took something from them meanwhile (erase.h X2). */
+static pd_code redact_chunk(pd_gc_run *run, uint64_t last, uint64_t *count, pd_taken *t, pd_error *err)
+{
+  pd_code code = PD_CONFLICT;
+  for (int tries = 0; code == PD_CONFLICT && tries < CHUNK_TRIES; tries++) {
+    pd_gc_report before = *run->report;
+    TRY(pd_take_before(run->s, last, count, t, err));
+    code = handle_chunk(run, t, err);
+    if (code == PD_CONFLICT) *run->report = before;
+  }
+  TRY(code);
   return pd_gc_tick(run, t->count, err);
 }
 
@@ -139,9 +169,6 @@ pd_code pd_gc_redact(pd_gc_run *run, pd_error *err)
 {
   CLEANUP(pd_taken_done) pd_taken t = {0};
   uint64_t count = CHUNK_RECORDS;
-  for (uint64_t last = run->plan_seq; last; last -= t.count) {
-    TRY(pd_take_before(run->s, last, &count, &t, err));
-    TRY(handle_chunk(run, &t, err));
-  }
+  for (uint64_t last = run->plan_seq; last; last -= t.count) TRY(redact_chunk(run, last, &count, &t, err));
   return PD_OK;
 }

@@ -133,6 +133,8 @@ static pd_code follow_record(pd_store *s, uint64_t seq, pd_bytes bytes, pd_error
   else
     TRY(follow_ref(s, &rec, err));
   if (rec.kind == PD_RECORD_COMMIT) pd_run_add(s, &rec.commit, seq);
+  if (pd_is_erasure_record(&rec)) pd_past_forget(s);
+  s->retention.has_erased |= pd_is_erasure_record(&rec);
   s->log_seq = s->seen_seq = s->tip_seq = seq;
   s->seen_audit = s->tip_audit = rec.audit;
   s->seen_time_ms = s->tip_time_ms = rec.time_ms;

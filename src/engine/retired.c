@@ -34,6 +34,17 @@ static pd_code adopt_cut(pd_store *s, const pd_points *state, pd_error *err)
   return PD_OK;
 }
 
+static pd_code look_for_erasures(pd_store *s, pd_node *root, pd_error *err)
+{
+  CLEANUP(pd_tree_cursor_done) pd_tree_cursor cursor = {0};
+  pd_node *leaf;
+  size_t index;
+  TRY(pd_tree_seek(&cursor, &s->tree, root, pd_text(PD_ERASED_KIND "/"), err));
+  if (pd_tree_at(&cursor, &leaf, &index) && pd_bytes_starts(pd_node_key(leaf, index), pd_text(PD_ERASED_KIND "/")))
+    s->retention.has_erased = true;
+  return PD_OK;
+}
+
 /* By its tree: how old the entry is would have to be looked for before the cut. */
 static pd_code load_state(pd_store *s, pd_head *head, pd_error *err)
 {
@@ -43,6 +54,7 @@ static pd_code load_state(pd_store *s, pd_head *head, pd_error *err)
   pd_node *root, *leaf;
   size_t index;
   TRY(pd_head_root(s, head, &root, err));
+  TRY(look_for_erasures(s, root, err));
   TRY(pd_tree_find(&s->tree, root, pd_text(PD_RETENTION_KEY), &leaf, &index, err));
   if (!leaf || leaf->riders[index].seq == r->epoch) return PD_OK;
   uint64_t epoch = leaf->riders[index].seq;
@@ -103,16 +115,27 @@ bool pd_is_retired(const pd_store *s, uint64_t seq)
   return seq && seq < s->retention.state.cut && !pd_point_at(s, seq);
 }
 
-bool pd_is_retention_record(const pd_rec *rec)
+/* Does it change something of the hidden ref that begins so? */
+static bool changes_meta(const pd_rec *rec, const char *prefix)
 {
   if (rec->kind != PD_RECORD_COMMIT || !pd_bytes_equal(rec->ref, pd_text(PD_META_REF))) return false;
   pd_cursor c = pd_rec_changes(rec);
   for (size_t i = 0; i < rec->change_count; i++) {
     pd_rec_change ch;
     pd_rec_next(rec, &c, &ch);
-    if (pd_bytes_equal(ch.key, pd_text(PD_RETENTION_KEY))) return true;
+    if (pd_bytes_starts(ch.key, pd_text(prefix))) return true;
   }
   return false;
+}
+
+bool pd_is_retention_record(const pd_rec *rec)
+{
+  return changes_meta(rec, PD_RETENTION_KEY);
+}
+
+bool pd_is_erasure_record(const pd_rec *rec)
+{
+  return changes_meta(rec, PD_ERASING_KIND "/");
 }
 
 /* ---- telling ---- */

@@ -18,6 +18,9 @@
 
 #define PD_ERASED_KIND "erased" /* erased/<value id>: {"at_ms":…,"by":…,"key":…} */
 
+/* erasing/<number>/<part>: records whose value of a key is to go (erase.h X1). */
+#define PD_ERASING_KIND "erasing"
+
 /* Know what is retired: reads it from PD_META_REF if that has moved. Call before looking at anything before the cut. */
 PD_MUST_USE pd_code pd_retention_ready(pd_store *s, pd_error *err);
 /* A commit that retention removed? */
@@ -31,6 +34,8 @@ pd_code pd_missing_error(pd_store *s, const char *what, const pd_id *id, pd_erro
 pd_code pd_erased_error(pd_store *s, pd_bytes key, const pd_id *value_id, pd_error *err);
 /* Does a record of another process end what we know (G3)? */
 bool pd_is_retention_record(const pd_rec *rec);
+/* Does it erase lazily: what was read of the past may be gone? */
+bool pd_is_erasure_record(const pd_rec *rec);
 /* Forget trees and segments of the past. */
 void pd_past_forget(pd_store *s);
 /* Its own process wrote a new state: read it again. */

@@ -100,6 +100,7 @@ typedef struct pd_retention {
   pd_points state;    /* cut 0: never */
   pd_catalog catalog; /* the refs at the cut */
   uint64_t epoch;     /* the record that said so; 0: none */
+  bool has_erased;    /* something, once */
   bool is_stale;      /* PD_META_REF may say something else by now */
   bool is_loading;
   bool must_reload; /* G3 */

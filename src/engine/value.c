@@ -159,7 +159,7 @@ static pd_code check_erased(pd_store *s, const pd_node *leaf, size_t index, cons
   pd_rec rec;
   pd_rec_change ch;
   TRY(pd_retention_ready(s, err));
-  if (!s->retention.state.erasures || leaf->riders[index].seq > s->log_seq) return PD_OK;
+  if (!s->retention.has_erased || leaf->riders[index].seq > s->log_seq) return PD_OK;
   TRY(pd_version_step(s, pd_node_key(leaf, index), leaf->riders[index].seq, &scratch, &rec, &ch, err));
   return ch.is_erased ? pd_erased_error(s, pd_node_key(leaf, index), id, err) : PD_OK;
 }

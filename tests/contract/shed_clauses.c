@@ -1,4 +1,4 @@
-/* shed_clauses.c: B14 to B17 of backend.h: redaction, sweeping, compaction, waiting. A backend that lacks one skips its clauses. */
+/* shed_clauses.c: B14 to B18 of backend.h: redaction, sweeping, compaction, waiting. A backend that lacks one skips its clauses. */
 #include "contract/contract_world.h"
 
 #include <pthread.h>
@@ -172,6 +172,69 @@ static void B14_a_redaction_survives_kill_9_and_is_seen_by_other_processes(void 
     for (int i = seq; i < seq + 10; i++) e.is_empty[i] = true;
     expect_log(b, &e, LOG_COUNT);
   }
+  w->ops->close(b);
+}
+
+/* ---- B18, redaction of what has not changed ----------------------------------------------------------------------- */
+
+static void B18_scattered_records_are_replaced_if_they_are_what_they_were(void **state)
+{
+  contract_world *w = *state;
+  if (!w->ops->log_swap) skip();
+  pd_backend *b = open_with_log(w), *other = world_open(w, "main");
+  static expectation e;
+  e = (expectation){0};
+  static uint8_t bytes[4][RECORD_SIZE_MAX];
+  static const uint64_t seqs[] = {1, 120, 121, LOG_COUNT};
+  pd_log_swap swaps[4];
+  for (size_t i = 0; i < 4; i++) {
+    swaps[i] = (pd_log_swap){.seq = seqs[i], .was = record_of(seqs[i], bytes[i]), .now = pd_text("swapped")};
+    e.texts[seqs[i]] = "swapped";
+  }
+  swaps[2].now = (pd_bytes){0};
+  e.is_empty[121] = true;
+  assert_int_equal(b->ops->log_swap(b, swaps, 4, NULL), PD_OK);
+  expect_log(b, &e, LOG_COUNT);
+  assert_int_equal(other->ops->log_swap(other, swaps, 4, NULL), PD_CONFLICT); /* they are not what they were */
+  for (size_t i = 0; i < 4; i++) swaps[i] = (pd_log_swap){.seq = 10 * (i + 1), .was = record_of(10 * (i + 1), bytes[i])};
+  swaps[3].was.size--;
+  assert_int_equal(other->ops->log_swap(other, swaps, 4, NULL), PD_CONFLICT); /* all or none */
+  swaps[3].was.size++;
+  bytes[3][0] ^= 1;
+  assert_int_equal(other->ops->log_swap(other, swaps, 4, NULL), PD_CONFLICT);
+  expect_log(b, &e, LOG_COUNT);
+  b = world_reopen(w, b, "main");
+  expect_log(b, &e, LOG_COUNT);
+  bytes[3][0] ^= 1;
+  assert_int_equal(other->ops->log_swap(other, swaps, 4, NULL), PD_OK);
+  for (size_t i = 0; i < 4; i++) e.is_empty[swaps[i].seq] = true;
+  assert_int_equal(append_numbered(b, LOG_COUNT + 1, 1, NULL), PD_OK);
+  e.last = 0;
+  assert_int_equal(b->ops->log_read(b, 1, LOG_COUNT, expect_redacted, &e, NULL), PD_OK);
+  w->ops->close(other);
+  w->ops->close(b);
+}
+
+static void B18_out_of_order_or_past_the_tail_nothing_is_replaced(void **state)
+{
+  contract_world *w = *state;
+  if (!w->ops->log_swap) skip();
+  pd_backend *b = open_with_log(w);
+  static expectation e;
+  uint8_t bytes[2][RECORD_SIZE_MAX];
+  e = (expectation){0};
+  pd_log_swap swaps[2] = {{.seq = 5, .was = record_of(5, bytes[0])}, {.seq = 4, .was = record_of(4, bytes[1])}};
+  assert_int_equal(b->ops->log_swap(b, swaps, 2, NULL), PD_INVALID);
+  assert_int_equal(b->ops->log_swap(b, swaps, 0, NULL), PD_INVALID);
+  swaps[1] = swaps[0];
+  assert_int_equal(b->ops->log_swap(b, swaps, 2, NULL), PD_INVALID);
+  swaps[1] = (pd_log_swap){.seq = LOG_COUNT + 1};
+  assert_int_equal(b->ops->log_swap(b, swaps, 2, NULL), PD_INVALID);
+  swaps[1] = (pd_log_swap){.seq = UINT64_MAX};
+  assert_int_equal(b->ops->log_swap(b, swaps, 2, NULL), PD_INVALID);
+  swaps[0] = (pd_log_swap){.seq = 0};
+  assert_int_equal(b->ops->log_swap(b, swaps, 1, NULL), PD_INVALID);
+  expect_log(b, &e, LOG_COUNT);
   w->ops->close(b);
 }
 
@@ -407,6 +470,8 @@ static void B16_a_read_only_handle_takes_nothing_away(void **state)
   const pd_bytes nothing = {0};
   uint64_t n = 0;
   assert_int_equal(w->ops->open(w->rest, "main", PD_BACKEND_OPEN_READ_ONLY, &reader, NULL), PD_OK);
+  const pd_log_swap swap = {.seq = 1};
+  if (w->ops->log_swap) assert_int_equal(reader->ops->log_swap(reader, &swap, 1, NULL), PD_READ_ONLY);
   if (w->ops->log_redact) assert_int_equal(reader->ops->log_redact(reader, 1, &nothing, 1, NULL), PD_READ_ONLY);
   if (w->ops->bag_mark) assert_int_equal(reader->ops->bag_mark(reader, &n, NULL), PD_READ_ONLY);
   if (w->ops->bag_sweep) assert_int_equal(reader->ops->bag_sweep(reader, 0, keep_nothing, NULL, &n, NULL), PD_READ_ONLY);
@@ -543,6 +608,8 @@ const clause shed_clauses[] = {
   CLAUSE(B15_others_put_and_append_while_a_sweep_runs),
   CLAUSE(B16_a_compaction_leaves_all_that_is_there),
   CLAUSE(B16_a_read_only_handle_takes_nothing_away),
+  CLAUSE(B18_scattered_records_are_replaced_if_they_are_what_they_were),
+  CLAUSE(B18_out_of_order_or_past_the_tail_nothing_is_replaced),
   CLAUSE(B17_what_is_there_is_not_waited_for),
   CLAUSE(B17_a_wait_ends_when_its_time_is_over_and_burns_none),
   CLAUSE(B17_every_waiter_is_woken_by_every_append),

@@ -1,4 +1,5 @@
 /* erase_test.c: src/engine/erase.c: the bytes are gone from the files, ids and the chain stay, and reads say when and by whom. */
+#include <perdure/backend.h>
 #include <perdure/perdure.h>
 
 #include <setjmp.h>
@@ -180,6 +181,209 @@ static void erase__of_one_version_leaves_the_others(void **state)
   pd_store_close(s, NULL);
 }
 
+
+/* ---- marks ---- */
+
+static void expect_word(pd_store *s, const char *at, const char *key, const char *word)
+{
+  pd_buf value = {0};
+  pd_error err;
+  expect_ok(pd_get(s, at, pd_text(key), &value, NULL, &err), &err);
+  assert_memory_equal(value.data, word, strlen(word));
+  pd_buf_done(&value);
+}
+
+static void check_spares_marks(const char *where, bool is_lazy)
+{
+  snprintf(uri, sizeof uri, "%s", where);
+  pd_store *s = open_store();
+  pd_error err;
+  pd_erase_report report;
+  pd_commit pinned;
+  char same[PD_ID_HEX_SIZE];
+  put(s, NULL, "k", "ONE-", 60);
+  expect_ok(pd_tag_set(s, "first", NULL, false, NULL, NULL, &err), &err);
+  put(s, NULL, "other", "x", 60); /* the pin below shows the same version */
+  expect_ok(pd_pin_set(s, NULL, NULL, &pinned, &err), &err);
+  put(s, NULL, "k", "TWO-", 60);
+  put(s, NULL, "k", "THREE-", 40000);
+  pd_message message = {.id = "m1", .agent = "main", .session = "s"};
+  expect_ok(pd_message_link(s, &message, NULL, NULL, NULL, &err), &err);
+  put(s, NULL, "k", "FOUR-", 60);
+  pd_note note = {.author = "officer"};
+  pd_erase_options options = {.note = &note, .spares_marks = true, .is_lazy = is_lazy, .is_dry = true};
+  for (int i = 0; i < 2; i++, options.is_dry = false) {
+    expect_ok(pd_erase(s, pd_text("k"), &options, &report, &err), &err);
+    assert_int_equal(report.versions, 2);
+    assert_int_equal(report.held_marks, 2);
+    assert_int_equal(report.held_refs, 0);
+    assert_int_equal(report.refs, 1);
+    assert_true(report.held_by[0] != 0);
+  }
+  expect_word(s, "first", "k", "ONE-");
+  expect_word(s, pd_id_hex(&pinned.id, same), "k", "ONE-");
+  expect_word(s, "message:m1", "k", "THREE-");
+  expect_erased(s, "main~1", "k");
+  expect_erased(s, "main~3", "k");
+  check_clean(s);
+  pd_gc_policy policy = {.keep_last = 1};
+  expect_ok(pd_gc(s, &policy, NULL, &err), &err);
+  expect_word(s, "first", "k", "ONE-");
+  expect_word(s, "message:m1", "k", "THREE-");
+  check_clean(s);
+  pd_store_close(s, NULL);
+}
+
+static void erase__spares_what_tags_pins_and_links_show_if_it_is_told_to(void **state)
+{
+  (void)state;
+  char where[128];
+  check_spares_marks("memory:marks", false);
+  check_spares_marks("memory:marks-lazy", true);
+  snprintf(where, sizeof where, "sqlite:%s/m", folder);
+  check_spares_marks(where, false);
+  snprintf(where, sizeof where, "sqlite:%s/ml", folder);
+  check_spares_marks(where, true);
+}
+
+/* ---- lazily ---- */
+
+static bool count_version(void *ctx, const pd_version_info *version)
+{
+  (void)version;
+  ++*(int *)ctx;
+  return true;
+}
+
+static void check_lazy(const char *where, uint32_t flush_ms)
+{
+  snprintf(uri, sizeof uri, "%s", where);
+  pd_error err;
+  pd_store *s, *other;
+  pd_options how = {.flush_ms = flush_ms};
+  expect_ok(pd_store_open(uri, "main", &how, &s, &err), &err);
+  put(s, NULL, "k", "SECRET-gone", 100);
+  expect_ok(pd_delete(s, pd_text("k"), PD_ANY_VERSION, NULL, NULL, &err), &err);
+  put(s, NULL, "k", "SECRET-one", 100);
+  put(s, NULL, "other", "harmless", 300);
+  put(s, NULL, "k", "SECRET-bag", 30000);
+  put(s, NULL, "k", "SECRET-pieces", 300000);
+  expect_ok(pd_store_keyframe(s, &err), &err);
+  pd_edit *edit;
+  expect_ok(pd_edit_begin(s, NULL, &edit, &err), &err);
+  expect_ok(pd_edit_put(edit, pd_text("k"), pd_text("SECRET-four"), PD_ANY_VERSION, &err), &err);
+  expect_ok(pd_edit_put(edit, pd_text("third"), pd_text("beside it"), PD_ANY_VERSION, &err), &err);
+  expect_ok(pd_edit_commit(edit, NULL, &err), &err);
+  expect_ok(pd_store_flush(s, &err), &err);
+  other = open_store();
+  expect_word(other, "main~3", "k", "SECRET-one"); /* it has read the past, and keeps some of it */
+  expect_word(s, "main~2", "k", "SECRET-bag");
+  pd_note note = {.author = "officer"};
+  pd_erase_options options = {.note = &note, .is_lazy = true};
+  pd_erase_report report;
+  expect_ok(pd_erase(s, pd_text("k"), &options, &report, &err), &err);
+  assert_int_equal(report.versions, 4);
+  assert_int_equal(report.bytes, 100 + 30000 + 300000 + 11);
+  assert_int_equal(report.refs, 1);
+  put(s, NULL, "k", "again", 50);
+  expect_ok(pd_store_flush(s, &err), &err);
+  for (int i = 0; i < 2; i++) {
+    pd_store *h = i ? other : s;
+    pd_buf value = {0};
+    int versions = 0;
+    expect_erased(h, "main~2", "k");
+    expect_erased(h, "main~3", "k");
+    expect_erased(h, "main~4", "k");
+    expect_erased(h, "main~5", "k");
+    expect_word(h, "main~2", "third", "beside it");
+    expect_word(h, "main~8", "k", "SECRET-gone"); /* of before the deletion */
+    expect_word(h, NULL, "k", "again");
+    assert_int_equal(pd_get_version(h, NULL, pd_text("k"), 2, &value, NULL, &err), PD_NOT_FOUND);
+    expect_ok(pd_history(h, NULL, pd_text("k"), 0, count_version, &versions, &err), &err);
+    assert_int_equal(versions, 1);
+    check_clean(h);
+    pd_buf_done(&value);
+  }
+  assert_int_equal(pd_erase(s, pd_text("never"), &options, NULL, &err), PD_NOT_FOUND);
+  pd_gc_policy policy = {.keep_last = 1};
+  expect_ok(pd_gc(s, &policy, NULL, &err), &err);
+  check_clean(s);
+  pd_store_close(other, NULL);
+  pd_store_close(s, NULL);
+  if (strncmp(where, "sqlite:", 7) == 0) assert_false(files_contain("SECRET"));
+}
+
+static void erase__lazily_takes_the_versions_of_a_key_out_of_the_past(void **state)
+{
+  (void)state;
+  char where[128];
+  check_lazy("memory:lazy", 0);
+  snprintf(where, sizeof where, "sqlite:%s/l", folder);
+  check_lazy(where, 0);
+  snprintf(where, sizeof where, "sqlite:%s/lb", folder);
+  check_lazy(where, 50);
+}
+
+static void erase__lazily_everywhere_or_of_one_version(void **state)
+{
+  (void)state;
+  strcpy(uri, "memory:lazy-more");
+  pd_store *s = open_store();
+  pd_error err;
+  pd_erase_report report;
+  for (int i = 0; i < 4; i++) put(s, NULL, "k", "word", 50 + (size_t)i);
+  expect_ok(pd_fork(s, "branch", NULL, NULL, NULL, &err), &err);
+  put(s, NULL, "k", "main alone", 50);
+  put(s, "branch", "k", "branch alone", 50);
+  pd_note note = {.author = "officer"};
+  pd_erase_options options = {.note = &note, .is_lazy = true, .version = 2};
+  expect_ok(pd_erase(s, pd_text("k"), &options, &report, &err), &err);
+  assert_int_equal(report.versions, 1);
+  assert_int_equal(report.refs, 0);
+  pd_buf value = {0};
+  assert_int_equal(pd_get_version(s, NULL, pd_text("k"), 2, &value, NULL, &err), PD_ERASED);
+  expect_ok(pd_get_version(s, NULL, pd_text("k"), 3, &value, NULL, &err), &err);
+  options.version = 5;
+  assert_int_equal(pd_erase(s, pd_text("k"), &options, &report, &err), PD_INVALID);
+  options.version = 0;
+  options.everywhere = true;
+  expect_ok(pd_erase(s, pd_text("k"), &options, &report, &err), &err);
+  assert_int_equal(report.versions, 5);
+  assert_int_equal(report.refs, 2);
+  expect_erased(s, "main~1", "k");
+  expect_erased(s, "branch~1", "k");
+  check_clean(s);
+  pd_buf_done(&value);
+  pd_store_close(s, NULL);
+}
+
+static pd_code take_nothing(void *ctx, pd_bytes piece, pd_error *err)
+{
+  (void)ctx;
+  (void)piece;
+  return pd_error_set(err, PD_INVALID, "bytes of an erased value");
+}
+
+static void erase__of_a_chunked_value_answers_erased(void **state)
+{
+  (void)state;
+  strcpy(uri, "memory:chunked");
+  pd_store *s = open_store();
+  pd_error err;
+  put(s, NULL, "doc", "pieces", 500000);
+  put(s, NULL, "doc", "small", 50);
+  pd_note note = {.author = "officer"};
+  pd_erase_options options = {.note = &note, .version = 1};
+  expect_ok(pd_erase(s, pd_text("doc"), &options, NULL, &err), &err);
+  pd_buf value = {0};
+  assert_int_equal(pd_get_version(s, NULL, pd_text("doc"), 1, &value, NULL, &err), PD_ERASED);
+  expect_erased(s, "main~1", "doc");
+  assert_int_equal(pd_get_stream(s, "main~1", pd_text("doc"), take_nothing, NULL, NULL, &err), PD_ERASED);
+  check_clean(s);
+  pd_buf_done(&value);
+  pd_store_close(s, NULL);
+}
+
 static int make_folder(void **state)
 {
   (void)state;
@@ -201,6 +405,10 @@ int main(void)
     cmocka_unit_test(erase__takes_the_bytes_out_of_the_files_and_leaves_the_chain),
     cmocka_unit_test(erase__leaves_what_the_head_of_another_ref_or_another_key_holds),
     cmocka_unit_test(erase__of_one_version_leaves_the_others),
+    cmocka_unit_test(erase__spares_what_tags_pins_and_links_show_if_it_is_told_to),
+    cmocka_unit_test(erase__lazily_takes_the_versions_of_a_key_out_of_the_past),
+    cmocka_unit_test(erase__lazily_everywhere_or_of_one_version),
+    cmocka_unit_test(erase__of_a_chunked_value_answers_erased),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -216,6 +216,12 @@ static pd_code fault_log_redact(pd_backend *b, uint64_t seq, const pd_bytes *rec
   WITH_FAULT(FAULT_LOG_REDACT, "log_redact", inner_of(b)->ops->log_redact(inner_of(b), seq, records, count, err));
 }
 
+static pd_code fault_log_swap(pd_backend *b, const pd_log_swap *swaps, size_t count, pd_error *err)
+{
+  NEEDS(log_swap);
+  WITH_FAULT(FAULT_LOG_REDACT, "log_swap", inner_of(b)->ops->log_swap(inner_of(b), swaps, count, err));
+}
+
 static pd_code fault_bag_mark(pd_backend *b, uint64_t *out_mark, pd_error *err)
 {
   fault_plan p;
@@ -288,6 +294,7 @@ static const pd_backend_ops fault_ops = {
   .check = fault_check,
   .usage = fault_usage,
   .log_redact = fault_log_redact,
+  .log_swap = fault_log_swap,
   .bag_mark = fault_bag_mark,
   .bag_sweep = fault_bag_sweep,
   .compact = fault_compact,

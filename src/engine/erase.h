@@ -1,0 +1,95 @@
+/*
+ * erase.h: the inside of erasure. Private to src/engine.
+ *
+ *   X1  An erasure is written down before the first byte goes: by a state of retention (gc.h G4), or, if it is lazy, by entries
+ *       erasing/… of the hidden ref, in the same batch as the deletion. The next gc finishes those, and removes them.
+ *   X2  Records are replaced by pd_log_replace or log_swap alone, which refuse if somebody else took bytes away meanwhile: gc and erasures
+ *       of several processes never bring each other's bytes back.
+ */
+#ifndef PD_ENGINE_ERASE_H
+#define PD_ENGINE_ERASE_H
+
+#include "engine/gc.h"
+#include "engine/retired.h"
+
+/* A version that is to be erased. */
+typedef struct pd_victim {
+  uint64_t seq;
+  pd_id value_id, list_id;
+  uint64_t size;
+  bool is_in_bag, is_chunked;
+  bool was_erased; /* by an erasure that did not end: only its blobs may be left */
+} pd_victim;
+
+/* Who holds a version, so that it stays. */
+typedef struct pd_holder {
+  uint64_t seq; /* of a commit; of the ref's head it is not used */
+  bool is_mark;
+  char label[96];
+} pd_holder;
+
+typedef struct pd_eraser {
+  pd_store *s;
+  pd_bytes key;
+  const pd_erase_options *options;
+  pd_erase_report *report;
+  char ref[PD_REF_SIZE_MAX + 1];
+  uint64_t only_seq; /* 0, or: the one record */
+  uint64_t last_seq; /* the last record that is looked at */
+  uint64_t mark;     /* of the bag */
+  uint64_t epoch;    /* of the state that is built upon */
+  uint64_t meta_seq; /* head of PD_META_REF then */
+  pd_map64 line;     /* records that are on the line */
+  pd_holder *holders;
+  size_t holder_count, holder_capacity;
+  pd_map64 held;      /* records whose value somebody holds: which holder */
+  pd_map64 doomed;    /* blobs; 1: something else needs it */
+  pd_map64 lists;     /* of these: lists of pieces, which go last: they lead to the pieces if the sweep is cut off */
+  pd_victim *victims; /* descending by seq, then ascending */
+  size_t count, capacity;
+  uint64_t done, total;
+} pd_eraser;
+
+void pd_eraser_done(pd_eraser *e);
+/* Forget what an earlier try found. */
+void pd_eraser_reset(pd_eraser *e);
+PD_MUST_USE pd_code pd_eraser_add(pd_eraser *e, const pd_rec *rec, const pd_rec_change *ch, pd_error *err);
+/* PD_NOT_FOUND: there is nothing to erase. */
+pd_code pd_eraser_nothing(const pd_eraser *e, pd_error *err);
+
+/* ---- erase_note.c ---- */
+
+/* Find what stays: the key's value at the heads of other refs, and if the options say so where marks are. Commits before record `floor`
+ * are not looked at. Only with nothing staged. */
+PD_MUST_USE pd_code pd_eraser_hold(pd_eraser *e, uint64_t floor, pd_error *err);
+/* Does somebody hold the version that record `seq` wrote? Counted in the report. */
+bool pd_eraser_holds(pd_eraser *e, uint64_t seq);
+
+/* Entries of the hidden ref. */
+typedef struct pd_erase_notes {
+  pd_change_in *changes; /* point into `bytes` */
+  size_t count, capacity;
+  size_t *ends; /* of each key and each value in `bytes` */
+  size_t end_capacity;
+  pd_buf bytes;
+} pd_erase_notes;
+
+void pd_erase_notes_done(pd_erase_notes *n);
+/* erased/<value id> of each victim that was not erased before, ascending. */
+PD_MUST_USE pd_code pd_erase_notes_add(const pd_eraser *e, int64_t at_ms, const char *by, pd_erase_notes *n, pd_error *err);
+/* erasing/<number>/<part>: the records that are to lose their values. Adds after those of pd_erase_notes_add. */
+PD_MUST_USE pd_code pd_erase_todo_add(const pd_eraser *e, uint64_t number, pd_erase_notes *n, pd_error *err);
+/* Remove erasing/<name>, which has this value. In ascending order, and no others with it. */
+PD_MUST_USE pd_code pd_erase_notes_remove(pd_erase_notes *n, const char *name, pd_bytes value, pd_error *err);
+/* Once all are added: fill `changes`. */
+void pd_erase_notes_end(pd_erase_notes *n);
+
+/* ---- erase_lazy.c ---- */
+
+PD_MUST_USE pd_code pd_erase_lazily(pd_eraser *e, pd_error *err);
+/* Take the value of `key` out of these records, ascending. Without the lock. */
+PD_MUST_USE pd_code pd_erase_in_records(pd_store *s, pd_bytes key, const uint64_t *seqs, size_t count, pd_error *err);
+/* Finish lazy erasures that were cut off. *n gets changes that remove their entries, for the record that gc writes. Takes the lock. */
+PD_MUST_USE pd_code pd_erase_finish(pd_store *s, pd_erase_notes *n, pd_error *err);
+
+#endif
