@@ -15,9 +15,11 @@ static void print_report(cli_session *cli, const char *key, bool is_dry, const p
   out_printf(o, "' (%s) %serased", out_size(r->bytes, bytes), is_dry ? "would be " : "");
   if (r->refs) out_printf(o, ", and the key deleted on %" PRIu64 " ref%s", r->refs, r->refs == 1 ? "" : "s");
   out_text(o, "\n");
-  if (r->held_refs) out_printf(o, "%" PRIu64 " stay: still held by the head of another ref", r->held_refs);
-  if (r->held_keys && !r->held_refs) out_text(o, "some of the bytes stay in the bag: the same value is still held");
-  if (!r->held_by[0] || !(r->held_refs || r->held_keys)) return;
+  uint64_t held = r->held_refs + r->held_marks;
+  if (held)
+    out_printf(o, "%" PRIu64 " stay: still held by %s", held, r->held_refs ? "the head of another ref" : "a tag, pin or message link");
+  if (r->held_keys && !held) out_text(o, "some of the bytes stay in the bag: the same value is still held");
+  if (!r->held_by[0] || !(held || r->held_keys)) return;
   out_text(o, " (");
   out_safe(o, pd_text(r->held_by));
   out_text(o, ")\n");
@@ -33,6 +35,7 @@ static pd_code print_json(cli_session *cli, const char *key, bool is_dry, const 
   pd_json_put_number(&w, "bytes", r->bytes);
   pd_json_put_number(&w, "refs", r->refs);
   pd_json_put_number(&w, "held_refs", r->held_refs);
+  pd_json_put_number(&w, "held_marks", r->held_marks);
   pd_json_put_number(&w, "held_keys", r->held_keys);
   if (r->held_by[0]) pd_json_put_text(&w, "held_by", r->held_by);
   pd_json_put_number(&w, "disk_before", r->disk_before);
@@ -48,6 +51,8 @@ static pd_code run_erase(cli_session *cli, const args_parsed *args, pd_error *er
   pd_note note = cli_note(args);
   progress_init(&bar, cli, "erase");
   pd_erase_options options = {.everywhere = args_get(args, "everywhere") != NULL,
+                              .spares_marks = args_get(args, "spare-marks") != NULL,
+                              .is_lazy = args_get(args, "lazy") != NULL,
                               .is_dry = args_get(args, "dry-run") != NULL,
                               .note = &note,
                               .progress = progress_show,
@@ -65,6 +70,8 @@ static pd_code run_erase(cli_session *cli, const args_parsed *args, pd_error *er
 static const args_option erase_options[] = {
   {"everywhere", 0, NULL, "on all refs and lines of history"},
   {"version", 0, "N", "only this version, which must not be the present one"},
+  {"spare-marks", 0, NULL, "leave what tags, pins and message links show"},
+  {"lazy", 0, NULL, "quick: only the versions since the key was made; the next gc clears the files"},
   {"dry-run", 'n', NULL, "change nothing, only say what would go"},
   CLI_NOTE_OPTIONS,
   {0},

@@ -79,18 +79,19 @@ typedef struct pd_erase_options {
 } pd_erase_options;
 
 typedef struct pd_erase_report {
-  uint64_t versions;  /* erased */
-  uint64_t bytes;     /* of their values */
-  uint64_t refs;      /* where the key was deleted */
-  uint64_t held_refs; /* versions that stay because the head of another ref holds them */
-  uint64_t held_marks; /* …because of a tag, pin or message link (spares_marks) */
-  uint64_t held_keys; /* erased values whose bytes stay in the bag because another key has the same */
-  char held_by[256];  /* one such ref, mark or key; "" if none */
+  uint64_t versions;                /* erased */
+  uint64_t bytes;                   /* of their values */
+  uint64_t refs;                    /* where the key was deleted */
+  uint64_t held_refs;               /* versions that stay because the head of another ref holds them */
+  uint64_t held_marks;              /* …because of a tag, pin or message link (spares_marks) */
+  uint64_t held_keys;               /* erased values whose bytes stay in the bag because another key has the same */
+  char held_by[256];                /* one such ref, mark or key; "" if none */
   uint64_t disk_before, disk_after; /* 0 if it was lazy */
 } pd_erase_report;
 
-/* Erase. `options` and `out` may be NULL. When it returned PD_OK the bytes are in none of the store's files (unless it was lazy). Killed before, some may be
- * left: erase again (if it was lazy: gc does). PD_NOT_FOUND if the key never was on the line (everywhere: in the store), or has no such version. */
+/* Erase. `options` and `out` may be NULL. When it returned PD_OK the bytes are in none of the store's files (unless it was lazy). Killed
+ * before, some may be left: erase again; what a lazy one left, gc takes. PD_NOT_FOUND if the key never was on the line (everywhere: in the
+ * store; lazy: is not there now), or has no such version. PD_UNSUPPORTED if the backend cannot. */
 PD_API PD_MUST_USE pd_code pd_erase(pd_store *store, pd_bytes key, const pd_erase_options *options, pd_erase_report *out, pd_error *err);
 
 #ifdef __cplusplus

@@ -405,7 +405,8 @@ static pd_code swap_locked(memory_store *s, const pd_log_swap *swaps, block **fr
       return pd_error_set(err, PD_INVALID, "record %llu of '%s' cannot be redacted now, the log ends at %llu",
                           (unsigned long long)swaps[i].seq, s->store, (unsigned long long)s->tail);
     if (!is_block(s->records[swaps[i].seq - 1], swaps[i].was))
-      return pd_error_set(err, PD_CONFLICT, "record %llu of '%s' was redacted by somebody else", (unsigned long long)swaps[i].seq, s->store);
+      return pd_error_set(err, PD_CONFLICT, "record %llu of '%s' was redacted by somebody else", (unsigned long long)swaps[i].seq,
+                          s->store);
   }
   for (size_t i = 0; i < count; i++) {
     block **slot = &s->records[swaps[i].seq - 1], *old = *slot;

@@ -4,12 +4,12 @@
  * First through the log, newest first: which records wrote the key on the line. Then the record that says so (G4), then the bytes: of the
  * records, and of the bag those blobs that nothing else needs.
  */
+#include "engine/erase.h"
 #include "base/array.h"
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/json.h"
-#include "engine/erase.h"
 #include "engine/retired.h"
 
 #include <stdio.h>

@@ -39,10 +39,10 @@ typedef struct pd_gc_run {
   pd_map64 live;  /* changes that stay: how many older versions stay with each */
   pd_map64 blobs; /* of the bag, that stay */
   uint64_t bag_bytes;
-  uint32_t versions;    /* that stay with what is being noted */
-  int64_t young_ms;     /* keep_days keeps what is not older; INT64_MAX: no such rule */
-  uint64_t epoch;       /* of the state that the plan knows */
-  uint64_t done, total; /* progress */
+  uint32_t versions;               /* that stay with what is being noted */
+  int64_t young_ms;                /* keep_days keeps what is not older; INT64_MAX: no such rule */
+  uint64_t epoch;                  /* of the state that the plan knows */
+  uint64_t done, total;            /* progress */
   struct pd_erase_notes *finished; /* lazy erasures whose entries R removes (erase.h X1) */
 } pd_gc_run;
 

@@ -70,4 +70,30 @@ want_code 0
 run erase nobody
 want_failure 1 'no value to erase'
 
+t cli__erase_lazily_and_sparing_marks
+run put k first
+run tag keep
+run put k second
+run put k third
+run erase k --lazy --spare-marks --dry-run
+want_code 0
+want_out_like 'would be erased'
+run erase k --lazy --spare-marks --author officer --json
+want_code 0
+want_out_like '"versions":2'
+want_out_like '"held_marks":1'
+run get k --at keep
+want_line first
+run get k --at main~1
+want_err_like "erased on .* by 'officer'"
+run put k again
+run history k
+want_count 1
+run erase k --lazy
+want_code 0
+run erase k --lazy
+want_failure 1 'no value to erase'
+run verify
+want_code 0
+
 finish

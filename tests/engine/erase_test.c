@@ -1,5 +1,6 @@
 /* erase_test.c: src/engine/erase.c: the bytes are gone from the files, ids and the chain stay, and reads say when and by whom. */
-#include <perdure/backend.h>
+#include "support/fault_backend.h"
+
 #include <perdure/perdure.h>
 
 #include <setjmp.h>
@@ -181,7 +182,6 @@ static void erase__of_one_version_leaves_the_others(void **state)
   pd_store_close(s, NULL);
 }
 
-
 /* ---- marks ---- */
 
 static void expect_word(pd_store *s, const char *at, const char *key, const char *word)
@@ -357,6 +357,34 @@ static void erase__lazily_everywhere_or_of_one_version(void **state)
   pd_store_close(s, NULL);
 }
 
+static void erase__lazily_that_was_cut_off_is_finished_by_gc(void **state)
+{
+  (void)state;
+  fault_backend_install();
+  strcpy(uri, "fault:memory:cut-off");
+  pd_store *s = open_store();
+  pd_error err;
+  put(s, NULL, "k", "one", 50);
+  put(s, NULL, "k", "two", 50);
+  put(s, NULL, "other", "stays", 50);
+  pd_note note = {.author = "officer"};
+  pd_erase_options options = {.note = &note, .is_lazy = true};
+  fault_backend_plan((fault_plan){.at = 1, .ops = FAULT_LOG_REDACT});
+  assert_int_equal(pd_erase(s, pd_text("k"), &options, NULL, &err), PD_STORAGE);
+  fault_backend_plan((fault_plan){0});
+  expect_word(s, "main~2", "k", "two"); /* it is deleted and written down, no more */
+  put(s, NULL, "k", "new", 50);
+  for (int i = 0; i < 2; i++) {
+    expect_ok(pd_gc(s, NULL, NULL, &err), &err);
+    expect_erased(s, "main~3", "k");
+    expect_erased(s, "main~4", "k");
+    expect_word(s, "main~2", "other", "stays");
+    expect_word(s, NULL, "k", "new");
+    check_clean(s);
+  }
+  pd_store_close(s, NULL);
+}
+
 static pd_code take_nothing(void *ctx, pd_bytes piece, pd_error *err)
 {
   (void)ctx;
@@ -408,6 +436,7 @@ int main(void)
     cmocka_unit_test(erase__spares_what_tags_pins_and_links_show_if_it_is_told_to),
     cmocka_unit_test(erase__lazily_takes_the_versions_of_a_key_out_of_the_past),
     cmocka_unit_test(erase__lazily_everywhere_or_of_one_version),
+    cmocka_unit_test(erase__lazily_that_was_cut_off_is_finished_by_gc),
     cmocka_unit_test(erase__of_a_chunked_value_answers_erased),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
