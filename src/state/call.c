@@ -208,12 +208,29 @@ static void audit(const pd_frame *frame, const pd_error *err, pd_code code)
     .outcome = code ? err->name : "ok",
     .approval = frame->approval,
     .is_operator = frame->ctx->is_operator,
+    .is_known = true,
     .permission = frame->permission,
     .subject = subject_of(frame->input),
     .commit = frame->has_commit ? &frame->commit : NULL,
   };
   if (pd_input_hash(frame->input, &entry.input_hash, NULL)) entry.input_hash = (pd_id){0};
   pd_audit_add(frame->home, &entry);
+}
+
+/* A call of nothing is a call too: whoever tries names is seen. */
+static void audit_unknown(const pd_ctx *ctx, const char *capability, pd_bytes input, const pd_error *err)
+{
+  pd_audit_entry entry = {
+    .time_ms = pd_home_now(ctx->home),
+    .agent = ctx->agent ? ctx->agent : "",
+    .session = ctx->session ? ctx->session : "",
+    .capability = capability,
+    .outcome = err->name,
+    .approval = "",
+    .is_operator = ctx->is_operator,
+    .input_hash = pd_sha256(input),
+  };
+  pd_audit_add(ctx->home, &entry);
 }
 
 static pd_code run(pd_frame *frame, pd_error *err)
@@ -268,6 +285,7 @@ pd_code pd_call(const pd_ctx *ctx, const char *capability, pd_bytes input, pd_bu
     pd_capability_info info;
     pd_code code = pd_capability_find(capability, &info, err);
     answer_failure(NULL, NULL, err, out);
+    audit_unknown(ctx, capability, input, err);
     return code;
   }
   CLEANUP(pd_input_done) pd_input parsed;

@@ -80,6 +80,7 @@ typedef struct pd_audit_entry {
   int64_t time_ms;
   const char *agent, *session, *capability, *outcome, *approval; /* outcome: "ok" or the error's name */
   bool is_operator;
+  bool is_known; /* `capability` is one, and so of static storage */
   pd_permission permission;
   pd_bytes subject; /* the key, prefix or id that the call was about; never a value */
   pd_id input_hash;
