@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define TEXT_MAX 128       /* of an agent, a session, an approval or an unknown capability: all that is longer is no real one */
-#define RETRY_MS_MIN 100   /* after a write that failed */
+#define TEXT_MAX 128     /* of an agent, a session, an approval or an unknown capability: all that is longer is no real one */
+#define RETRY_MS_MIN 100 /* after a write that failed */
 #define RETRY_MS_MAX 5000
 
 struct pd_audit {

@@ -25,7 +25,7 @@
 #define PD_AUDIT_HEAD "head"
 #define PD_AUDIT_BATCH "batch/"
 #define PD_AUDIT_KEY_SIZE 32
-#define PD_AUDIT_LINES_MAX 32768                      /* of one batch */
+#define PD_AUDIT_LINES_MAX 32768                     /* of one batch */
 #define PD_AUDIT_TEXTS_MAX ((size_t)4 * 1024 * 1024) /* bytes of their texts */
 
 /* A line as it waits in memory. Its texts lie one after the other in the batch's `texts`: agent, session, approval, subject, name. */
@@ -97,9 +97,9 @@ PD_MUST_USE pd_code pd_audit_write(pd_home *home, const pd_audit_batch *batch, p
 PD_MUST_USE pd_code pd_audit_flush(pd_home *home, pd_error *err);
 
 typedef struct pd_audit_status {
-  uint64_t waiting;   /* lines in memory */
-  uint64_t lost;      /* since the home was opened */
-  bool is_failing;    /* the last write failed */
+  uint64_t waiting;  /* lines in memory */
+  uint64_t lost;     /* since the home was opened */
+  bool is_failing;   /* the last write failed */
   char message[256]; /* why */
 } pd_audit_status;
 

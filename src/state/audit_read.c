@@ -140,8 +140,8 @@ pd_code pd_cap_audit_list(pd_frame *frame, pd_error *err)
   };
   if (!frame->ctx->is_operator) {
     if (q.agent.size && !pd_bytes_equal(q.agent, pd_text(frame->agent)))
-      return pd_error_set(err, PD_DENIED, "the audit of agent '%.*s' is not for '%s' to see", (int)q.agent.size,
-                          (const char *)q.agent.data, frame->agent);
+      return pd_error_set(err, PD_DENIED, "the audit of agent '%.*s' is not for '%s' to see", (int)q.agent.size, (const char *)q.agent.data,
+                          frame->agent);
     q.agent = pd_text(frame->agent);
     q.own_only = true;
   }

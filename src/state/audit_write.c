@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define RACES_MAX 1000        /* lost in a row, before the batch waits for the next time */
+#define RACES_MAX 1000          /* lost in a row, before the batch waits for the next time */
 #define EXPIRE_BATCHES_MAX 5000 /* removed with one batch that is written */
 #define MINUTE_MS 60000
 #define DAY_MS ((int64_t)86400000)
@@ -262,7 +262,7 @@ static pd_code chain_all(batch_writer *w, const pd_audit_batch *batch, pd_error 
   return batch->lost ? chain_own(w, "audit.lost", subject, batch->lost, err) : PD_OK;
 }
 
-/* The oldest batch if audit.keep lets it go: `next` is the start without it. A batch that cannot be read stays, for audit.verify to tell. */
+/* Does audit.keep let the oldest batch go? `next` is the start without it. A batch that cannot be read stays, for audit.verify to tell. */
 static bool is_expired(pd_store *store, const pd_audit_head *head, int64_t limit, pd_audit_head *next)
 {
   CLEANUP(pd_buf_done) pd_buf text = {0};
