@@ -1,0 +1,199 @@
+/* queue.c: the agents' message queues: heads, messages, invocations, pushing. Invariants Q1 to Q3 are in queue.h. */
+#include "state/queue.h"
+
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/error.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define RETRY_MAX 100000
+#define ONCE_SIZE_MAX 512
+#define ONCE_KEEP_MS ((int64_t)7 * 86400 * 1000)
+#define ONCE_DROP_MAX 100 /* old ones removed by one push */
+
+/* ---- keys and stored texts ---- */
+
+char *pd_queue_key(const char *noun, const char *agent, uint64_t number, char out[PD_QUEUE_KEY_SIZE])
+{
+  snprintf(out, PD_QUEUE_KEY_SIZE, "%s/%s/%020llu", noun, agent, (unsigned long long)number);
+  return out;
+}
+
+uint64_t pd_queue_number(pd_bytes key)
+{
+  uint64_t number = 0;
+  if (key.size < 20) return 0;
+  const char *at = (const char *)key.data + key.size - 20;
+  for (int i = 0; i < 20; i++) {
+    if (at[i] < '0' || at[i] > '9') return 0;
+    number = number * 10 + (uint64_t)(at[i] - '0');
+  }
+  return number;
+}
+
+pd_code pd_queue_parse(const char *key, pd_bytes text, pd_json *out, pd_error *err)
+{
+  pd_error why = {0};
+  if (pd_json_parse(text, out, &why) == PD_OK && out->kind == PD_JSON_OBJECT) return PD_OK;
+  return pd_error_set(err, PD_CORRUPT, "'%s' of the system store is not what perdure wrote there", key);
+}
+
+pd_code pd_queue_field(const char *key, pd_json object, const char *name, uint64_t *out, pd_error *err)
+{
+  if (pd_json_u64(pd_json_member(object, name), out)) return PD_OK;
+  return pd_error_set(err, PD_CORRUPT, "'%s' of the system store has no number '%s'", key, name);
+}
+
+/* ---- invocations ---- */
+
+static pd_code read_head(pd_queue_tx *tx, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf text = {0};
+  char key[PD_QUEUE_KEY_SIZE];
+  pd_entry entry;
+  pd_json head;
+  snprintf(key, sizeof key, "queue/%s", tx->agent);
+  tx->next = 1;
+  pd_code code = pd_edit_get(tx->edit, pd_text(key), &text, &entry, err);
+  if (code == PD_NOT_FOUND) return PD_OK;
+  TRY(code);
+  tx->version = entry.version;
+  TRY(pd_queue_parse(key, pd_buf_bytes(&text), &head, err));
+  TRY(pd_queue_field(key, head, "next", &tx->next, err));
+  return pd_queue_field(key, head, "count", &tx->count, err);
+}
+
+pd_code pd_queue_begin(pd_home *home, const char *agent, const pd_note *note, pd_queue_tx *out, pd_error *err)
+{
+  pd_queue_tx tx = {.home = home, .agent = agent, .now_ms = pd_home_now(home)};
+  TRY(pd_home_store(home, PD_STORE_SYSTEM, true, &tx.store, err));
+  TRY(pd_edit_begin(tx.store, note, &tx.edit, err));
+  pd_code code = read_head(&tx, err);
+  if (code)
+    pd_edit_abort(tx.edit);
+  else
+    *out = tx;
+  return code;
+}
+
+void pd_queue_abort(pd_queue_tx *tx)
+{
+  pd_edit_abort(tx->edit);
+  tx->edit = NULL;
+}
+
+pd_code pd_queue_commit(pd_queue_tx *tx, pd_ack *out, pd_error *err)
+{
+  char key[PD_QUEUE_KEY_SIZE], text[96];
+  pd_ack ack;
+  snprintf(key, sizeof key, "queue/%s", tx->agent);
+  snprintf(text, sizeof text, "{\"next\":%llu,\"count\":%llu}", (unsigned long long)tx->next, (unsigned long long)tx->count);
+  TRY(pd_edit_put(tx->edit, pd_text(key), pd_text(text), tx->version, err));
+  TRY(pd_edit_commit(tx->edit, &ack, err));
+  tx->edit = NULL;
+  if (out) *out = ack;
+  return PD_OK;
+}
+
+pd_code pd_queue_retry(pd_code (*attempt)(void *ctx, pd_error *err), void *ctx, pd_error *err)
+{
+  pd_code code = PD_CONFLICT;
+  for (int i = 0; i < RETRY_MAX && code == PD_CONFLICT; i++) code = attempt(ctx, err);
+  if (code != PD_CONFLICT) return code;
+  return pd_error_set(err, PD_STORAGE, "the system store changed %d times while it was written to; try again", RETRY_MAX);
+}
+
+/* ---- pushing ---- */
+
+static void put_message(pd_json_writer *w, const char *kind, const char *from, int64_t now_ms, pd_json body)
+{
+  pd_json_open(w, '{');
+  pd_json_put_text(w, "kind", kind);
+  pd_json_key(w, "from");
+  if (from)
+    pd_json_text(w, pd_text(from));
+  else
+    pd_json_null(w);
+  pd_json_put_number(w, "time", (uint64_t)now_ms);
+  pd_json_key(w, "body");
+  pd_json_value(w, body);
+  pd_json_close(w, '}');
+}
+
+pd_code pd_queue_stage(pd_queue_tx *tx, const char *kind, const char *from, pd_bytes body, uint64_t *out_number, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf text = {0};
+  char key[PD_QUEUE_KEY_SIZE];
+  pd_json json;
+  uint64_t limit = tx->home->config.queue_count_max;
+  if (tx->count >= limit)
+    return pd_error_named(err, PD_QUOTA, "QueueFull", "the queue of agent '%s' holds %llu messages, the limit is %llu", tx->agent,
+                          (unsigned long long)tx->count, (unsigned long long)limit);
+  if (body.size > PD_QUEUE_BODY_SIZE_MAX)
+    return pd_error_set(err, PD_LIMIT, "the body of the message has %zu bytes, the limit is %zu", body.size, PD_QUEUE_BODY_SIZE_MAX);
+  TRY(pd_json_parse(body, &json, err));
+  pd_json_writer w = {.out = &text, .err = err};
+  put_message(&w, kind, from, tx->now_ms, json);
+  TRY(w.code);
+  TRY(pd_edit_put(tx->edit, pd_text(pd_queue_key("queue", tx->agent, tx->next, key)), pd_buf_bytes(&text), PD_ANY_VERSION, err));
+  if (out_number) *out_number = tx->next;
+  tx->next++;
+  tx->count++;
+  return PD_OK;
+}
+
+/* Was it pushed before? Else that it is. Old ones go, a few at a time. */
+static pd_code stage_once(pd_queue_tx *tx, const char *dedupe_key, bool *out_was, pd_error *err)
+{
+  char prefix[PD_QUEUE_KEY_SIZE], old[ONCE_DROP_MAX][PD_QUEUE_KEY_SIZE + ONCE_SIZE_MAX];
+  char key[PD_QUEUE_KEY_SIZE + ONCE_SIZE_MAX];
+  size_t old_count = 0;
+  pd_entry entry;
+  pd_iter *iter;
+  snprintf(prefix, sizeof prefix, "once/%s/", tx->agent);
+  snprintf(key, sizeof key, "%s%s", prefix, dedupe_key);
+  pd_scan scan = {.prefix = pd_text(prefix), .keys_only = true};
+  TRY(pd_edit_iter(tx->edit, &scan, &iter, err));
+  pd_code code;
+  while ((code = pd_iter_next(iter, &entry, NULL, err)) == PD_OK) {
+    bool is_old = tx->now_ms - entry.updated_ms > ONCE_KEEP_MS;
+    if (!is_old && pd_bytes_equal(entry.key, pd_text(key))) *out_was = true;
+    if (is_old && old_count < ONCE_DROP_MAX && entry.key.size < sizeof old[0])
+      snprintf(old[old_count++], sizeof old[0], "%.*s", (int)entry.key.size, (const char *)entry.key.data);
+  }
+  pd_iter_close(iter);
+  if (code != PD_NOT_FOUND) return code;
+  if (*out_was) return PD_OK;
+  for (size_t i = 0; i < old_count; i++) TRY(pd_edit_delete(tx->edit, pd_text(old[i]), PD_ANY_VERSION, err));
+  return pd_edit_put(tx->edit, pd_text(key), pd_text("{}"), PD_ANY_VERSION, err);
+}
+
+typedef struct push_job {
+  pd_home *home;
+  const char *agent, *kind, *dedupe_key;
+  pd_bytes body;
+} push_job;
+
+static pd_code push_once(void *ctx, pd_error *err)
+{
+  const push_job *job = ctx;
+  pd_note note = {.author = "perdure", .reason = "queue.send"};
+  CLEANUP(pd_queue_abort) pd_queue_tx tx = {0};
+  bool was_pushed = false;
+  TRY(pd_queue_begin(job->home, job->agent, &note, &tx, err));
+  if (job->dedupe_key) TRY(stage_once(&tx, job->dedupe_key, &was_pushed, err));
+  if (was_pushed) return PD_OK;
+  TRY(pd_queue_stage(&tx, job->kind, NULL, job->body, NULL, err));
+  return pd_queue_commit(&tx, NULL, err);
+}
+
+pd_code pd_queue_push(pd_home *home, const char *agent, const char *kind, pd_bytes body, const char *dedupe_key, pd_error *err)
+{
+  push_job job = {.home = home, .agent = agent, .kind = kind, .dedupe_key = dedupe_key, .body = body};
+  TRY(pd_agent_check(agent, err));
+  if (dedupe_key && (!*dedupe_key || strlen(dedupe_key) > ONCE_SIZE_MAX))
+    return pd_error_set(err, PD_INVALID, "a dedupe key has 1 to %d bytes", ONCE_SIZE_MAX);
+  return pd_queue_retry(push_once, &job, err);
+}

@@ -1,0 +1,96 @@
+/*
+ * queue.h: the message queue of each agent, durable, in the system store. Watch events, approval outcomes and notices arrive there, and
+ * what agents send one another.
+ *
+ * Keys (docs/formats.md): queue/AGENT is the head {"next","count"}; queue/AGENT/<20 digits> a message; flight/AGENT/<20 digits> its
+ * delivery {"until","deliveries"}; once/AGENT/KEY what was pushed with a dedupe key.
+ *
+ * Q1  Whatever changes an agent's queue is one commit that also writes its head, on condition of the version that was read. So all
+ *     that was read in the same invocation still holds, whichever processes use the queue.
+ * Q2  Messages are numbered by the head and are given out in that order; a number is never used twice.
+ * Q3  A message stays until it is acknowledged. It is at one receiver at a time: until its `until` has passed.
+ */
+#ifndef PD_STATE_QUEUE_H
+#define PD_STATE_QUEUE_H
+
+#include "base/json.h"
+#include "state/home.h"
+
+#define PD_QUEUE_BODY_SIZE_MAX ((size_t)1024 * 1024)
+#define PD_QUEUE_KIND_SIZE_MAX 64
+#define PD_QUEUE_ID_SIZE 24 /* "m17" and a NUL */
+
+/* Kinds that only perdure itself may use; agents' own kinds are anything else. */
+#define PD_QUEUE_SHARED_CHANGE "shared_change"
+#define PD_QUEUE_APPROVAL "approval"
+#define PD_QUEUE_NOTICE "notice"
+
+/*
+ * Push a message of perdure's own (its `from` is null) to `agent`, who need not have a store. `body` is JSON, at most
+ * PD_QUEUE_BODY_SIZE_MAX. With a `dedupe_key` (NULL: none; 1 to 512 bytes, what a key may have) a second push of the same key within
+ * seven days changes nothing and is PD_OK, so a retry is safe. Durable when it returns. Any process, any thread; takes no lock.
+ * PD_QUOTA named QueueFull at queue.count_max; PD_INVALID if `body` is no JSON; PD_LIMIT; and what the system store answers.
+ */
+PD_MUST_USE pd_code pd_queue_push(pd_home *home, const char *agent, const char *kind, pd_bytes body, const char *dedupe_key, pd_error *err);
+
+typedef struct pd_queue_counts {
+  uint64_t unread;    /* would be received now */
+  uint64_t in_flight; /* received, not acknowledged, and not yet due to come again */
+} pd_queue_counts;
+
+/* Counts the agent's messages, after its watch events were moved to the queue. For briefings. */
+PD_MUST_USE pd_code pd_queue_count(pd_home *home, const char *agent, pd_queue_counts *out, pd_error *err);
+
+/* ---- for the files of the queue: an invocation over one agent's queue ---- */
+
+typedef struct pd_queue_tx {
+  pd_home *home;
+  pd_store *store;
+  pd_edit *edit;
+  const char *agent;
+  uint64_t next, count, version; /* of the head; next and count as staged so far */
+  int64_t now_ms;
+} pd_queue_tx;
+
+/* Begin. `who` and `session` (may be NULL) and `reason` are for the record. To be committed or aborted. */
+PD_MUST_USE pd_code pd_queue_begin(pd_home *home, const char *agent, const pd_note *note, pd_queue_tx *out, pd_error *err);
+/* Takes a tx that is all zero, or one that was committed. */
+void pd_queue_abort(pd_queue_tx *tx);
+/* Write the head and commit. PD_CONFLICT: others were faster; abort, and begin again. `out` may be NULL. */
+PD_MUST_USE pd_code pd_queue_commit(pd_queue_tx *tx, pd_ack *out, pd_error *err);
+/* Stage a message at the end. `from` NULL: perdure itself. PD_QUOTA named QueueFull. `out_number` may be NULL. */
+PD_MUST_USE pd_code pd_queue_stage(pd_queue_tx *tx, const char *kind, const char *from, pd_bytes body, uint64_t *out_number, pd_error *err);
+
+/* Do `attempt` until it is not PD_CONFLICT: each conflict is somebody else's progress. */
+PD_MUST_USE pd_code pd_queue_retry(pd_code (*attempt)(void *ctx, pd_error *err), void *ctx, pd_error *err);
+
+/* "queue/AGENT/<20 digits>", with "flight" for the delivery; returns `out`. */
+#define PD_QUEUE_KEY_SIZE 128
+char *pd_queue_key(const char *noun, const char *agent, uint64_t number, char out[PD_QUEUE_KEY_SIZE]);
+/* The number at the end of such a key; 0 if there is none. */
+uint64_t pd_queue_number(pd_bytes key);
+/* Parse what the queue wrote. PD_CORRUPT names the key. */
+PD_MUST_USE pd_code pd_queue_parse(const char *key, pd_bytes text, pd_json *out, pd_error *err);
+/* A number of such an object; PD_CORRUPT names the key if it is none. */
+PD_MUST_USE pd_code pd_queue_field(const char *key, pd_json object, const char *name, uint64_t *out, pd_error *err);
+
+/* ---- queue_take.c: receiving ---- */
+
+/* Messages for a receiver, and when to look again. */
+typedef struct pd_queue_take {
+  uint64_t max;          /* messages wanted */
+  int64_t visibility_ms; /* each comes again after this time */
+  const pd_note *note;
+  pd_json_writer *out; /* an array is open: a message each */
+  uint64_t count;      /* taken */
+  int64_t next_due_ms; /* the next time a delivery ends; INT64_MAX: none is out */
+  pd_ack ack;          /* of the commit, if count */
+} pd_queue_take;
+
+/* Take up to `max` messages. PD_OK with count 0 if there is none. */
+PD_MUST_USE pd_code pd_queue_receive(pd_home *home, const char *agent, pd_queue_take *take, pd_error *err);
+/* Acknowledge: those that are there are removed; *out_count says how many. */
+PD_MUST_USE pd_code pd_queue_ack(pd_home *home, const char *agent, const uint64_t *numbers, size_t count, const pd_note *note,
+                                 uint64_t *out_count, pd_ack *out, pd_error *err);
+
+#endif

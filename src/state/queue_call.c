@@ -1,0 +1,164 @@
+/* queue_call.c: queue.send, queue.receive, queue.ack, queue.count. Waiting for messages is waiting for the system's log. */
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "state/call.h"
+#include "state/queue.h"
+#include "state/run.h"
+
+#include <stdio.h>
+
+#define ACK_COUNT_MAX 100
+
+static pd_note note_of(const pd_frame *frame)
+{
+  return (pd_note){.author = *frame->agent ? frame->agent : "operator", .run = frame->ctx->session, .reason = frame->capability->name};
+}
+
+/* ---- send ---- */
+
+typedef struct send_job {
+  pd_frame *frame;
+  const char *to, *kind;
+  pd_bytes body;
+  uint64_t number;
+  pd_ack ack;
+} send_job;
+
+static pd_code send_once(void *ctx, pd_error *err)
+{
+  send_job *job = ctx;
+  pd_note note = note_of(job->frame);
+  const char *from = *job->frame->agent ? job->frame->agent : NULL;
+  CLEANUP(pd_queue_abort) pd_queue_tx tx = {0};
+  TRY(pd_queue_begin(job->frame->home, job->to, &note, &tx, err));
+  TRY(pd_queue_stage(&tx, job->kind, from, job->body, &job->number, err));
+  return pd_queue_commit(&tx, &job->ack, err);
+}
+
+/* Agents must not say what only perdure says: who reads a kind believes it. */
+static pd_code check_send(const char *to, const char *kind, pd_error *err)
+{
+  static const char *const own[] = {PD_QUEUE_SHARED_CHANGE, PD_QUEUE_APPROVAL, PD_QUEUE_NOTICE};
+  if (strcmp(to, PD_STORE_SHARED) == 0 || strcmp(to, PD_STORE_SYSTEM) == 0)
+    return pd_error_named(err, PD_INVALID, "InvalidInput", "queue.send: field 'to': '%s' is the name of a store that is no agent's", to);
+  for (size_t i = 0; i < COUNT_OF(own); i++)
+    if (strcmp(kind, own[i]) == 0)
+      return pd_error_named(err, PD_INVALID, "InvalidInput", "queue.send: field 'kind': messages of kind '%s' come from perdure alone",
+                            kind);
+  return PD_OK;
+}
+
+pd_code pd_cap_queue_send(pd_frame *frame, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf body = {0};
+  char to[PD_NAME_SIZE_MAX + 1], kind[PD_QUEUE_KIND_SIZE_MAX + 1] = "message", id[PD_QUEUE_ID_SIZE];
+  pd_in_string(frame, "to", to, sizeof to);
+  pd_in_string(frame, "kind", kind, sizeof kind);
+  TRY(check_send(to, kind, err));
+  TRY(pd_in_value(frame, "body", &body, err));
+  send_job job = {.frame = frame, .to = to, .kind = kind, .body = pd_buf_bytes(&body)};
+  pd_code code = pd_queue_retry(send_once, &job, err);
+  if (code == PD_QUOTA) pd_frame_detail_number(frame, "limit", frame->home->config.queue_count_max);
+  TRY(code);
+  pd_frame_commit(frame, &job.ack);
+  snprintf(id, sizeof id, "m%llu", (unsigned long long)job.number);
+  pd_json_put_text(&frame->out, "message_id", id);
+  return frame->out.code;
+}
+
+/* ---- receive ---- */
+
+/* What has happened since is told at once; then sleep until there is more, or the time is over. */
+static pd_code wait_for_change(pd_watch *watch, int64_t wait_ms, pd_error *err)
+{
+  pd_watch_event event;
+  pd_code code = pd_watch_next(watch, (uint32_t)wait_ms, &event, err);
+  while (code == PD_OK) code = pd_watch_next(watch, 0, &event, err);
+  return code == PD_NOT_FOUND ? PD_OK : code;
+}
+
+static pd_code receive_until(pd_frame *frame, pd_queue_take *take, pd_watch *watch, int64_t deadline_ms, pd_error *err)
+{
+  for (;;) {
+    TRY(pd_queue_receive(frame->home, frame->agent, take, err));
+    int64_t left_ms = deadline_ms - pd_clock_monotonic_ms();
+    if (take->count || left_ms <= 0) return PD_OK;
+    int64_t due_ms = take->next_due_ms - pd_home_now(frame->home);
+    if (due_ms < 1) due_ms = 1;
+    TRY(wait_for_change(watch, due_ms < left_ms ? due_ms : left_ms, err));
+  }
+}
+
+/* The watch is opened before the first look, so that nothing comes between the two. */
+static pd_code receive_waiting(pd_frame *frame, pd_queue_take *take, int64_t wait_ms, pd_error *err)
+{
+  char prefix[PD_QUEUE_KEY_SIZE];
+  pd_store *store;
+  pd_watch *watch;
+  snprintf(prefix, sizeof prefix, "queue/%s", frame->agent);
+  TRY(pd_home_store(frame->home, PD_STORE_SYSTEM, true, &store, err));
+  pd_watch_options options = {.prefix = pd_text(prefix), .ref = pd_store_ref(store)};
+  TRY(pd_watch_open(store, &options, &watch, err));
+  pd_code code = receive_until(frame, take, watch, pd_clock_monotonic_ms() + wait_ms, err);
+  pd_watch_close(watch);
+  return code;
+}
+
+pd_code pd_cap_queue_receive(pd_frame *frame, pd_error *err)
+{
+  pd_note note = note_of(frame);
+  int64_t wait_ms = pd_in_int(frame, "wait_ms", 0);
+  pd_queue_take take = {
+    .max = (uint64_t)pd_in_int(frame, "max", 10),
+    .visibility_ms = pd_in_int(frame, "visibility_ms", (int64_t)frame->home->config.queue_visibility_ms),
+    .note = &note,
+    .out = &frame->out,
+  };
+  pd_json_key(&frame->out, "messages");
+  pd_json_open(&frame->out, '[');
+  TRY(wait_ms ? receive_waiting(frame, &take, wait_ms, err) : pd_queue_receive(frame->home, frame->agent, &take, err));
+  pd_json_close(&frame->out, ']');
+  pd_json_put_number(&frame->out, "count", take.count);
+  if (take.count) pd_frame_commit(frame, &take.ack);
+  return frame->out.code;
+}
+
+/* ---- ack, count ---- */
+
+/* "m17" -> 17 */
+static bool parse_id(pd_json value, uint64_t *out)
+{
+  pd_bytes raw = value.raw;
+  if (value.kind != PD_JSON_STRING || raw.size < 4 || raw.size > 22 || ((const char *)raw.data)[1] != 'm') return false;
+  pd_json digits = {.raw = {(const char *)raw.data + 2, raw.size - 3}, .kind = PD_JSON_NUMBER};
+  return pd_json_u64(digits, out) && *out && *(const char *)digits.raw.data != '0';
+}
+
+pd_code pd_cap_queue_ack(pd_frame *frame, pd_error *err)
+{
+  uint64_t numbers[ACK_COUNT_MAX], count = 0;
+  size_t number_count = 0;
+  pd_note note = note_of(frame);
+  pd_ack ack;
+  pd_json item;
+  pd_json_walk items = pd_json_walk_begin(pd_in(frame, "message_ids"));
+  while (pd_json_walk_next(&items, NULL, &item))
+    if (!parse_id(item, &numbers[number_count++]))
+      return pd_error_named(err, PD_INVALID, "InvalidInput", "queue.ack: field 'message_ids': item %zu is no id of a message, like \"m17\"",
+                            number_count);
+  TRY(pd_queue_ack(frame->home, frame->agent, numbers, number_count, &note, &count, &ack, err));
+  if (count) pd_frame_commit(frame, &ack);
+  pd_json_put_number(&frame->out, "acknowledged", count);
+  return frame->out.code;
+}
+
+pd_code pd_cap_queue_count(pd_frame *frame, pd_error *err)
+{
+  pd_queue_counts counts;
+  TRY(pd_queue_count(frame->home, frame->agent, &counts, err));
+  pd_json_put_number(&frame->out, "unread", counts.unread);
+  pd_json_put_number(&frame->out, "in_flight", counts.in_flight);
+  return frame->out.code;
+}

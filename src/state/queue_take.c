@@ -1,0 +1,240 @@
+/* queue_take.c: receiving, acknowledging and counting. Invariants Q1 to Q3 are in queue.h. */
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "state/queue.h"
+
+#include <stdio.h>
+
+#define TAKE_COUNT_MAX 100
+#define TAKE_SIZE_MAX ((uint64_t)16 * 1024 * 1024) /* of one answer; the first message is given whatever its size */
+
+/* ---- a message and its delivery, side by side ---- */
+
+typedef struct delivery {
+  uint64_t number; /* 0: none */
+  uint64_t until, deliveries;
+} delivery;
+
+/* Walks the messages in order, and with each the delivery that it has, if any. */
+typedef struct walk {
+  pd_iter *messages, *flights;
+  delivery ahead; /* the next delivery that was read */
+} walk;
+
+static void walk_done(walk *k)
+{
+  pd_iter_close(k->messages);
+  pd_iter_close(k->flights);
+}
+
+static pd_code next_flight(walk *k, pd_error *err)
+{
+  pd_entry entry;
+  pd_bytes text;
+  pd_json json;
+  k->ahead = (delivery){0};
+  pd_code code = pd_iter_next(k->flights, &entry, &text, err);
+  if (code == PD_NOT_FOUND) return PD_OK;
+  TRY(code);
+  k->ahead.number = pd_queue_number(entry.key);
+  TRY(pd_queue_parse("flight", text, &json, err));
+  TRY(pd_queue_field("flight", json, "until", &k->ahead.until, err));
+  return pd_queue_field("flight", json, "deliveries", &k->ahead.deliveries, err);
+}
+
+static pd_code walk_open(pd_queue_tx *tx, walk *out, pd_error *err)
+{
+  char messages[PD_QUEUE_KEY_SIZE], flights[PD_QUEUE_KEY_SIZE];
+  snprintf(messages, sizeof messages, "queue/%s/", tx->agent);
+  snprintf(flights, sizeof flights, "flight/%s/", tx->agent);
+  pd_scan of_messages = {.prefix = pd_text(messages), .keys_only = true}, of_flights = {.prefix = pd_text(flights)};
+  TRY(pd_edit_iter(tx->edit, &of_messages, &out->messages, err));
+  TRY(pd_edit_iter(tx->edit, &of_flights, &out->flights, err));
+  return next_flight(out, err);
+}
+
+/* The next message: its number, size and delivery (number 0: never given). PD_NOT_FOUND at the end. */
+static pd_code walk_next(walk *k, uint64_t *out_number, uint64_t *out_size, delivery *out, pd_error *err)
+{
+  pd_entry entry;
+  TRY(pd_iter_next(k->messages, &entry, NULL, err));
+  *out_number = pd_queue_number(entry.key);
+  *out_size = entry.size;
+  while (k->ahead.number && k->ahead.number < *out_number) TRY(next_flight(k, err));
+  *out = k->ahead.number == *out_number ? k->ahead : (delivery){0};
+  return PD_OK;
+}
+
+static bool is_in_flight(const pd_queue_tx *tx, const delivery *d)
+{
+  return d->number && (int64_t)d->until > tx->now_ms;
+}
+
+/* ---- receiving ---- */
+
+/* The first messages that nobody has. */
+static pd_code pick(pd_queue_tx *tx, pd_queue_take *take, delivery *out, size_t *out_count, pd_error *err)
+{
+  CLEANUP(walk_done) walk k = {0};
+  uint64_t number, size, total = 0;
+  delivery d;
+  pd_code code;
+  TRY(walk_open(tx, &k, err));
+  while (*out_count < take->max && (code = walk_next(&k, &number, &size, &d, err)) != PD_NOT_FOUND) {
+    TRY(code);
+    if (is_in_flight(tx, &d)) {
+      if ((int64_t)d.until < take->next_due_ms) take->next_due_ms = (int64_t)d.until;
+      continue;
+    }
+    if (*out_count && total + size > TAKE_SIZE_MAX) return PD_OK;
+    total += size;
+    out[*out_count] = (delivery){.number = number, .deliveries = d.deliveries + 1};
+    (*out_count)++;
+  }
+  return PD_OK;
+}
+
+static pd_code put_delivered(pd_queue_tx *tx, pd_json_writer *out, const delivery *d, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf text = {0};
+  char key[PD_QUEUE_KEY_SIZE], id[PD_QUEUE_ID_SIZE], time_text[PD_TIME_TEXT_SIZE];
+  pd_json json;
+  uint64_t time_ms;
+  pd_queue_key("queue", tx->agent, d->number, key);
+  TRY(pd_edit_get(tx->edit, pd_text(key), &text, NULL, err));
+  TRY(pd_queue_parse(key, pd_buf_bytes(&text), &json, err));
+  TRY(pd_queue_field(key, json, "time", &time_ms, err));
+  snprintf(id, sizeof id, "m%llu", (unsigned long long)d->number);
+  pd_json_open(out, '{');
+  pd_json_put_text(out, "message_id", id);
+  pd_json_key(out, "kind");
+  pd_json_value(out, pd_json_member(json, "kind"));
+  pd_json_key(out, "from");
+  pd_json_value(out, pd_json_member(json, "from"));
+  pd_json_put_text(out, "sent_at", pd_time_text((int64_t)time_ms, time_text));
+  pd_json_put_number(out, "deliveries", d->deliveries);
+  pd_json_key(out, "body");
+  pd_json_value(out, pd_json_member(json, "body"));
+  pd_json_close(out, '}');
+  return out->code;
+}
+
+static pd_code stage_flight(pd_queue_tx *tx, const delivery *d, int64_t visibility_ms, pd_error *err)
+{
+  char key[PD_QUEUE_KEY_SIZE], text[96];
+  snprintf(text, sizeof text, "{\"until\":%lld,\"deliveries\":%llu}", (long long)(tx->now_ms + visibility_ms),
+           (unsigned long long)d->deliveries);
+  return pd_edit_put(tx->edit, pd_text(pd_queue_key("flight", tx->agent, d->number, key)), pd_text(text), PD_ANY_VERSION, err);
+}
+
+typedef struct take_job {
+  pd_home *home;
+  const char *agent;
+  pd_queue_take *take;
+  pd_buf text; /* the messages, until they are committed */
+} take_job;
+
+static void take_job_done(take_job *job)
+{
+  pd_buf_done(&job->text);
+}
+
+static pd_code take_once(void *ctx, pd_error *err)
+{
+  take_job *job = ctx;
+  pd_queue_take *take = job->take;
+  delivery picked[TAKE_COUNT_MAX];
+  size_t count = 0;
+  CLEANUP(pd_queue_abort) pd_queue_tx tx = {0};
+  take->next_due_ms = INT64_MAX;
+  pd_buf_clear(&job->text);
+  pd_json_writer w = {.out = &job->text, .err = err};
+  TRY(pd_queue_begin(job->home, job->agent, take->note, &tx, err));
+  TRY(pick(&tx, take, picked, &count, err));
+  if (!count) return PD_OK;
+  pd_json_open(&w, '[');
+  for (size_t i = 0; i < count; i++) TRY(put_delivered(&tx, &w, &picked[i], err));
+  pd_json_close(&w, ']');
+  TRY(w.code);
+  for (size_t i = 0; i < count; i++) TRY(stage_flight(&tx, &picked[i], take->visibility_ms, err));
+  TRY(pd_queue_commit(&tx, &take->ack, err));
+  take->count = count;
+  return PD_OK;
+}
+
+pd_code pd_queue_receive(pd_home *home, const char *agent, pd_queue_take *take, pd_error *err)
+{
+  CLEANUP(take_job_done) take_job job = {.home = home, .agent = agent, .take = take};
+  take->count = 0;
+  if (take->max > TAKE_COUNT_MAX) take->max = TAKE_COUNT_MAX;
+  TRY(pd_queue_retry(take_once, &job, err));
+  pd_json list, item;
+  if (!take->count) return PD_OK;
+  TRY(pd_json_parse(pd_buf_bytes(&job.text), &list, err));
+  pd_json_walk items = pd_json_walk_begin(list);
+  while (pd_json_walk_next(&items, NULL, &item)) pd_json_value(take->out, item);
+  return take->out->code;
+}
+
+/* ---- acknowledging ---- */
+
+typedef struct ack_job {
+  pd_home *home;
+  const char *agent;
+  const uint64_t *numbers;
+  size_t number_count;
+  const pd_note *note;
+  uint64_t count;
+  pd_ack ack;
+} ack_job;
+
+static pd_code ack_once(void *ctx, pd_error *err)
+{
+  ack_job *job = ctx;
+  char key[PD_QUEUE_KEY_SIZE];
+  CLEANUP(pd_queue_abort) pd_queue_tx tx = {0};
+  job->count = 0;
+  TRY(pd_queue_begin(job->home, job->agent, job->note, &tx, err));
+  for (size_t i = 0; i < job->number_count; i++) {
+    pd_queue_key("queue", job->agent, job->numbers[i], key);
+    pd_code code = pd_edit_get(tx.edit, pd_text(key), NULL, NULL, err);
+    if (code == PD_NOT_FOUND) continue; /* it was acknowledged before, or stands twice in the list */
+    TRY(code);
+    TRY(pd_edit_delete(tx.edit, pd_text(key), PD_ANY_VERSION, err));
+    TRY(pd_edit_delete(tx.edit, pd_text(pd_queue_key("flight", job->agent, job->numbers[i], key)), PD_ANY_VERSION, err));
+    job->count++;
+  }
+  if (!job->count) return PD_OK;
+  tx.count -= job->count < tx.count ? job->count : tx.count;
+  return pd_queue_commit(&tx, &job->ack, err);
+}
+
+pd_code pd_queue_ack(pd_home *home, const char *agent, const uint64_t *numbers, size_t count, const pd_note *note, uint64_t *out_count,
+                     pd_ack *out, pd_error *err)
+{
+  ack_job job = {.home = home, .agent = agent, .numbers = numbers, .number_count = count, .note = note};
+  TRY(pd_queue_retry(ack_once, &job, err));
+  *out_count = job.count;
+  if (job.count) *out = job.ack;
+  return PD_OK;
+}
+
+/* ---- counting ---- */
+
+pd_code pd_queue_count(pd_home *home, const char *agent, pd_queue_counts *out, pd_error *err)
+{
+  CLEANUP(pd_queue_abort) pd_queue_tx tx = {0};
+  CLEANUP(walk_done) walk k = {0};
+  TRY(pd_queue_begin(home, agent, NULL, &tx, err));
+  TRY(walk_open(&tx, &k, err));
+  pd_queue_counts counts = {0};
+  for (; k.ahead.number;) {
+    if (is_in_flight(&tx, &k.ahead)) counts.in_flight++;
+    TRY(next_flight(&k, err));
+  }
+  counts.unread = tx.count - (counts.in_flight < tx.count ? counts.in_flight : tx.count);
+  *out = counts;
+  return PD_OK;
+}
