@@ -100,6 +100,8 @@ void pd_json_bool(pd_json_writer *w, bool value);
 void pd_json_null(pd_json_writer *w);
 /* A parsed value as it is, but for the white space outside of its strings: so it stays on one line. */
 void pd_json_value(pd_json_writer *w, pd_json value);
+/* JSON text that pd_json_value wrote before: on one line already, so it is not looked at again. */
+void pd_json_raw(pd_json_writer *w, pd_bytes json);
 
 /* key and value in one call */
 void pd_json_put_text(pd_json_writer *w, const char *key, const char *text);

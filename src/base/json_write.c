@@ -119,6 +119,12 @@ void pd_json_value(pd_json_writer *w, pd_json value)
   }
 }
 
+void pd_json_raw(pd_json_writer *w, pd_bytes json)
+{
+  begin_value(w);
+  add(w, json.data, json.size);
+}
+
 void pd_json_put_text(pd_json_writer *w, const char *key, const char *text)
 {
   pd_json_put_bytes(w, key, pd_text(text));

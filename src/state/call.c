@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/sha256.h"
+#include "state/activity.h"
 #include "state/home.h"
 
 #include <stdlib.h>
@@ -265,7 +266,7 @@ static pd_code call_with(const pd_ctx *ctx, const pd_input *input, pd_code parse
     answer_failure(input->capability, &frame, err, out);
   }
   audit(&frame, err, code);
-  if (*frame.agent) pd_activity_note(ctx->home, frame.agent, frame.now_ms);
+  if (*frame.agent && !ctx->is_operator) pd_activity_note(ctx->home, frame.agent, frame.now_ms);
   pd_buf_done(&frame.details);
   return code;
 }

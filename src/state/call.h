@@ -90,7 +90,4 @@ typedef struct pd_audit_entry {
 /* audit.c: never fails the call: what cannot be written is kept and tried again, and system.health says so. */
 void pd_audit_add(pd_home *home, const pd_audit_entry *entry);
 
-/* activity.c: the agent did something now; cheap, written now and then. */
-void pd_activity_note(pd_home *home, const char *agent, int64_t now_ms);
-
 #endif
