@@ -2,7 +2,8 @@
  * activity.h: when each agent was last active.
  *
  * A1  A note costs no lock and no I/O, but when a write is due (activity.flush), and never fails the call.
- * A2  `activity/AGENT` in the system store is {"last":"2026-11-15T10:00:00.000Z"}: the latest that any process has told; it never goes back.
+ * A2  `activity/AGENT` in the system store is {"last":"2026-11-15T10:00:00.000Z"}: the latest that any process has told. It never goes
+ *     back.
  * A3  What "last activity" means to an agent that comes back: its last call before the present stretch. A stretch is a session; without
  *     one, the calls of this process with no pause longer than session.idle (a session would have ended in such a pause).
  */
