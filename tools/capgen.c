@@ -4,6 +4,7 @@
  *   capgen table OUT.c  FILE...    the table that the door looks things up in (built by meson, not checked in)
  *   capgen header OUT.h FILE...    the prototypes of the functions that run them (the same)
  *   capgen docs  FOLDER FILE...    FOLDER/NAME.md, FOLDER/NAME.schema.json and FOLDER/README.md (checked in; a test finds stale ones)
+ *   capgen facts - FILE...         every promise on a line: capability, how the names of its tests begin, sentence
  *
  * common.json among the files has the errors that every capability may answer with. A file that is not as it should be is refused with
  * its name and what is wrong, and nothing is written.
@@ -333,6 +334,194 @@ static void make_table(const char *path)
   if (fclose(f)) refuse(path, "cannot be written");
 }
 
+/* ---- the reference pages ---- */
+
+static FILE *open_in(const char *folder, const char *name)
+{
+  char path[512];
+  snprintf(path, sizeof path, "%s/%s", folder, name);
+  FILE *f = fopen(path, "w");
+  if (!f) refuse(path, "cannot be written");
+  return f;
+}
+
+/* A table's cell: no line breaks, no bars. */
+static void cell(FILE *f, const char *text)
+{
+  for (; *text; text++) {
+    if (*text == '|') fputc('\\', f);
+    fputc(*text == '\n' ? ' ' : *text, f);
+  }
+}
+
+static const char *type_words(const capability *c, pd_json schema)
+{
+  const char *type = member_text(c, schema, "type");
+  if (!*type) return "any JSON";
+  return strcmp(member_text(c, schema, "format"), "date-time") == 0 ? "date-time" : type;
+}
+
+static void docs_inputs(FILE *f, const capability *c)
+{
+  pd_json inputs = pd_json_member(c->json, "inputs"), key, value;
+  pd_json_walk walk = pd_json_walk_begin(pd_json_member(inputs, "properties"));
+  bool is_first = true;
+  fputs("\n## Inputs\n\n", f);
+  for (; pd_json_walk_next(&walk, &key, &value); is_first = false) {
+    if (is_first) fputs("| field | type | required | default | what |\n|---|---|---|---|---|\n", f);
+    const char *name = text_of(c->path, key);
+    pd_json otherwise = pd_json_member(value, "default");
+    fprintf(f, "| `%s` | %s | %s | %s | ", name, type_words(c, value), is_listed(pd_json_member(inputs, "required"), name) ? "yes" : "no",
+            otherwise.kind == PD_JSON_NONE ? "" : one_line(otherwise));
+    cell(f, member_text(c, value, "description"));
+    fputs(" |\n", f);
+  }
+  if (is_first) fputs("None.\n", f);
+}
+
+static void docs_outputs(FILE *f, const capability *c)
+{
+  pd_json key, value;
+  pd_json_walk walk = pd_json_walk_begin(pd_json_member(pd_json_member(c->json, "outputs"), "properties"));
+  fputs("\n## Outputs\n\n| field | type | what |\n|---|---|---|\n", f);
+  while (pd_json_walk_next(&walk, &key, &value)) {
+    fprintf(f, "| `%s` | %s | ", text_of(c->path, key), type_words(c, value));
+    cell(f, member_text(c, value, "description"));
+    fputs(" |\n", f);
+  }
+}
+
+static void docs_effects(FILE *f, const capability *c)
+{
+  pd_json effect;
+  pd_json_walk walk = pd_json_walk_begin(pd_json_member(c->json, "side_effects"));
+  for (bool is_first = true; pd_json_walk_next(&walk, NULL, &effect); is_first = false) {
+    if (is_first) fputs("\n## Side effects\n\n", f);
+    fprintf(f, "- %s (%s)\n", member_text(c, effect, "description"),
+            pd_json_true(pd_json_member(effect, "reversible")) ? "reversible" : "not reversible");
+  }
+}
+
+static void docs_errors(FILE *f, const char *path, pd_json errors)
+{
+  pd_json error, recovery;
+  pd_json_walk walk = pd_json_walk_begin(errors);
+  while (pd_json_walk_next(&walk, NULL, &error)) {
+    fprintf(f, "- **%s**: %s\n", text_of(path, pd_json_member(error, "code")), text_of(path, pd_json_member(error, "description")));
+    pd_json_walk inner = pd_json_walk_begin(pd_json_member(error, "recovery"));
+    while (pd_json_walk_next(&inner, NULL, &recovery))
+      fprintf(f, "  - `%s`: %s\n", text_of(path, pd_json_member(recovery, "action")), text_of(path, pd_json_member(recovery, "hint")));
+  }
+}
+
+static void docs_examples(FILE *f, const capability *c)
+{
+  pd_json example, step;
+  pd_json_walk walk = pd_json_walk_begin(pd_json_member(c->json, "examples"));
+  fputs("\n## Examples\n", f);
+  while (pd_json_walk_next(&walk, NULL, &example)) {
+    fprintf(f, "\n%s:\n\n```\n", member_text(c, example, "title"));
+    pd_json_walk steps = pd_json_walk_begin(pd_json_member(example, "setup"));
+    while (pd_json_walk_next(&steps, NULL, &step))
+      fprintf(f, "$ perdure call %s '%s'\n", member_text(c, step, "call"), one_line(pd_json_member(step, "input")));
+    fprintf(f, "$ perdure call %s '%s'\n", c->name, one_line(pd_json_member(example, "input")));
+    pd_json output = pd_json_member(example, "output");
+    if (output.kind != PD_JSON_NONE)
+      fprintf(f, "%s\n```\n", one_line(output));
+    else
+      fprintf(f, "%s\n```\n", member_text(c, example, "error"));
+  }
+}
+
+static void docs_page(const char *folder, const capability *c)
+{
+  char name[128];
+  snprintf(name, sizeof name, "%s.md", c->name);
+  FILE *f = open_in(folder, name);
+  fprintf(f, "<!-- Made by tools/capgen.c from capabilities/%s.json. Do not edit. -->\n# %s\n\n%s\n\n", c->name, c->name,
+          needed_text(c, "summary"));
+  fprintf(f, "Permission: **%s** · Version: %s · Tags:", needed_text(c, "permission"), needed_text(c, "version"));
+  pd_json tag;
+  pd_json_walk walk = pd_json_walk_begin(pd_json_member(c->json, "tags"));
+  while (pd_json_walk_next(&walk, NULL, &tag)) fprintf(f, " %s", text_of(c->path, tag));
+  fprintf(f, "\n\n## When to use\n\n%s\n", needed_text(c, "when_to_use"));
+  docs_inputs(f, c);
+  docs_outputs(f, c);
+  docs_effects(f, c);
+  fputs("\n## Errors\n\n", f);
+  docs_errors(f, c->path, pd_json_member(c->json, "errors"));
+  fputs("\nAnd those that [all capabilities](README.md#errors-of-all-capabilities) share.\n", f);
+  docs_examples(f, c);
+  if (fclose(f)) refuse(name, "cannot be written");
+}
+
+static void docs_schema(const char *folder, const capability *c)
+{
+  char name[128];
+  snprintf(name, sizeof name, "%s.schema.json", c->name);
+  FILE *f = open_in(folder, name);
+  fprintf(f, "{\"$schema\":\"https://json-schema.org/draft/2020-12/schema\",\"title\":\"%s\",\"inputs\":%s,\"outputs\":%s}\n", c->name,
+          one_line(pd_json_member(c->json, "inputs")), one_line(pd_json_member(c->json, "outputs")));
+  if (fclose(f)) refuse(name, "cannot be written");
+}
+
+static void make_docs(const char *folder)
+{
+  FILE *f = open_in(folder, "README.md");
+  fputs("<!-- Made by tools/capgen.c from capabilities/. Do not edit. -->\n# Capabilities\n\n", f);
+  fputs("What an agent may do: one page each, with its inputs, outputs, permission, errors and what to do about them.\n", f);
+  fputs("`perdure call NAME '{…}'`, `pd_call` in C, and every server front end lead to the same door.\n\n", f);
+  fputs("| capability | permission | purpose |\n|---|---|---|\n", f);
+  for (size_t i = 0; i < cap_count; i++) {
+    fprintf(f, "| [%s](%s.md) | %s | ", caps[i].name, caps[i].name, needed_text(&caps[i], "permission"));
+    cell(f, needed_text(&caps[i], "summary"));
+    fputs(" |\n", f);
+    docs_page(folder, &caps[i]);
+    docs_schema(folder, &caps[i]);
+  }
+  fputs("\n## Errors of all capabilities\n\n", f);
+  docs_errors(f, "common.json", common);
+  if (fclose(f)) refuse(folder, "cannot be written");
+}
+
+/* ---- what tests have to show ---- */
+
+/* One line for each promise: capability, test name's beginning, sentence. */
+static void fact(const capability *c, const char *kind, const char *name, const char *sentence)
+{
+  const char *plain = strncmp(c->name, "state.", 6) == 0 ? c->name + 6 : c->name;
+  printf("%s\t", c->name);
+  for (; *plain; plain++) putchar(*plain == '.' ? '_' : *plain);
+  printf("__%s_%s__\t", kind, name);
+  cell(stdout, sentence);
+  putchar('\n');
+}
+
+static void facts_of_schema(const capability *c, const char *kind, pd_json schema)
+{
+  pd_json key, value;
+  pd_json_walk walk = pd_json_walk_begin(pd_json_member(schema, "properties"));
+  while (pd_json_walk_next(&walk, &key, &value)) fact(c, kind, text_of(c->path, key), member_text(c, value, "description"));
+}
+
+static void print_facts(void)
+{
+  for (const capability *c = caps; c < caps + cap_count; c++) {
+    pd_json item;
+    char number[24];
+    size_t n = 0;
+    facts_of_schema(c, "in", pd_json_member(c->json, "inputs"));
+    facts_of_schema(c, "out", pd_json_member(c->json, "outputs"));
+    pd_json_walk walk = pd_json_walk_begin(pd_json_member(c->json, "side_effects"));
+    while (pd_json_walk_next(&walk, NULL, &item)) {
+      snprintf(number, sizeof number, "%zu", ++n);
+      fact(c, "effect", number, member_text(c, item, "description"));
+    }
+    walk = pd_json_walk_begin(pd_json_member(c->json, "errors"));
+    while (pd_json_walk_next(&walk, NULL, &item)) fact(c, "err", member_text(c, item, "code"), member_text(c, item, "description"));
+  }
+}
+
 int main(int argc, char **argv)
 {
   if (argc < 4) {
@@ -349,6 +538,14 @@ int main(int argc, char **argv)
     make_header(argv[2]);
     return 0;
   }
-  fprintf(stderr, "capgen: there is no '%s'; there are table, header and docs\n", argv[1]);
+  if (strcmp(argv[1], "facts") == 0) {
+    print_facts();
+    return 0;
+  }
+  if (strcmp(argv[1], "docs") == 0) {
+    make_docs(argv[2]);
+    return 0;
+  }
+  fprintf(stderr, "capgen: there is no '%s'; there are table, header, docs and facts\n", argv[1]);
   return 2;
 }
