@@ -92,12 +92,27 @@ static pd_code take_value(parser *p, const args_option *option, const char **slo
   return keep_value(p, option, p->argv[++p->index], slot);
 }
 
+static bool is_option(const char *text)
+{
+  return text[0] == '-' && text[1] && !(text[1] >= '0' && text[1] <= '9');
+}
+
+static pd_code keep_field(parser *p, const char *text, size_t name_size, const char *value)
+{
+  args_parsed *a = p->out;
+  if (a->field_count == ARGS_FIELD_MAX) return pd_error_set(p->err, PD_LIMIT, "more than %d fields are given", ARGS_FIELD_MAX);
+  if (!value && p->index + 1 < p->argc && !is_option(p->argv[p->index + 1])) value = p->argv[++p->index];
+  a->fields[a->field_count++] = (args_field){text, name_size, value};
+  return PD_OK;
+}
+
 static pd_code parse_long(parser *p, const char *text)
 {
   size_t size = strcspn(text, "=");
   const char *value = text[size] ? text + size + 1 : NULL;
   const args_option *option;
   const char **slot = find_slot(p->out, text, size, 0, &option);
+  if (!slot && p->out->spec && p->out->spec->takes_fields) return keep_field(p, text, size, value);
   if (!slot) {
     char name[WORD_SIZE_MAX + 1];
     snprintf(name, sizeof name, "%.*s", (int)(size < WORD_SIZE_MAX ? size : WORD_SIZE_MAX), text);
@@ -143,11 +158,6 @@ static pd_code parse_word(parser *p, const char *word, const args_spec *(*find)(
   else
     snprintf(a->hint, sizeof a->hint, "the commands are listed by: perdure help");
   return pd_error_set(p->err, PD_INVALID, "unknown command '%s'", word);
-}
-
-static bool is_option(const char *text)
-{
-  return text[0] == '-' && text[1] && !(text[1] >= '0' && text[1] <= '9');
 }
 
 pd_code args_parse(int argc, char **argv, const args_option *global, const args_spec *(*find)(const char *name),

@@ -11,6 +11,7 @@
 
 #define ARGS_OPTION_MAX 24
 #define ARGS_GIVEN_MAX 256
+#define ARGS_FIELD_MAX 16
 
 typedef struct args_option {
   const char *name;
@@ -24,7 +25,15 @@ typedef struct args_spec {
   const char *name;
   const args_option *options; /* ends with a NULL name */
   size_t word_min, word_max;
+  bool takes_fields; /* options that are in no table are fields: --key plan, --flag (true) */
 } args_spec;
+
+/* A field as it was given; dashes of its name stand for underscores. */
+typedef struct args_field {
+  const char *name;
+  size_t name_size;
+  const char *value; /* NULL: none was given */
+} args_field;
 
 /* An option with a value, as it was given. */
 typedef struct args_given {
@@ -39,6 +48,8 @@ typedef struct args_parsed {
   const char *values[ARGS_OPTION_MAX];
   args_given given[ARGS_GIVEN_MAX]; /* in order, for options that may be repeated; the arrays above have the last value */
   size_t given_count;
+  args_field fields[ARGS_FIELD_MAX];
+  size_t field_count;
   const char **words; /* after the command */
   size_t word_count;
   char hint[160]; /* on an error: a suggestion, or "" */

@@ -21,6 +21,7 @@
 #define CLI_EXIT_CONFLICT 3
 #define CLI_EXIT_STORAGE 4
 #define CLI_EXIT_LIMIT 5
+#define CLI_EXIT_OPERATOR 6 /* the operator has to do something: approve, unlock, permit */
 
 #define CLI_VALUE_SIZE_MAX ((size_t)64 * 1024 * 1024)
 #define CLI_SHORT_ID 12
@@ -33,6 +34,7 @@ typedef struct cli_session {
   out_stream out;
   pd_store *store; /* NULL: not open */
   int exit_code;   /* of a command that succeeded; or, not 0 on a failure, instead of the code's own */
+  bool told;       /* the failure was told already: only the exit code is left */
   char hint[320];  /* on a failure: what to do, or "" for the code's own hint */
 } cli_session;
 

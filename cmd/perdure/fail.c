@@ -11,6 +11,7 @@ int cli_exit_of(pd_code code)
   switch (code) {
   case PD_OK: return CLI_EXIT_OK;
   case PD_NOT_FOUND:
+  case PD_SESSION:
   case PD_ERASED: return CLI_EXIT_NEGATIVE;
   case PD_INVALID:
   case PD_AMBIGUOUS:
@@ -19,13 +20,16 @@ int cli_exit_of(pd_code code)
   case PD_EXISTS: return CLI_EXIT_CONFLICT;
   case PD_LIMIT:
   case PD_QUOTA: return CLI_EXIT_LIMIT;
+  case PD_LOCKED:
+  case PD_APPROVAL:
+  case PD_DENIED: return CLI_EXIT_OPERATOR;
   default: return CLI_EXIT_STORAGE;
   }
 }
 
 void cli_error_json(pd_json_writer *w, const pd_error *err, const char *hint)
 {
-  pd_json_put_text(w, "code", pd_code_name(err->code));
+  pd_json_put_text(w, "code", pd_error_name(err));
   pd_json_put_text(w, "message", err->message);
   pd_json_key(w, "details");
   pd_json_open(w, '{');
@@ -74,7 +78,9 @@ static const char *hint_for(const cli_session *cli, pd_code code)
 int cli_fail(const cli_session *cli, const pd_error *err)
 {
   fflush(stdout);
-  if (cli->is_json) {
+  if (cli->told) {
+    /* by the command itself */
+  } else if (cli->is_json) {
     tell_json(cli, err);
   } else {
     const char *hint = hint_for(cli, err->code);

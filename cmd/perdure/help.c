@@ -4,7 +4,12 @@
 static const struct {
   const char *group, *title;
 } groups[] = {
-  {"state", "Read and write"}, {"history", "History"}, {"branches", "Branches"}, {"bundles", "Bundles and other homes"}, {"care", "Care"},
+  {"state", "Read and write"},
+  {"history", "History"},
+  {"branches", "Branches"},
+  {"agents", "Agents: capabilities, sessions, sharing"},
+  {"bundles", "Bundles and other homes"},
+  {"care", "Care"},
 };
 
 bool cli_group(size_t index, const char **out_group, const char **out_title)

@@ -157,6 +157,7 @@ static void answer_failure(const pd_capability *capability, const pd_frame *fram
   pd_json_key(&w, "details");
   pd_json_open(&w, '{');
   pd_json_put_text(&w, "class", pd_class_name(pd_code_class(err->code)));
+  pd_json_put_text(&w, "kind", pd_code_name(err->code));
   if (capability) pd_json_put_text(&w, "capability", capability->name);
   if (err->code == PD_CONFLICT) {
     pd_json_put_number(&w, "expected", err->expected);

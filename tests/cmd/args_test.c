@@ -11,12 +11,13 @@
 
 static const args_option common[] = {{"store", 0, "URI", ""}, {"json", 0, NULL, ""}, {"quiet", 'q', NULL, ""}, {0}};
 static const args_option log_options[] = {{"number", 'n', "N", ""}, {"long", 'l', NULL, ""}, {"store-it", 0, NULL, ""}, {0}};
-static const args_spec log_spec = {"log", log_options, 0, 1};
-static const args_spec put_spec = {"put", NULL, 2, 2};
+static const args_spec log_spec = {"log", log_options, 0, 1, false};
+static const args_spec put_spec = {"put", NULL, 2, 2, false};
+static const args_spec call_spec = {"call", NULL, 1, 2, true};
 
 static const args_spec *find(const char *name)
 {
-  return strcmp(name, "log") == 0 ? &log_spec : strcmp(name, "put") == 0 ? &put_spec : NULL;
+  return strcmp(name, "log") == 0 ? &log_spec : strcmp(name, "put") == 0 ? &put_spec : strcmp(name, "call") == 0 ? &call_spec : NULL;
 }
 
 static const char *near(const char *name)
@@ -166,6 +167,22 @@ static void args__sizes_have_units(void **state)
   assert_int_equal(n, 4294967296);
 }
 
+static void args__fields_are_kept_with_their_values_where_a_command_takes_them(void **state)
+{
+  (void)state;
+  args_parsed a;
+  assert_int_equal(PARSE(&a, NULL, "call", "x", "--key", "plan", "--flag", "--version=-3", "--json", "--last"), PD_OK);
+  assert_int_equal(a.field_count, 4);
+  assert_memory_equal(a.fields[0].name, "key", a.fields[0].name_size);
+  assert_string_equal(a.fields[0].value, "plan");
+  assert_null(a.fields[1].value);
+  assert_string_equal(a.fields[2].value, "-3");
+  assert_null(a.fields[3].value);
+  assert_non_null(args_get(&a, "json"));
+  assert_int_equal(a.word_count, 1);
+  assert_int_equal(PARSE(&a, NULL, "put", "k", "v", "--key", "plan"), PD_INVALID);
+}
+
 static void args__distance_counts_edits(void **state)
 {
   (void)state;
@@ -195,6 +212,7 @@ int main(void)
     cmocka_unit_test(args__the_number_of_words_is_checked),
     cmocka_unit_test(args__numbers_are_whole_and_fit),
     cmocka_unit_test(args__sizes_have_units),
+    cmocka_unit_test(args__fields_are_kept_with_their_values_where_a_command_takes_them),
     cmocka_unit_test(args__distance_counts_edits),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

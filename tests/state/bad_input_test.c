@@ -1,6 +1,6 @@
 /*
- * bad_input_test.c: every field of every capability, by its schema: missing, of a wrong type, too long, too deep, out of bounds. The answer is
- * an error of the one shape that names the field, and nothing is changed.
+ * bad_input_test.c: every field of every capability, by its schema: missing, of a wrong type, too long, too deep, out of bounds. The answer
+ * is an error of the one shape that names the field, and nothing is changed.
  */
 #include "state/world.h"
 

@@ -1,0 +1,204 @@
+/* door.c: see door.h. */
+#include "door.h"
+
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/error.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define ANSWER_SIZE_MAX ((size_t)256 * 1024 * 1024)
+
+static void close_fd(int *fd)
+{
+  if (*fd >= 0) close(*fd);
+}
+
+static const char *session_of(const args_parsed *args)
+{
+  const char *session = args_get(args, "session");
+  if (!session) session = getenv("PERDURE_SESSION");
+  return session && *session ? session : NULL;
+}
+
+/* ---- the holder ---- */
+
+/* A connection to the holder; -1 if none runs. */
+static int connect_holder(const char *uri)
+{
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  if (holder_path(uri, address.sun_path, sizeof address.sun_path, NULL)) return -1;
+  int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address) == 0) return fd;
+  if (fd >= 0) close(fd);
+  return -1;
+}
+
+static bool send_all(int fd, pd_bytes bytes)
+{
+  const char *at = bytes.data;
+  for (size_t left = bytes.size; left;) {
+    ssize_t wrote = send(fd, at, left, MSG_NOSIGNAL);
+    if (wrote < 0 && errno != EINTR) return false;
+    if (wrote > 0) at += wrote, left -= (size_t)wrote;
+  }
+  return true;
+}
+
+static pd_code read_line(int fd, pd_buf *out, pd_error *err)
+{
+  pd_buf_clear(out);
+  out->size_max = ANSWER_SIZE_MAX;
+  for (;;) {
+    TRY(pd_buf_reserve(out, 65536, err));
+    ssize_t got = recv(fd, out->data + out->size, 65536, 0);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return pd_error_set(err, PD_STORAGE, "the holder of the home went away; try again");
+    out->size += (size_t)got;
+    if (out->data[out->size - 1] == '\n') break;
+  }
+  out->size--;
+  return PD_OK;
+}
+
+pd_code door_ask_holder(cli_session *cli, pd_bytes line, pd_buf *out, pd_error *err)
+{
+  CLEANUP(close_fd) int fd = connect_holder(cli->uri);
+  if (fd < 0) return pd_error_set(err, PD_NOT_FOUND, "nothing is held for the home %s", cli->uri);
+  if (!send_all(fd, line) || !send_all(fd, pd_text("\n")))
+    return pd_error_set(err, PD_STORAGE, "the holder of the home went away; try again");
+  return read_line(fd, out, err);
+}
+
+static void become_holder(const char *uri, int listener, int ready)
+{
+  char folder[4096], absolute[4104];
+  if (fork()) _exit(0); /* so that nobody has to wait for it */
+  setsid();
+  signal(SIGINT, SIG_IGN);
+  signal(SIGHUP, SIG_IGN);
+  if (!realpath(uri + 7, folder)) _exit(1);
+  snprintf(absolute, sizeof absolute, "sqlite:%s", folder);
+  int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+  for (int fd = STDIN_FILENO; null >= 0 && fd <= STDERR_FILENO; fd++) dup2(null, fd);
+  if (chdir("/")) _exit(1);
+  holder_serve(absolute, listener, ready);
+}
+
+/* Wait until it says that it serves. */
+static pd_code await_ready(int ready, pd_error *err)
+{
+  char text[PD_ERROR_MESSAGE_MAX] = "";
+  ssize_t got = read(ready, text, sizeof text - 1);
+  if (got == 1 && text[0] == '\n') return PD_OK;
+  return pd_error_set(err, PD_STORAGE, "the holder of the home did not start: %s", got > 0 ? text : "no word from it");
+}
+
+static pd_code start_at(const char *uri, const struct sockaddr_un *address, pd_error *err)
+{
+  int pipe_fds[2];
+  CLEANUP(close_fd) int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  unlink(address->sun_path);
+  if (listener < 0 || bind(listener, (const struct sockaddr *)address, sizeof *address) || listen(listener, 64) ||
+      pipe2(pipe_fds, O_CLOEXEC))
+    return pd_error_set(err, PD_STORAGE, "cannot listen on %s: %s", address->sun_path, strerror(errno));
+  fflush(NULL);
+  pid_t child = fork();
+  if (child == 0) {
+    close(pipe_fds[0]);
+    become_holder(uri, listener, pipe_fds[1]);
+  }
+  close(pipe_fds[1]);
+  CLEANUP(close_fd) int ready = pipe_fds[0];
+  if (child < 0) return pd_error_set(err, PD_STORAGE, "cannot start the holder: %s", strerror(errno));
+  return await_ready(ready, err);
+}
+
+pd_code door_start_holder(cli_session *cli, pd_error *err)
+{
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  char lock_path[sizeof address.sun_path + 8];
+  if (strncmp(cli->uri, "sqlite:", 7) == 0 && mkdir(cli->uri + 7, 0700) && errno != EEXIST)
+    return pd_error_set(err, PD_STORAGE, "cannot make the folder %s: %s", cli->uri + 7, strerror(errno));
+  TRY(holder_path(cli->uri, address.sun_path, sizeof address.sun_path, err));
+  snprintf(lock_path, sizeof lock_path, "%s.lock", address.sun_path);
+  CLEANUP(close_fd) int lock = open(lock_path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (lock < 0 || flock(lock, LOCK_EX)) return pd_error_set(err, PD_STORAGE, "cannot lock %s: %s", lock_path, strerror(errno));
+  CLEANUP(close_fd) int running = connect_holder(cli->uri); /* under the lock: two who start at once get one holder */
+  return running >= 0 ? PD_OK : start_at(cli->uri, &address, err);
+}
+
+/* ---- calling ---- */
+
+static pd_code write_request(const cli_session *cli, const args_parsed *args, const char *capability, pd_bytes input, pd_buf *out,
+                             pd_error *err)
+{
+  pd_json_writer w = {.out = out, .err = err};
+  pd_json json;
+  pd_json_open(&w, '{');
+  pd_json_put_text(&w, "call", capability);
+  pd_json_put_text(&w, "agent", cli->agent);
+  if (session_of(args)) pd_json_put_text(&w, "session", session_of(args));
+  if (args_get(args, "operator")) pd_json_put_bool(&w, "operator", true);
+  if (pd_json_parse(input, &json, NULL) == PD_OK) {
+    pd_json_key(&w, "input");
+    pd_json_value(&w, json);
+  }
+  pd_json_close(&w, '}');
+  return w.code;
+}
+
+/* The error that an answer tells, as an error. Names are kept where they are known to the capabilities' table. */
+static pd_code error_of(const char *capability, pd_json error, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf message = {0};
+  if (pd_json_decode(pd_json_member(error, "message"), &message, NULL)) return pd_error_set(err, PD_STORAGE, "%s failed", capability);
+  pd_json details = pd_json_member(error, "details"), name = pd_json_member(error, "code");
+  pd_code code = PD_STORAGE;
+  for (pd_code c = PD_OK; c < PD_CODE_COUNT; c++)
+    if (pd_json_is(pd_json_member(details, "kind"), pd_code_name(c)) || pd_json_is(name, pd_code_name(c))) code = c;
+  pd_error_set(err, code, "%.*s", (int)message.size, (const char *)message.data);
+  if (!pd_json_u64(pd_json_member(details, "expected"), &err->expected)) err->expected = 0;
+  if (!pd_json_u64(pd_json_member(details, "actual"), &err->actual)) err->actual = 0;
+  return code;
+}
+
+static pd_code call_holder(cli_session *cli, const args_parsed *args, const char *capability, pd_bytes input, pd_buf *out, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf line = {0};
+  pd_json answer;
+  TRY(write_request(cli, args, capability, input, &line, err));
+  TRY(door_ask_holder(cli, pd_buf_bytes(&line), out, err));
+  if (pd_json_parse(pd_buf_bytes(out), &answer, NULL)) return pd_error_set(err, PD_STORAGE, "the holder's answer makes no sense");
+  pd_json error = pd_json_member(answer, "error");
+  return error.kind == PD_JSON_OBJECT ? error_of(capability, error, err) : PD_OK;
+}
+
+static pd_code call_here(cli_session *cli, const args_parsed *args, const char *capability, pd_bytes input, pd_buf *out, pd_error *err)
+{
+  pd_home *home = NULL;
+  TRY(pd_home_open(cli->uri, NULL, &home, err));
+  pd_ctx ctx = {.home = home, .agent = cli->agent, .session = session_of(args), .is_operator = args_get(args, "operator") != NULL};
+  pd_code code = pd_call(&ctx, capability, input, out, err);
+  pd_code closed = pd_home_close(home, code ? NULL : err);
+  return code ? code : closed;
+}
+
+pd_code door_call(cli_session *cli, const args_parsed *args, const char *capability, pd_bytes input, pd_buf *out, pd_error *err)
+{
+  pd_json json;
+  if (strcmp(capability, "session.begin") == 0) TRY(door_start_holder(cli, err));
+  if (input.size && pd_json_parse(input, &json, NULL)) return call_here(cli, args, capability, input, out, err); /* it will say why */
+  pd_code code = call_holder(cli, args, capability, input, out, err);
+  if (code != PD_NOT_FOUND || out->size) return code;
+  return call_here(cli, args, capability, input, out, err);
+}

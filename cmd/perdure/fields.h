@@ -1,0 +1,18 @@
+/* fields.h: from words and --fields to a capability's input, and from its answer to something that people read. */
+#ifndef PD_CMD_FIELDS_H
+#define PD_CMD_FIELDS_H
+
+#include "cli.h"
+
+/* The input of `capability` as JSON, appended to `out`: the words after the verb take the names in `names` (ended by NULL; may be NULL:
+ * no words), then the --fields. A field's type decides how its text is read: a string as it is, any JSON as JSON, or else as a string; `@FILE`
+ * and `-` where any JSON may stand. PD_INVALID names what is unknown or does not fit. */
+PD_MUST_USE pd_code fields_write(const char *capability, const char *const *names, const args_parsed *args, pd_buf *out, pd_error *err);
+
+/* Print an answer for people: a value alone, a list as a table, else a line a member. */
+PD_MUST_USE pd_code answer_print(cli_session *cli, pd_bytes answer, pd_error *err);
+
+/* A call failed: tell it as the answer does. Sets cli->hint to the first recovery; with --json prints the answer itself. */
+pd_code answer_failed(cli_session *cli, const pd_buf *answer, pd_code code, pd_error *err);
+
+#endif

@@ -1,0 +1,133 @@
+/*
+ * tier.c: the everyday shorthands: `perdure persistent set plan '{"step":1}'` for `perdure call state.persistent.set …`. A tier is a
+ * command with verbs; a verb is a capability and the names that its words have as fields.
+ */
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/error.h"
+#include "commands.h"
+#include "door.h"
+#include "fields.h"
+
+#include <stdio.h>
+
+#define WORDS_MAX 4
+
+typedef struct tier_verb {
+  const char *tier, *verb, *capability;
+  const char *names[WORDS_MAX]; /* of the words after the verb; ended by NULL */
+} tier_verb;
+
+static const tier_verb verbs[] = {
+  {"session", "begin", "session.begin", {NULL}},
+  {"session", "end", "session.end", {"session_id", NULL}},
+  {"session", "touch", "session.touch", {"session_id", NULL}},
+  {"session", "sessions", "session.list", {NULL}},
+  {"session", "get", "state.session.get", {"key", NULL}},
+  {"session", "set", "state.session.set", {"key", "value", NULL}},
+  {"session", "delete", "state.session.delete", {"key", NULL}},
+  {"session", "list", "state.session.list", {"prefix", NULL}},
+  {"session", "clear", "state.session.clear", {NULL}},
+  {"persistent", "get", "state.persistent.get", {"key", "version", NULL}},
+  {"persistent", "set", "state.persistent.set", {"key", "value", NULL}},
+  {"persistent", "delete", "state.persistent.delete", {"key", NULL}},
+  {"persistent", "list", "state.persistent.list", {"prefix", NULL}},
+  {"persistent", "query", "state.persistent.query", {"prefix", NULL}},
+  {"persistent", "history", "state.persistent.history", {"key", "limit", NULL}},
+  {"shared", "get", "state.shared.get", {"key", NULL}},
+  {"shared", "set", "state.shared.set", {"key", "value", "expected_version", NULL}},
+  {"shared", "delete", "state.shared.delete", {"key", NULL}},
+  {"shared", "list", "state.shared.list", {"prefix", NULL}},
+  {"shared", "watch", "state.shared.watch", {"prefix", NULL}},
+  {"shared", "unwatch", "state.shared.unwatch", {"subscription_id", NULL}},
+  {"snapshot", "create", "state.snapshot.create", {NULL}},
+  {"snapshot", "list", "state.snapshot.list", {NULL}},
+  {"snapshot", "load", "state.snapshot.load", {"snapshot_id", NULL}},
+  {"snapshot", "restore", "state.snapshot.restore", {"snapshot_id", NULL}},
+  {"briefing", "generate", "state.briefing.generate", {"since", NULL}},
+  {"queue", "send", "queue.send", {"to", "body", NULL}},
+  {"queue", "receive", "queue.receive", {NULL}},
+  {"queue", "ack", "queue.ack", {"message_ids", NULL}},
+  {"queue", "count", "queue.count", {NULL}},
+  {"alerts", "send", "alerts.send", {"title", "message", NULL}},
+  {"alerts", "list", "alerts.list", {NULL}},
+  {"alerts", "acknowledge", "alerts.acknowledge", {"alert_id", NULL}},
+  {"folders", "watch", "folders.watch", {"path", NULL}},
+  {"folders", "unwatch", "folders.unwatch", {"path", NULL}},
+  {"folders", "list", "folders.list", {NULL}},
+  {"health", "", "system.health", {NULL}},
+};
+
+static const tier_verb *find_verb(const char *tier, const char *verb)
+{
+  for (size_t i = 0; i < COUNT_OF(verbs); i++)
+    if (strcmp(verbs[i].tier, tier) == 0 && strcmp(verbs[i].verb, verb) == 0) return &verbs[i];
+  return NULL;
+}
+
+static pd_code no_verb(cli_session *cli, const char *tier, const char *verb, pd_error *err)
+{
+  int used = snprintf(cli->hint, sizeof cli->hint, "there are:");
+  for (size_t i = 0; i < COUNT_OF(verbs) && used < (int)sizeof cli->hint; i++)
+    if (strcmp(verbs[i].tier, tier) == 0) used += snprintf(cli->hint + used, sizeof cli->hint - (size_t)used, " %s", verbs[i].verb);
+  return pd_error_set(err, PD_INVALID, *verb ? "%s has no verb '%s'" : "%s needs a verb%s", tier, verb);
+}
+
+static pd_code run_tier(cli_session *cli, const args_parsed *args, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf input = {0}, out = {0};
+  const char *verb = args->word_count ? args->words[0] : strcmp(args->spec->name, "briefing") == 0 ? "generate" : "";
+  const tier_verb *found = find_verb(args->spec->name, verb);
+  if (!found) return no_verb(cli, args->spec->name, verb, err);
+  TRY(fields_write(found->capability, found->names, args, &input, err));
+  pd_code code = door_call(cli, args, found->capability, pd_buf_bytes(&input), &out, err);
+  if (code) return answer_failed(cli, &out, code, err);
+  return answer_print(cli, pd_buf_bytes(&out), err);
+}
+
+static const args_option door_options[] = {CLI_DOOR_OPTIONS, {0}};
+
+#define TIER(identifier, name, summary_, usage_, about_, example_)                                                                         \
+  const cli_command identifier = {                                                                                                         \
+    .spec = {name, door_options, 0, 1 + WORDS_MAX, true},                                                                                  \
+    .group = "agents",                                                                                                                     \
+    .summary = summary_,                                                                                                                   \
+    .usage = usage_,                                                                                                                       \
+    .about = about_,                                                                                                                       \
+    .example = example_,                                                                                                                   \
+    .run = run_tier,                                                                                                                       \
+  }
+
+TIER(cmd_session, "session", "State of one session, in memory, gone when it ends",
+     "begin|end ID|touch ID|sessions|get KEY|set KEY VALUE|delete KEY|list [PREFIX]|clear",
+     "Begins and ends sessions, and works with the state of one (--session or\n"
+     "PERDURE_SESSION). A process in the background holds it, and leaves when the last\n"
+     "session has ended.",
+     "$ export PERDURE_SESSION=$(perdure session begin)\n$ perdure session set draft '\"hello\"'\n$ perdure session get draft");
+TIER(cmd_persistent, "persistent", "An agent's own state: every version kept, by key",
+     "get KEY [VERSION]|set KEY VALUE|delete KEY|list [PREFIX]|query PREFIX|history KEY [LIMIT]",
+     "The agent's persistent state through its capabilities: values are JSON (other text\n"
+     "becomes a string), each set makes a version, quota and permissions apply.",
+     "$ perdure persistent set plan '{\"step\":1}'\n$ perdure persistent history plan");
+TIER(cmd_shared, "shared", "State that all agents see, with optimistic locking",
+     "get KEY|set KEY VALUE EXPECTED_VERSION|delete KEY|list [PREFIX]|watch [PREFIX]|unwatch ID",
+     "The state that all agents of the home share. A set needs the version that was\n"
+     "last read (0 creates); exit code 3 says that another agent was faster.",
+     "$ perdure shared set mode '\"production\"' 0\n$ perdure --json shared get mode");
+TIER(cmd_snapshot, "snapshot", "System snapshots: what the home looked like", "create|list|load ID|restore ID",
+     "Writes, lists and shows system snapshots: agents, resources, approvals, alerts,\n"
+     "health, statistics, and the commit of every store, so that it can be restored.",
+     "$ perdure snapshot create\n$ perdure snapshot list");
+TIER(cmd_briefing, "briefing", "What happened while the agent was away", "[generate] [SINCE] [--detail-level detailed] [--max-chars N]",
+     "Tells what changed since the agent's last activity, or since a time.",
+     "$ perdure briefing\n$ perdure --json briefing generate 2026-11-15T10:00:00Z --detail-level detailed");
+TIER(cmd_queue, "queue", "The agent's message queue", "send AGENT BODY|receive|ack IDS|count",
+     "Sends messages to agents, and receives and acknowledges those of this agent.",
+     "$ perdure queue send reviewer '{\"please\":\"look\"}'\n$ perdure --agent reviewer queue receive");
+TIER(cmd_alerts, "alerts", "Alerts for the operator", "send TITLE MESSAGE|list|acknowledge ID",
+     "Sends an alert to the operator, and lists and acknowledges them.",
+     "$ perdure alerts send 'disk is filling' '92 % used' --severity warning");
+TIER(cmd_folders, "folders", "Folders whose changes are in the agent's briefing", "watch PATH|unwatch PATH|list",
+     "Says which folders the agent's briefing looks at.", "$ perdure folders watch /srv/work");
+TIER(cmd_health, "health", "The health of the home", "", "Disk space, stores, quotas, vault, versions: one look at the home.",
+     "$ perdure health");
