@@ -4,9 +4,9 @@
 
 #include "cli.h"
 
-/* The input of `capability` as JSON, appended to `out`: the words after the verb take the names in `names` (ended by NULL; may be NULL:
- * no words), then the --fields. A field's type decides how its text is read: a string as it is, any JSON as JSON, or else as a string; `@FILE`
- * and `-` where any JSON may stand. PD_INVALID names what is unknown or does not fit. */
+/* The input of `capability` as JSON, appended to `out`: the words after the verb take the names in `names` (ended by NULL; may be
+ * NULL: no words), then the --fields. A field's type decides how its text is read: a string as it is, any JSON as JSON, or else as a
+ * string; `@FILE` and `-` where any JSON may stand. PD_INVALID names what is unknown or does not fit. */
 PD_MUST_USE pd_code fields_write(const char *capability, const char *const *names, const args_parsed *args, pd_buf *out, pd_error *err);
 
 /* Print an answer for people: a value alone, a list as a table, else a line a member. */
