@@ -146,6 +146,8 @@ static pd_code set_up(pd_home *home, const pd_home_options *options, pd_error *e
   TRY(pd_sessions_new(home, &home->sessions, err));
   TRY(pd_quotas_new(home, &home->quotas, err));
   TRY(pd_owners_new(&home->owners, err));
+  TRY(pd_subscriptions_new(home, &home->subscriptions, err));
+  TRY(pd_ear_new(home, &home->ear, err));
   TRY(pd_audit_new(home, &home->audit, err));
   TRY(pd_vault_new(home, &home->vault, err));
   return pd_activity_new(home, &home->activity, err);
@@ -173,7 +175,10 @@ pd_code pd_home_open(const char *uri, const pd_home_options *options, pd_home **
 pd_code pd_home_close(pd_home *home, pd_error *err)
 {
   if (!home) return PD_OK;
+  pd_ear_free(home->ear);
+  pd_subscriptions_close(home->subscriptions);
   pd_sessions_free(home->sessions);
+  pd_subscriptions_free(home->subscriptions);
   pd_activity_free(home->activity);
   pd_audit_free(home->audit);
   pd_vault_free(home->vault);

@@ -22,13 +22,15 @@ typedef struct pd_home_entry {
 } pd_home_entry;
 
 /* Each tier keeps what it needs in a struct of its own, made by its _new and freed by its _free (which takes NULL). */
-typedef struct pd_sessions pd_sessions; /* session.c */
-typedef struct pd_quotas pd_quotas;     /* quota.c */
-typedef struct pd_audit pd_audit;       /* audit.c */
-typedef struct pd_policy pd_policy;     /* policy.c */
-typedef struct pd_vault pd_vault;       /* vault.c */
-typedef struct pd_activity pd_activity; /* activity.c */
-typedef struct pd_owners pd_owners;     /* owners.c */
+typedef struct pd_sessions pd_sessions;           /* session.c */
+typedef struct pd_quotas pd_quotas;               /* quota.c */
+typedef struct pd_audit pd_audit;                 /* audit.c */
+typedef struct pd_policy pd_policy;               /* policy.c */
+typedef struct pd_vault pd_vault;                 /* vault.c */
+typedef struct pd_activity pd_activity;           /* activity.c */
+typedef struct pd_owners pd_owners;               /* owners.c */
+typedef struct pd_subscriptions pd_subscriptions; /* subscription.c */
+typedef struct pd_ear pd_ear;                     /* ear.c */
 
 struct pd_home {
   char *uri;
@@ -46,6 +48,8 @@ struct pd_home {
   pd_vault *vault;
   pd_activity *activity;
   pd_owners *owners;
+  pd_subscriptions *subscriptions;
+  pd_ear *ear;
 };
 
 int64_t pd_home_now(pd_home *home);

@@ -4,8 +4,11 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "state/call.h"
+#include "state/ear.h"
 #include "state/queue.h"
 #include "state/run.h"
+#include "state/session.h"
+#include "state/subscription.h"
 
 #include <stdio.h>
 
@@ -79,9 +82,22 @@ static pd_code wait_for_change(pd_watch *watch, int64_t wait_ms, pd_error *err)
   return code == PD_NOT_FOUND ? PD_OK : code;
 }
 
-static pd_code receive_until(pd_frame *frame, pd_queue_take *take, pd_watch *watch, int64_t deadline_ms, pd_error *err)
+/* Changes of shared state come by another log: whoever has subscriptions needs an ear there, before the first look. */
+static pd_code listen(pd_frame *frame, bool *is_listening, pd_error *err)
+{
+  bool has_any = false;
+  if (*is_listening) return PD_OK;
+  TRY(pd_subscriptions_any(frame->home, frame->agent, &has_any, err));
+  if (!has_any) return PD_OK; /* one that is made later is told by the queue's head */
+  TRY(pd_ear_join(frame->home, frame->agent, err));
+  *is_listening = true;
+  return PD_OK;
+}
+
+static pd_code receive_until(pd_frame *frame, pd_queue_take *take, pd_watch *watch, int64_t deadline_ms, bool *is_listening, pd_error *err)
 {
   for (;;) {
+    TRY(listen(frame, is_listening, err));
     TRY(pd_queue_receive(frame->home, frame->agent, take, err));
     int64_t left_ms = deadline_ms - pd_clock_monotonic_ms();
     if (take->count || left_ms <= 0) return PD_OK;
@@ -101,9 +117,19 @@ static pd_code receive_waiting(pd_frame *frame, pd_queue_take *take, int64_t wai
   TRY(pd_home_store(frame->home, PD_STORE_SYSTEM, true, &store, err));
   pd_watch_options options = {.prefix = pd_text(prefix), .ref = pd_store_ref(store)};
   TRY(pd_watch_open(store, &options, &watch, err));
-  pd_code code = receive_until(frame, take, watch, pd_clock_monotonic_ms() + wait_ms, err);
+  bool is_listening = false;
+  pd_code code = receive_until(frame, take, watch, pd_clock_monotonic_ms() + wait_ms, &is_listening, err);
+  if (is_listening) pd_ear_leave(frame->home, frame->agent);
   pd_watch_close(watch);
   return code;
+}
+
+/* Who only waits for events uses its session all the same: else it would idle out, and the subscriptions with it. */
+static void touch_session(pd_frame *frame)
+{
+  pd_session *session;
+  if (!frame->ctx->session || pd_session_enter(frame->home, frame->agent, frame->ctx->session, &session, NULL)) return;
+  pd_session_leave(session);
 }
 
 pd_code pd_cap_queue_receive(pd_frame *frame, pd_error *err)
@@ -116,6 +142,7 @@ pd_code pd_cap_queue_receive(pd_frame *frame, pd_error *err)
     .note = &note,
     .out = &frame->out,
   };
+  touch_session(frame);
   pd_json_key(&frame->out, "messages");
   pd_json_open(&frame->out, '[');
   TRY(wait_ms ? receive_waiting(frame, &take, wait_ms, err) : pd_queue_receive(frame->home, frame->agent, &take, err));

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "state/queue.h"
+#include "state/subscription.h"
 
 #include <stdio.h>
 
@@ -169,6 +170,7 @@ pd_code pd_queue_receive(pd_home *home, const char *agent, pd_queue_take *take, 
   CLEANUP(take_job_done) take_job job = {.home = home, .agent = agent, .take = take};
   take->count = 0;
   if (take->max > TAKE_COUNT_MAX) take->max = TAKE_COUNT_MAX;
+  TRY(pd_subscriptions_move(home, agent, err));
   TRY(pd_queue_retry(take_once, &job, err));
   pd_json list, item;
   if (!take->count) return PD_OK;
@@ -225,6 +227,7 @@ pd_code pd_queue_ack(pd_home *home, const char *agent, const uint64_t *numbers, 
 
 pd_code pd_queue_count(pd_home *home, const char *agent, pd_queue_counts *out, pd_error *err)
 {
+  TRY(pd_subscriptions_move(home, agent, err));
   CLEANUP(pd_queue_abort) pd_queue_tx tx = {0};
   CLEANUP(walk_done) walk k = {0};
   TRY(pd_queue_begin(home, agent, NULL, &tx, err));

@@ -25,5 +25,12 @@ void pd_activity_free(pd_activity *activity); /* flushes */
 /* owners.c */
 PD_MUST_USE pd_code pd_owners_new(pd_owners **out, pd_error *err);
 void pd_owners_free(pd_owners *owners);
+/* subscription.c; made after the sessions */
+PD_MUST_USE pd_code pd_subscriptions_new(pd_home *home, pd_subscriptions **out, pd_error *err);
+void pd_subscriptions_close(pd_subscriptions *subscriptions); /* suspends them; before the sessions end, which is no end for them then */
+void pd_subscriptions_free(pd_subscriptions *subscriptions);  /* after that */
+/* ear.c */
+PD_MUST_USE pd_code pd_ear_new(pd_home *home, pd_ear **out, pd_error *err);
+void pd_ear_free(pd_ear *ear); /* ends its thread */
 
 #endif

@@ -1,0 +1,288 @@
+/* subscription.c: subscriptions as they are stored, and whether they live. Invariants W1 to W3 are in subscription.h. */
+#include "state/subscription.h"
+
+#include "base/array.h"
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/error.h"
+#include "state/session.h"
+#include "state/tiers.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+/* Agents with subscriptions that belong to sessions of this home. */
+typedef struct owner {
+  char agent[PD_NAME_SIZE_MAX + 1];
+  char session[PD_SESSION_ID_SIZE];
+} owner;
+
+struct pd_subscriptions {
+  pd_home *home;
+  char holder[40], process[96];
+  pthread_mutex_t lock;
+  owner *owners;
+  size_t count, capacity;
+};
+
+/* ---- processes ---- */
+
+static size_t read_small(const char *path, char *out, size_t size)
+{
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  ssize_t got = fd < 0 ? -1 : read(fd, out, size - 1);
+  if (fd >= 0) close(fd);
+  out[got < 0 ? 0 : got] = 0;
+  out[strcspn(out, "\n")] = 0;
+  return strlen(out);
+}
+
+/* BOOT.PROCESS.START: never the same for two processes; "" if there is no such process. */
+static void process_name(long pid, char out[96])
+{
+  char path[64], stat[1024], boot[64];
+  unsigned long long start = 0;
+  *out = 0;
+  snprintf(path, sizeof path, "/proc/%ld/stat", pid);
+  if (!read_small(path, stat, sizeof stat) || !read_small("/proc/sys/kernel/random/boot_id", boot, sizeof boot)) return;
+  const char *at = strrchr(stat, ')'); /* a program's name may hold anything */
+  for (int field = 2; at && field < 22; field++) at = strchr(at + 1, ' ');
+  if (at) start = strtoull(at, NULL, 10);
+  if (start) snprintf(out, 96, "%s.%ld.%llu", boot, pid, start);
+}
+
+static bool process_runs(const char *name)
+{
+  char now[96];
+  const char *dot = strchr(name, '.');
+  if (!dot) return false;
+  process_name(strtol(dot + 1, NULL, 10), now);
+  return *now && strcmp(now, name) == 0;
+}
+
+/* ---- stored form ---- */
+
+void pd_subscription_list_done(pd_subscription_list *list)
+{
+  free(list->items);
+}
+
+static void subscription_key(const char *id, char out[PD_QUEUE_KEY_SIZE])
+{
+  snprintf(out, PD_QUEUE_KEY_SIZE, "subscription/%s", id);
+}
+
+/* A member of the object as C text. */
+static pd_code take_text(const char *key, pd_json object, const char *name, char *out, size_t size, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf text = {0};
+  if (pd_json_decode(pd_json_member(object, name), &text, NULL) || text.size >= size)
+    return pd_error_set(err, PD_CORRUPT, "'%s' of the system store has no text '%s'", key, name);
+  if (text.size) memcpy(out, text.data, text.size);
+  out[text.size] = 0;
+  return PD_OK;
+}
+
+static pd_code parse_subscription(const pd_entry *entry, pd_bytes text, pd_subscription *out, pd_error *err)
+{
+  static const size_t skip = sizeof "subscription/" - 1;
+  char key[PD_QUEUE_KEY_SIZE];
+  pd_json json;
+  pd_subscription s = {.updated_ms = entry->updated_ms};
+  snprintf(key, sizeof key, "%.*s", (int)entry->key.size, (const char *)entry->key.data);
+  snprintf(s.id, sizeof s.id, "%.*s", (int)(entry->key.size - skip), (const char *)entry->key.data + skip);
+  TRY(pd_queue_parse(key, text, &json, err));
+  TRY(take_text(key, json, "session", s.session, sizeof s.session, err));
+  TRY(take_text(key, json, "prefix", s.prefix, sizeof s.prefix, err));
+  TRY(take_text(key, json, "cursor", s.cursor, sizeof s.cursor, err));
+  TRY(take_text(key, json, "holder", s.holder, sizeof s.holder, err));
+  TRY(take_text(key, json, "process", s.process, sizeof s.process, err));
+  *out = s;
+  return PD_OK;
+}
+
+pd_code pd_subscription_load(pd_queue_tx *tx, pd_subscription_list *out, pd_error *err)
+{
+  char prefix[PD_QUEUE_KEY_SIZE];
+  pd_entry entry;
+  pd_bytes text;
+  pd_iter *iter;
+  pd_code code;
+  snprintf(prefix, sizeof prefix, "subscription/%s:", tx->agent);
+  pd_scan scan = {.prefix = pd_text(prefix)};
+  TRY(pd_edit_iter(tx->edit, &scan, &iter, err));
+  while ((code = pd_iter_next(iter, &entry, &text, err)) == PD_OK) {
+    code = pd_array_grow(&out->items, out->count, &out->capacity, sizeof out->items[0], "subscriptions", err);
+    if (code == PD_OK) code = parse_subscription(&entry, text, &out->items[out->count], err);
+    if (code) break;
+    out->count++;
+  }
+  pd_iter_close(iter);
+  return code == PD_NOT_FOUND ? PD_OK : code;
+}
+
+pd_code pd_subscription_store(pd_queue_tx *tx, const pd_subscription *s, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf text = {0};
+  char key[PD_QUEUE_KEY_SIZE];
+  pd_json_writer w = {.out = &text, .err = err};
+  pd_json_open(&w, '{');
+  pd_json_put_text(&w, "session", s->session);
+  pd_json_put_text(&w, "prefix", s->prefix);
+  pd_json_put_text(&w, "cursor", s->cursor);
+  pd_json_put_text(&w, "holder", s->holder);
+  pd_json_put_text(&w, "process", s->process);
+  pd_json_close(&w, '}');
+  TRY(w.code);
+  subscription_key(s->id, key);
+  return pd_edit_put(tx->edit, pd_text(key), pd_buf_bytes(&text), PD_ANY_VERSION, err);
+}
+
+pd_code pd_subscription_remove(pd_queue_tx *tx, const pd_subscription *s, pd_error *err)
+{
+  char key[PD_QUEUE_KEY_SIZE];
+  subscription_key(s->id, key);
+  return pd_edit_delete(tx->edit, pd_text(key), PD_ANY_VERSION, err);
+}
+
+bool pd_subscription_is_ours(pd_home *home, const pd_subscription *s)
+{
+  return strcmp(s->holder, home->subscriptions->holder) == 0;
+}
+
+void pd_subscription_bind(pd_home *home, const char *session, pd_subscription *s)
+{
+  snprintf(s->session, sizeof s->session, "%s", session);
+  snprintf(s->holder, sizeof s->holder, "%s", home->subscriptions->holder);
+  snprintf(s->process, sizeof s->process, "%s", home->subscriptions->process);
+}
+
+pd_subscription_state pd_subscription_state_of(pd_home *home, const char *agent, const pd_subscription *s)
+{
+  if (!*s->holder) return PD_SUBSCRIPTION_SUSPENDED;
+  if (pd_subscription_is_ours(home, s)) return pd_session_is_alive(home, agent, s->session) ? PD_SUBSCRIPTION_LIVE : PD_SUBSCRIPTION_ENDED;
+  return process_runs(s->process) ? PD_SUBSCRIPTION_LIVE : PD_SUBSCRIPTION_SUSPENDED;
+}
+
+pd_code pd_subscriptions_any(pd_home *home, const char *agent, bool *out, pd_error *err)
+{
+  char prefix[PD_QUEUE_KEY_SIZE];
+  pd_store *store;
+  pd_iter *iter;
+  pd_entry entry;
+  snprintf(prefix, sizeof prefix, "subscription/%s:", agent);
+  pd_scan scan = {.prefix = pd_text(prefix), .keys_only = true};
+  TRY(pd_home_store(home, PD_STORE_SYSTEM, true, &store, err));
+  TRY(pd_iter_open(store, NULL, &scan, &iter, err));
+  pd_code code = pd_iter_next(iter, &entry, NULL, err);
+  pd_iter_close(iter);
+  if (code && code != PD_NOT_FOUND) return code;
+  *out = code == PD_OK;
+  return PD_OK;
+}
+
+/* ---- sessions of this home ---- */
+
+pd_code pd_subscriptions_hold(pd_home *home, const char *agent, const char *session, pd_error *err)
+{
+  pd_subscriptions *subs = home->subscriptions;
+  pthread_mutex_lock(&subs->lock);
+  size_t i = 0;
+  while (i < subs->count && strcmp(subs->owners[i].session, session) != 0) i++;
+  pd_code code = PD_OK;
+  if (i == subs->count) {
+    code = pd_array_grow(&subs->owners, subs->count, &subs->capacity, sizeof subs->owners[0], "subscriptions", err);
+    if (code == PD_OK) {
+      owner *o = &subs->owners[subs->count++];
+      snprintf(o->agent, sizeof o->agent, "%s", agent);
+      snprintf(o->session, sizeof o->session, "%s", session);
+    }
+  }
+  pthread_mutex_unlock(&subs->lock);
+  return code;
+}
+
+/* Take any one (session NULL), or this one, off the list. */
+static bool take_owner(pd_subscriptions *subs, const char *session, owner *out)
+{
+  bool is_found = false;
+  pthread_mutex_lock(&subs->lock);
+  for (size_t i = subs->count; i-- > 0 && !is_found;) {
+    if (session && strcmp(subs->owners[i].session, session) != 0) continue;
+    *out = subs->owners[i];
+    subs->owners[i] = subs->owners[--subs->count];
+    is_found = true;
+  }
+  pthread_mutex_unlock(&subs->lock);
+  return is_found;
+}
+
+/* What fails here is made good by the next look at the queue: a session that is not alive ends its subscriptions (W2). */
+static void session_ended(void *ctx, const char *agent, const char *session)
+{
+  pd_subscriptions *subs = ctx;
+  owner o;
+  if (!take_owner(subs, session, &o)) return;
+  if (pd_subscriptions_finish(subs->home, agent, session, NULL)) return;
+}
+
+typedef struct suspend_job {
+  pd_home *home;
+  const char *agent;
+} suspend_job;
+
+static pd_code suspend_once(void *ctx, pd_error *err)
+{
+  suspend_job *job = ctx;
+  pd_note note = {.author = job->agent, .reason = "home.close"};
+  CLEANUP(pd_queue_abort) pd_queue_tx tx = {0};
+  CLEANUP(pd_subscription_list_done) pd_subscription_list list = {0};
+  bool is_changed = false;
+  TRY(pd_queue_begin(job->home, job->agent, &note, &tx, err));
+  TRY(pd_subscription_load(&tx, &list, err));
+  for (size_t i = 0; i < list.count; i++) {
+    if (!pd_subscription_is_ours(job->home, &list.items[i])) continue;
+    list.items[i].holder[0] = 0;
+    TRY(pd_subscription_store(&tx, &list.items[i], err));
+    is_changed = true;
+  }
+  return is_changed ? pd_queue_commit(&tx, NULL, err) : PD_OK;
+}
+
+/* ---- the tier ---- */
+
+pd_code pd_subscriptions_new(pd_home *home, pd_subscriptions **out, pd_error *err)
+{
+  uint8_t random[16];
+  if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random) return pd_error_set(err, PD_STORAGE, "there are no random bytes");
+  pd_subscriptions *made = calloc(1, sizeof *made);
+  if (!made) return pd_error_memory(err, "a home");
+  made->home = home;
+  for (size_t i = 0; i < sizeof random; i++) snprintf(made->holder + 2 * i, 3, "%02x", random[i]);
+  process_name((long)getpid(), made->process);
+  pthread_mutex_init(&made->lock, NULL);
+  pd_session_on_end(home, session_ended, made);
+  *out = made;
+  return PD_OK;
+}
+
+void pd_subscriptions_close(pd_subscriptions *subs)
+{
+  owner o;
+  if (!subs) return;
+  while (take_owner(subs, NULL, &o)) {
+    suspend_job job = {.home = subs->home, .agent = o.agent};
+    if (pd_queue_retry(suspend_once, &job, NULL)) continue; /* it will be found to be suspended when this process is gone */
+  }
+}
+
+void pd_subscriptions_free(pd_subscriptions *subs)
+{
+  if (!subs) return;
+  pthread_mutex_destroy(&subs->lock);
+  free(subs->owners);
+  free(subs);
+}
