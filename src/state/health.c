@@ -1,0 +1,297 @@
+/* health.c: system.health: looking (the first half) and telling (the second). */
+#include "state/health.h"
+
+#include "base/array.h"
+#include "base/base.h"
+#include "base/error.h"
+#include "state/call.h"
+#include "state/moment.h"
+#include "state/run.h"
+#include "state/stores.h"
+
+#include <errno.h>
+#include <openssl/crypto.h>
+#include <perdure/backend.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/statvfs.h>
+
+#define SAMPLE_KEYS 200
+#define FREE_BYTES_LOW ((uint64_t)256 << 20)
+#define FREE_BYTES_NONE ((uint64_t)16 << 20)
+#define FREE_FILES_LOW 16
+#define QUOTA_PERCENT_HIGH 90
+
+const char *pd_health_status_name(pd_health_status status)
+{
+  static const char *const names[] = {"ok", "degraded", "failing"};
+  return (unsigned)status < COUNT_OF(names) ? names[status] : "failing";
+}
+
+pd_health_status pd_health_worst(const pd_health *health)
+{
+  pd_health_status worst = PD_HEALTH_OK;
+  for (size_t i = 0; i < health->reason_count; i++)
+    if (health->reasons[i].status > worst) worst = health->reasons[i].status;
+  return worst;
+}
+
+/* ---- looking ---- */
+
+__attribute__((format(printf, 5, 6))) static pd_code reason(pd_health *h, pd_health_status status, const char *store, pd_error *err,
+                                                            const char *fmt, ...)
+{
+  TRY(pd_array_grow(&h->reasons, h->reason_count, &h->reason_capacity, sizeof h->reasons[0], "a look at the system", err));
+  pd_health_reason *r = &h->reasons[h->reason_count++];
+  r->status = status;
+  snprintf(r->store, sizeof r->store, "%s", store);
+  va_list args;
+  va_start(args, fmt);
+  vsnprintf(r->what, sizeof r->what, fmt, args);
+  va_end(args);
+  return PD_OK;
+}
+
+static pd_code look_at_disk(pd_home *home, pd_health *h, pd_error *err)
+{
+  struct statvfs fs;
+  if (!home->folder) return PD_OK;
+  if (statvfs(home->folder, &fs) != 0)
+    return reason(h, PD_HEALTH_FAILING, "", err, "the home's folder %.200s cannot be looked at: %s", home->folder, strerror(errno));
+  h->has_disk = true;
+  h->disk_total_bytes = (uint64_t)fs.f_blocks * fs.f_frsize;
+  h->disk_free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
+  h->disk_free_files = fs.f_favail;
+  unsigned long long mib = h->disk_free_bytes >> 20;
+  if (h->disk_free_bytes < FREE_BYTES_NONE || (fs.f_files && fs.f_favail < FREE_FILES_LOW))
+    return reason(h, PD_HEALTH_FAILING, "", err, "the disk is full: %llu MiB and %llu files are left", mib,
+                  (unsigned long long)h->disk_free_files);
+  if (h->disk_free_bytes < FREE_BYTES_LOW)
+    return reason(h, PD_HEALTH_DEGRADED, "", err, "there is little space left on the disk: %llu MiB", mib);
+  return PD_OK;
+}
+
+typedef struct ref_names {
+  char (*names)[PD_REF_SIZE_MAX + 1];
+  size_t count, capacity;
+  pd_code code;
+} ref_names;
+
+static void take_ref(void *ctx, const pd_ref *ref)
+{
+  ref_names *list = ctx;
+  if (list->code) return;
+  list->code = pd_array_grow(&list->names, list->count, &list->capacity, sizeof list->names[0], "names of refs", NULL);
+  if (!list->code) snprintf(list->names[list->count++], sizeof list->names[0], "%s", ref->name);
+}
+
+static void ref_names_done(ref_names *list)
+{
+  free(list->names);
+}
+
+/* Some keys of a ref with their values, from the root of its tree down. An erased value is no damage. */
+static pd_code sample_ref(pd_store *store, const char *ref, pd_error *err)
+{
+  pd_iter *iter;
+  pd_entry entry;
+  pd_bytes value;
+  TRY(pd_iter_open(store, ref, NULL, &iter, err));
+  pd_code code = PD_OK;
+  for (int i = 0; !code && i < SAMPLE_KEYS; i++) code = pd_iter_next(iter, &entry, &value, err);
+  pd_iter_close(iter);
+  return code == PD_NOT_FOUND || code == PD_ERASED ? PD_OK : code;
+}
+
+static pd_code sample_refs(pd_store *store, pd_error *why)
+{
+  CLEANUP(ref_names_done) ref_names list = {0};
+  TRY(pd_ref_list(store, take_ref, &list, why));
+  for (size_t i = 0; i < list.count; i++) {
+    pd_code code = sample_ref(store, list.names[i], why);
+    if (code && code != PD_NOT_FOUND) return code; /* a ref may have been deleted meanwhile */
+  }
+  return PD_OK;
+}
+
+/* Bytes of the values at the head of main: what list shows, and what quotas count. */
+static pd_code add_sizes(pd_store *store, uint64_t *out, pd_error *err)
+{
+  pd_iter *iter;
+  pd_entry entry;
+  pd_scan scan = {.keys_only = true};
+  pd_code code;
+  *out = 0;
+  TRY(pd_iter_open(store, "main", &scan, &iter, err));
+  while ((code = pd_iter_next(iter, &entry, NULL, err)) == PD_OK) *out += entry.size;
+  pd_iter_close(iter);
+  return code == PD_NOT_FOUND ? PD_OK : code;
+}
+
+static uint64_t quota_of(const pd_home *home, const char *name)
+{
+  if (strcmp(name, PD_STORE_SYSTEM) == 0) return 0;
+  return strcmp(name, PD_STORE_SHARED) == 0 ? home->config.shared_quota_bytes : home->config.persistent_quota_bytes;
+}
+
+static pd_code look_at_store(pd_home *home, pd_lease *lease, pd_health *h, pd_error *err)
+{
+  TRY(pd_array_grow(&h->stores, h->store_count, &h->store_capacity, sizeof h->stores[0], "a look at the system", err));
+  pd_store_health *s = &h->stores[h->store_count++];
+  *s = (pd_store_health){.quota_bytes = quota_of(home, lease->name)};
+  snprintf(s->name, sizeof s->name, "%s", lease->name);
+  pd_error why = lease->why;
+  pd_code code = lease->store ? pd_store_stats(lease->store, &s->stats, &why) : why.code;
+  if (code == PD_OK) code = sample_refs(lease->store, &why);
+  if (code == PD_OK) code = add_sizes(lease->store, &s->used_bytes, &why);
+  s->is_sound = code == PD_OK;
+  if (code == PD_NO_MEMORY) return pd_error_memory(err, "a look at the system");
+  if (code) return reason(h, PD_HEALTH_FAILING, s->name, err, "the store '%s' cannot be read: %.300s", s->name, why.message);
+  if (s->quota_bytes && s->used_bytes >= s->quota_bytes / 100 * QUOTA_PERCENT_HIGH)
+    return reason(h, PD_HEALTH_DEGRADED, s->name, err, "the store '%s' uses %llu of its %llu bytes", s->name,
+                  (unsigned long long)s->used_bytes, (unsigned long long)s->quota_bytes);
+  return PD_OK;
+}
+
+pd_code pd_health_look(pd_home *home, pd_health *out, pd_error *err)
+{
+  CLEANUP(pd_leases_done) pd_leases leases = {0};
+  *out = (pd_health){.time_ms = pd_home_now(home)};
+  TRY(look_at_disk(home, out, err));
+  TRY(pd_leases_list(home, &leases, err));
+  for (size_t i = 0; i < leases.count; i++) {
+    pd_lease_open(home, &leases.items[i], true);
+    TRY(look_at_store(home, &leases.items[i], out, err));
+    pd_lease_close(&leases.items[i]);
+  }
+  return PD_OK;
+}
+
+void pd_health_done(pd_health *health)
+{
+  free(health->stores);
+  free(health->reasons);
+  *health = (pd_health){0};
+}
+
+/* ---- telling ---- */
+
+/* Its own and what is everybody's. */
+static bool concerns(const char *agent, const char *store)
+{
+  return !agent || !*store || strcmp(store, agent) == 0 || strcmp(store, PD_STORE_SHARED) == 0 || strcmp(store, PD_STORE_SYSTEM) == 0;
+}
+
+void pd_health_write_status(pd_json_writer *w, const pd_health *health, const char *agent)
+{
+  uint64_t of_others = 0;
+  pd_json_put_text(w, "status", pd_health_status_name(pd_health_worst(health)));
+  pd_json_key(w, "reasons");
+  pd_json_open(w, '[');
+  for (size_t i = 0; i < health->reason_count; i++) {
+    if (concerns(agent, health->reasons[i].store))
+      pd_json_text(w, pd_text(health->reasons[i].what));
+    else
+      of_others++;
+  }
+  if (of_others) pd_json_text(w, pd_text("something is wrong with the store of another agent; the operator sees what"));
+  pd_json_close(w, ']');
+}
+
+static void write_disk(pd_json_writer *w, const pd_health *h)
+{
+  pd_json_key(w, "disk");
+  if (!h->has_disk) {
+    pd_json_null(w);
+    return;
+  }
+  pd_json_open(w, '{');
+  pd_json_put_number(w, "total_bytes", h->disk_total_bytes);
+  pd_json_put_number(w, "free_bytes", h->disk_free_bytes);
+  pd_json_put_number(w, "free_files", h->disk_free_files);
+  pd_json_close(w, '}');
+}
+
+static void write_store(pd_json_writer *w, const pd_store_health *s)
+{
+  pd_json_open(w, '{');
+  pd_json_put_text(w, "name", s->name);
+  pd_json_put_text(w, "kind", pd_store_kind(s->name));
+  pd_json_put_text(w, "integrity", s->is_sound ? "ok" : "damaged");
+  pd_json_put_number(w, "keys", s->stats.keys);
+  pd_json_put_number(w, "records", s->stats.records);
+  pd_json_put_number(w, "disk_bytes", s->stats.disk_bytes);
+  pd_json_put_number(w, "used_bytes", s->used_bytes);
+  pd_json_key(w, "quota_bytes");
+  if (s->quota_bytes)
+    pd_json_number(w, s->quota_bytes);
+  else
+    pd_json_null(w);
+  if (s->quota_bytes) pd_json_put_number(w, "used_percent", s->used_bytes / (s->quota_bytes / 100 + 1));
+  pd_json_close(w, '}');
+}
+
+static void write_totals(pd_json_writer *w, const pd_health *h)
+{
+  uint64_t agents = 0, damaged = 0, keys = 0, used = 0, disk = 0;
+  for (size_t i = 0; i < h->store_count; i++) {
+    const pd_store_health *s = &h->stores[i];
+    agents += strcmp(pd_store_kind(s->name), "agent") == 0;
+    damaged += !s->is_sound;
+    keys += s->stats.keys;
+    used += s->used_bytes;
+    disk += s->stats.disk_bytes;
+  }
+  pd_json_key(w, "totals");
+  pd_json_open(w, '{');
+  pd_json_put_number(w, "stores", h->store_count);
+  pd_json_put_number(w, "agents", agents);
+  pd_json_put_number(w, "damaged", damaged);
+  pd_json_put_number(w, "keys", keys);
+  pd_json_put_number(w, "used_bytes", used);
+  pd_json_put_number(w, "disk_bytes", disk);
+  pd_json_close(w, '}');
+}
+
+static void write_versions(pd_json_writer *w, const pd_home *home, const pd_health *h)
+{
+  size_t size = strcspn(home->uri, ":");
+  bool is_durable = h->store_count > 0;
+  for (size_t i = 0; i < h->store_count; i++) is_durable &= h->stores[i].stats.is_durable || !h->stores[i].is_sound;
+  pd_json_key(w, "backends");
+  pd_json_open(w, '[');
+  pd_json_open(w, '{');
+  pd_json_put_bytes(w, "name", (pd_bytes){home->uri, size});
+  pd_json_put_bool(w, "is_durable", is_durable);
+  pd_json_close(w, '}');
+  pd_json_close(w, ']');
+  pd_json_key(w, "versions");
+  pd_json_open(w, '{');
+  pd_json_put_text(w, "perdure", pd_version());
+  pd_json_put_text(w, "sqlite", pd_backend_sqlite_version());
+  pd_json_put_text(w, "openssl", OpenSSL_version(OPENSSL_VERSION_STRING));
+  pd_json_close(w, '}');
+}
+
+void pd_health_write(pd_json_writer *w, pd_home *home, const pd_health *health, const char *agent)
+{
+  pd_health_write_status(w, health, agent);
+  pd_json_put_time(w, "checked_at", health->time_ms);
+  write_disk(w, health);
+  write_totals(w, health);
+  pd_json_key(w, "stores");
+  pd_json_open(w, '[');
+  for (size_t i = 0; i < health->store_count; i++)
+    if (concerns(agent, health->stores[i].name)) write_store(w, &health->stores[i]);
+  pd_json_close(w, ']');
+  write_versions(w, home, health);
+}
+
+pd_code pd_cap_system_health(pd_frame *frame, pd_error *err)
+{
+  CLEANUP(pd_health_done) pd_health health = {0};
+  TRY(pd_health_look(frame->home, &health, err));
+  pd_health_write(&frame->out, frame->home, &health, frame->ctx->is_operator ? NULL : frame->agent);
+  return PD_OK;
+}

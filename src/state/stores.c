@@ -1,0 +1,92 @@
+/* stores.c: see stores.h. */
+#include "state/stores.h"
+
+#include "base/array.h"
+#include "base/base.h"
+#include "base/error.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+const char *pd_store_kind(const char *name)
+{
+  if (strcmp(name, PD_STORE_SHARED) == 0 || strcmp(name, PD_STORE_SYSTEM) == 0) return name;
+  return "agent";
+}
+
+typedef struct listing {
+  pd_leases *leases;
+  pd_code code;
+} listing;
+
+static void add_name(void *ctx, const char *name)
+{
+  listing *l = ctx;
+  if (l->code || strlen(name) > PD_NAME_SIZE_MAX) return;
+  for (size_t i = 0; i < l->leases->count; i++)
+    if (strcmp(l->leases->items[i].name, name) == 0) return;
+  l->code = pd_array_grow(&l->leases->items, l->leases->count, &l->leases->capacity, sizeof(pd_lease), "a list of stores", NULL);
+  if (l->code) return;
+  pd_lease *lease = &l->leases->items[l->leases->count++];
+  *lease = (pd_lease){0};
+  snprintf(lease->name, sizeof lease->name, "%s", name);
+}
+
+static int by_name(const void *a, const void *b)
+{
+  return strcmp(((const pd_lease *)a)->name, ((const pd_lease *)b)->name);
+}
+
+pd_code pd_leases_list(pd_home *home, pd_leases *out, pd_error *err)
+{
+  listing l = {.leases = out};
+  *out = (pd_leases){0};
+  TRY(pd_home_agents(home->uri, add_name, &l, err));
+  pthread_mutex_lock(&home->lock); /* a private memory home is known by what it has open */
+  for (size_t i = 0; i < home->entry_count; i++) add_name(&l, home->entries[i].name);
+  pthread_mutex_unlock(&home->lock);
+  if (l.code) return pd_error_memory(err, "a list of stores");
+  if (out->count > 1) qsort(out->items, out->count, sizeof out->items[0], by_name);
+  return PD_OK;
+}
+
+static pd_store *open_already(pd_home *home, const char *name)
+{
+  pd_store *found = NULL;
+  pthread_mutex_lock(&home->lock);
+  for (size_t i = 0; i < home->entry_count && !found; i++)
+    if (strcmp(home->entries[i].name, name) == 0) found = home->entries[i].store;
+  pthread_mutex_unlock(&home->lock);
+  return found;
+}
+
+void pd_lease_open(pd_home *home, pd_lease *lease, bool is_read_only)
+{
+  if (lease->store) return;
+  lease->store = open_already(home, lease->name);
+  if (lease->store) return;
+  pd_options options = {
+    .is_read_only = is_read_only,
+    .must_exist = true,
+    .value_size_max = PD_CALL_SIZE_MAX,
+    .ref = "main",
+    .author = "perdure",
+    .now_ms = home->now_ms,
+    .now_ctx = home->now_ctx,
+  };
+  lease->is_own = pd_store_open(home->uri, lease->name, &options, &lease->store, &lease->why) == PD_OK;
+}
+
+void pd_lease_close(pd_lease *lease)
+{
+  if (lease->is_own) (void)!pd_store_close(lease->store, NULL); /* each write through it was synced by itself */
+  lease->store = NULL;
+  lease->is_own = false;
+}
+
+void pd_leases_done(pd_leases *leases)
+{
+  for (size_t i = 0; i < leases->count; i++) pd_lease_close(&leases->items[i]);
+  free(leases->items);
+  *leases = (pd_leases){0};
+}
