@@ -310,6 +310,21 @@ static pd_code prepare(pd_store *s, const pd_intent *intent, pd_error *err)
   return pd_refresh(s, err);
 }
 
+/* A limit on the bytes of the values needs them known. They are lost when a ref is moved; counting needs a moment with nothing staged. */
+static pd_code prepare_bytes(pd_store *s, const pd_intent *intent, pd_error *err)
+{
+  for (;;) {
+    pd_ref_slot *slot = pd_slot_find(s, intent->ref && *intent->ref ? intent->ref : s->ref);
+    if (!slot || slot->tip.is_deleted || slot->tip.has_bytes) return PD_OK; /* staging says what is wrong */
+    if (!s->pending.count && !s->inflight.count) {
+      TRY(pd_head_count(s, slot, err));
+      continue;
+    }
+    TRY(pd_settle(s, err));
+    TRY(prepare(s, intent, err));
+  }
+}
+
 static void hear(pd_ticket *ticket, unsigned *heard)
 {
   while (sem_wait(&ticket->wake) != 0) continue; /* a signal came */
@@ -357,6 +372,7 @@ static void buffer(pd_store *s)
 static pd_code stage_prepared(pd_store *s, const pd_intent *intent, pd_ticket *ticket, pd_ack *out, pd_error *err)
 {
   TRY(prepare(s, intent, err));
+  if (intent->note && intent->note->bytes_max) TRY(prepare_bytes(s, intent, err));
   return pd_stage(s, intent, ticket, out, err);
 }
 

@@ -100,7 +100,10 @@ static pd_code follow_ref(pd_store *s, const pd_rec *rec, pd_error *err)
   head.root = NULL;
   bool is_next = rec->kind == PD_RECORD_COMMIT && slot->seen.root && pd_rec_base(rec) == slot->seen.commit.seq;
   if (is_next) TRY(follow_tree(s, slot->seen.root, rec, &head.root, err));
+  bool can_count = is_next && head.root && head.has_bytes;
+  if (can_count && pd_head_recount(s, slot->seen.root, head.root, &head.bytes, NULL)) can_count = false; /* it is counted when needed */
   pd_head_move(&head, rec);
+  head.has_bytes |= can_count;
   if (rec->kind == PD_RECORD_SWITCH) {
     memcpy(s->current, name, sizeof s->current);
     if (slot->seen.root) head.root = pd_node_ref(slot->seen.root);

@@ -37,6 +37,8 @@ typedef struct pd_head {
   pd_id root_blob; /* if has_blob: the root can be loaded by this */
   bool has_blob;
   bool is_deleted;
+  bool has_bytes;    /* `bytes` is known */
+  uint64_t bytes;    /* of the values of the tree, together */
   uint64_t last_seq; /* the last record that moved the ref */
   uint64_t redo_seq; /* the commit that redo leads to; 0: none */
   int64_t updated_ms;
@@ -190,6 +192,13 @@ void pd_head_copy(pd_store *s, pd_head *to, const pd_head *from);
 void pd_head_move(pd_head *head, const pd_rec *rec);
 /* Give the head the tree of another ref at the same commit, if one has it at hand. Overwrites root without releasing it. */
 void pd_head_share_root(pd_store *s, pd_head *head);
+
+/* ---- head_bytes.c ---- */
+
+/* Make the bytes of a ref's head known. Only with nothing staged. */
+PD_MUST_USE pd_code pd_head_count(pd_store *s, pd_ref_slot *slot, pd_error *err);
+/* What commits by others did to them: from the tree `before`, whose bytes are known, to `after`. */
+PD_MUST_USE pd_code pd_head_recount(pd_store *s, pd_node *before, pd_node *after, uint64_t *bytes, pd_error *err);
 
 /* ---- open.c ---- */
 
