@@ -87,6 +87,8 @@ typedef struct pd_erase_report {
   uint64_t held_keys;               /* erased values whose bytes stay in the bag because another key has the same */
   char held_by[256];                /* one such ref, mark or key; "" if none */
   uint64_t disk_before, disk_after; /* 0 if it was lazy */
+  bool has_commit;                  /* the key was deleted on the note's ref… */
+  pd_id commit;                     /* …by this commit */
 } pd_erase_report;
 
 /* Erase. `options` and `out` may be NULL. When it returned PD_OK the bytes are in none of the store's files (unless it was lazy). Killed

@@ -136,18 +136,19 @@ pd_code pd_cap_state_persistent_set(pd_frame *frame, pd_error *err)
   return PD_OK;
 }
 
-/* ---- delete ---- */
+/* ---- delete: the key, and the bytes of all its versions but those that another ref, a tag or a pin shows ---- */
 
 pd_code pd_cap_state_persistent_delete(pd_frame *frame, pd_error *err)
 {
   pd_store *store;
-  pd_ack ack;
   pd_note note = pd_frame_note(frame);
   note.ref = PD_STATE_REF;
+  pd_erase_options options = {.is_lazy = true, .spares_marks = true, .note = &note};
+  pd_erase_report report = {0};
   TRY(open_to_read(frame, &store, err));
-  pd_code code = store ? pd_delete(store, pd_in_text(frame, "key"), PD_ANY_VERSION, &note, &ack, err) : PD_NOT_FOUND;
+  pd_code code = store ? pd_erase(store, pd_in_text(frame, "key"), &options, &report, err) : PD_NOT_FOUND;
   if (code && code != PD_NOT_FOUND) return code;
-  if (!code) pd_frame_commit(frame, &ack);
+  if (report.has_commit) pd_frame_commit(frame, &(pd_ack){.commit = report.commit});
   pd_json_put_bool(&frame->out, "deleted", !code);
   return PD_OK;
 }

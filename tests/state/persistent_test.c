@@ -501,6 +501,85 @@ static void persistent_delete__effect_1__leaves_nothing_of_the_history_when_the_
   world_close(&w);
 }
 
+static void assert_erased(pd_store *s, const char *at)
+{
+  pd_buf value = {0};
+  assert_int_equal(pd_get(s, at, pd_text("a"), &value, NULL, NULL), PD_ERASED);
+  pd_buf_done(&value);
+}
+
+static void assert_shows(pd_store *s, const char *at, const char *text)
+{
+  pd_buf value = {0};
+  assert_int_equal(pd_get(s, at, pd_text("a"), &value, NULL, NULL), PD_OK);
+  assert_int_equal(value.size, strlen(text));
+  assert_memory_equal(value.data, text, value.size);
+  pd_buf_done(&value);
+}
+
+static bool is_in_file(const world *w, const char *name, const char *text)
+{
+  char path[4096];
+  snprintf(path, sizeof path, "%s/%s", w->folder, name);
+  FILE *f = fopen(path, "r");
+  if (!f) return false;
+  fseek(f, 0, SEEK_END);
+  size_t size = (size_t)ftell(f);
+  char *bytes = malloc(size + 1);
+  assert_non_null(bytes);
+  rewind(f);
+  assert_int_equal(fread(bytes, 1, size, f), size);
+  bool is_there = memmem(bytes, size, text, strlen(text)) != NULL;
+  free(bytes);
+  fclose(f);
+  return is_there;
+}
+
+static void persistent_delete__effect_1__takes_the_bytes_out_of_history_and_file(void **state)
+{
+  (void)state;
+  world w;
+  world_open(&w, NULL);
+  set(&w, "a", "\"first-secret\"");
+  set(&w, "a", "\"second-secret\"");
+  set(&w, "b", "\"kept\"");
+  world_ok(&w, DELETE, "{\"key\":\"a\"}");
+  pd_store *s = NULL;
+  assert_int_equal(pd_store_open(w.uri, "main", NULL, &s, &w.err), PD_OK);
+  assert_erased(s, "main~1");
+  assert_erased(s, "main~3");
+  assert_int_equal(pd_gc(s, NULL, NULL, &w.err), PD_OK); /* takes what is left in free pages */
+  assert_int_equal(pd_verify(s, NULL, NULL, &w.err), PD_OK);
+  assert_int_equal(pd_store_close(s, &w.err), PD_OK);
+  assert_int_equal(pd_home_close(w.home, &w.err), PD_OK);
+  w.home = NULL;
+  static const char *const files[] = {"main.db", "main.db-wal", "system.db", "system.db-wal"};
+  for (size_t i = 0; i < COUNT_OF(files); i++) assert_false(is_in_file(&w, files[i], "-secret"));
+  assert_true(is_in_file(&w, "main.db", "kept"));
+  world_close(&w);
+}
+
+static void persistent_delete__effect_1__leaves_what_a_fork_or_a_pin_shows(void **state)
+{
+  (void)state;
+  world w;
+  pd_store *s = NULL;
+  world_open(&w, NULL);
+  set(&w, "a", "1");
+  assert_int_equal(pd_store_open(w.uri, "main", NULL, &s, &w.err), PD_OK);
+  assert_int_equal(pd_fork(s, "trial", "main", NULL, NULL, &w.err), PD_OK);
+  set(&w, "a", "2");
+  assert_int_equal(pd_tag_set(s, "v1", "main", false, NULL, NULL, &w.err), PD_OK);
+  set(&w, "a", "3");
+  world_ok(&w, DELETE, "{\"key\":\"a\"}");
+  assert_shows(s, "trial", "1");
+  assert_shows(s, "v1", "2");
+  assert_erased(s, "main~1");
+  assert_int_equal(pd_store_close(s, &w.err), PD_OK);
+  world_fails(&w, HISTORY, "{\"key\":\"a\"}", "KeyNotFound", NULL);
+  world_close(&w);
+}
+
 static void persistent_delete__effect_2__frees_quota(void **state)
 {
   (void)state;
@@ -555,6 +634,8 @@ int main(void)
     cmocka_unit_test(persistent_delete__in_key__is_removed_and_no_other),
     cmocka_unit_test(persistent_delete__out_deleted__is_false_the_second_time),
     cmocka_unit_test(persistent_delete__effect_1__leaves_nothing_of_the_history_when_the_key_comes_again),
+    cmocka_unit_test(persistent_delete__effect_1__takes_the_bytes_out_of_history_and_file),
+    cmocka_unit_test(persistent_delete__effect_1__leaves_what_a_fork_or_a_pin_shows),
     cmocka_unit_test(persistent_delete__effect_2__frees_quota),
     cmocka_unit_test(persistent_delete__err_KeyNotFound__is_told_by_deleted_false),
   };
