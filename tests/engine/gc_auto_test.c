@@ -1,4 +1,4 @@
-/* gc_auto_test.c: src/engine/gc_auto.c: off by default; on, a store that is written to for long stays small, and what is kept can be read. */
+/* gc_auto_test.c: src/engine/gc_auto.c: off by default; on, a store that is written to for long stays small and readable. */
 #include "support/fault_backend.h"
 #include "support/temp_folder.h"
 
