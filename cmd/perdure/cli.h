@@ -24,7 +24,7 @@
 #define CLI_EXIT_OPERATOR 6 /* the operator has to do something: approve, unlock, permit */
 
 #define CLI_VALUE_SIZE_MAX ((size_t)64 * 1024 * 1024)
-#define CLI_VALUE_SIZE_LIMIT ((size_t)UINT32_MAX - 1)    /* whatever a store can hold; for what was put already */
+#define CLI_VALUE_SIZE_LIMIT ((size_t)UINT32_MAX - 1)   /* whatever a store can hold; for what was put already */
 #define CLI_BUNDLE_CACHE_SIZE ((size_t)8 * 1024 * 1024) /* history goes by once: nothing is read again */
 #define CLI_SHORT_ID 12
 

@@ -41,10 +41,8 @@ static pd_code other_uri(const char *text, char **out, pd_error *err)
 
 static pd_code other_open(cli_session *cli, other *o, bool is_read_only, pd_error *err)
 {
-  pd_options options = {.is_read_only = is_read_only,
-                        .must_exist = true,
-                        .value_size_max = CLI_VALUE_SIZE_LIMIT,
-                        .cache_size_max = CLI_BUNDLE_CACHE_SIZE};
+  pd_options options = {
+    .is_read_only = is_read_only, .must_exist = true, .value_size_max = CLI_VALUE_SIZE_LIMIT, .cache_size_max = CLI_BUNDLE_CACHE_SIZE};
   pd_code code = pd_store_open(o->uri, o->agent, &options, &o->store, err);
   if (code != PD_NOT_FOUND) return code;
   cli->exit_code = CLI_EXIT_STORAGE;

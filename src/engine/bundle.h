@@ -26,6 +26,7 @@
 #define PD_BUNDLE_REF_MAX 100000
 #define PD_BUNDLE_BASE_MAX 1000000
 #define PD_BUNDLE_META_MAX 1000000
+#define PD_BUNDLE_META_SIZE_MAX PD_CHUNKED_SIZE_MIN /* of one; settings are the largest */
 #define PD_BUNDLE_PIECE_MAX ((uint64_t)1 << 32)
 #define PD_BUNDLE_COMMIT_MAX PD_RECORD_SIZE_MAX /* values of one commit together, but for those in pieces that are not kept (D2) */
 

@@ -219,14 +219,14 @@ static pd_code upload_all(group *g, pd_pieces *pieces, pd_error *err)
 }
 
 /* A commit with values so large that they go into the bag in pieces first is written alone. Another import may move the ref between
- * the two steps. */
+ * the two steps, or end and delete it. */
 static pd_code write_large(group *g, pd_error *err)
 {
   pd_error why = {.code = PD_OK};
   pd_code code = PD_CONFLICT;
   pd_pieces *pieces = calloc(g->commits[0].count + 1, sizeof *pieces);
   if (!pieces) return pd_error_memory(err, "a bundle");
-  for (unsigned tries = 0; code == PD_CONFLICT && tries < LARGE_TRIES_MAX; tries++) {
+  for (unsigned tries = 0; (code == PD_CONFLICT || code == PD_NOT_FOUND) && tries < LARGE_TRIES_MAX; tries++) {
     code = pd_write_many(g->im->s, stage_only_start, g, &why);
     if (!code) code = upload_all(g, pieces, &why);
     if (!code) code = make_commit(g, 0, pd_write, pieces, &why);

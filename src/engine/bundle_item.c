@@ -395,7 +395,7 @@ pd_code pd_bundle_read_meta(pd_bundle_reader *r, pd_buf *out_key, pd_buf *out_va
   pd_buf_clear(out_key);
   pd_buf_clear(out_value);
   pd_bundle_bytes(&r->in, pd_bundle_number(&r->in, PD_KEY_SIZE_MAX), out_key, NULL);
-  pd_bundle_bytes(&r->in, pd_bundle_number(&r->in, PD_INLINE_SIZE_MAX), out_value, NULL);
+  pd_bundle_bytes(&r->in, pd_bundle_number(&r->in, PD_BUNDLE_META_SIZE_MAX), out_value, NULL);
   if (!r->in.code && (pd_key_check(pd_buf_bytes(out_key), NULL) || !pd_bundle_is_portable(pd_buf_bytes(out_key))))
     (void)!pd_bundle_fail(&r->in, PD_CORRUPT, "the bundle has a name of a tag, pin, link or setting that is none");
   return settle(r, err);
