@@ -87,6 +87,8 @@ typedef struct pd_transfer_options {
   const char *const *refs; /* NULL: the current ref of `from` */
   size_t ref_count;
   bool is_all;
+  pd_bundle_progress export_progress; /* may be NULL; `import.progress` goes on where it ends */
+  void *export_ctx;
   pd_import_options import;
 } pd_transfer_options;
 

@@ -3,7 +3,8 @@
  *
  *   D1  A bundle ends with the SHA-256 of everything before it. Nothing is parsed before that was compared, so what the parsers meet
  *       later is either whole or made on purpose; they still check every bound.
- *   D2  Memory is bounded by what one commit holds: blocks are at most PD_BUNDLE_BLOCK_MAX bytes when unpacked, whatever they claim.
+ *   D2  Memory is bounded by what one commit holds inline: blocks are at most PD_BUNDLE_BLOCK_MAX bytes when unpacked, whatever they
+ *       claim, and large values go from the file to the bag piece by piece.
  *   D3  Before anything is appended, every commit id follows from its tree and parents, and every tree from the changes.
  *   D4  Imported commits are appended under a hidden ref; the visible refs move in one append at the end. Whatever happens before
  *       that, the refs are as they were, and importing again skips what is there.
@@ -25,8 +26,9 @@
 #define PD_BUNDLE_REF_MAX 100000
 #define PD_BUNDLE_BASE_MAX 1000000
 #define PD_BUNDLE_META_MAX 1000000
+#define PD_BUNDLE_META_SIZE_MAX PD_CHUNKED_SIZE_MIN /* of one; settings are the largest */
 #define PD_BUNDLE_PIECE_MAX ((uint64_t)1 << 32)
-#define PD_BUNDLE_COMMIT_MAX PD_RECORD_SIZE_MAX /* values of one commit together (D2) */
+#define PD_BUNDLE_COMMIT_MAX PD_RECORD_SIZE_MAX /* values of one commit together, but for those in pieces that are not kept (D2) */
 
 /* What an item of the stream begins with. */
 #define PD_BUNDLE_END 0
@@ -133,6 +135,8 @@ typedef struct pd_bundle_change {
   int64_t created_ms;      /* of grafts, if it is not linked and not the first version */
   size_t key_at, key_size; /* in bytes */
   size_t value_at;
+  bool is_far; /* large, and not kept: pd_bundle_value reads it from here */
+  pd_bundle_place place;
   uint32_t size;
   pd_id value_id;
 } pd_bundle_change;
@@ -151,7 +155,7 @@ typedef struct pd_bundle_commit {
   pd_buf texts, bytes;
   pd_bundle_change *changes;
   size_t count, capacity;
-  uint64_t value_bytes;
+  uint64_t kept_bytes; /* of values */
 } pd_bundle_commit;
 
 void pd_bundle_commit_done(pd_bundle_commit *commit);
@@ -165,6 +169,7 @@ typedef enum pd_bundle_depth {
 /* Reads items one after the other. */
 typedef struct pd_bundle_reader {
   pd_bundle_in in, aside; /* aside: for pieces that came before */
+  pd_bundle_in far;       /* for values that are read once more */
   pd_bundle_depth depth;
   uint64_t value_size_max;
   uint64_t commit_index;
@@ -186,6 +191,9 @@ void pd_bundle_again(pd_bundle_reader *r, pd_bundle_depth depth);
 PD_MUST_USE pd_code pd_bundle_next(pd_bundle_reader *r, uint8_t *out_kind, pd_error *err);
 /* A commit, graft or part. `out` is overwritten, its memory used again. */
 PD_MUST_USE pd_code pd_bundle_read_commit(pd_bundle_reader *r, uint8_t kind, pd_bundle_commit *out, pd_error *err);
+/* The bytes of a value that was not kept, some at a time (D2). */
+typedef pd_code (*pd_bundle_visit)(void *ctx, pd_bytes some, pd_error *err);
+PD_MUST_USE pd_code pd_bundle_value(pd_bundle_reader *r, const pd_bundle_change *ch, pd_bundle_visit visit, void *ctx, pd_error *err);
 PD_MUST_USE pd_code pd_bundle_read_meta(pd_bundle_reader *r, pd_buf *out_key, pd_buf *out_value, pd_error *err);
 /* Does this entry of PD_META_REF travel? What belongs to a home alone stays: where it pushes to, and anything that counts records. */
 bool pd_bundle_is_portable(pd_bytes key);

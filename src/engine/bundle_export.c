@@ -364,7 +364,7 @@ static pd_code collect_metas(pd_exporter *ex, pd_error *err)
   TRY(pd_iter_open(ex->s, PD_META_REF, NULL, &iter, err));
   pd_code code;
   while (!(code = pd_iter_next(iter, &entry, &value, err))) {
-    if (!pd_bundle_is_portable(entry.key) || value.size > PD_INLINE_SIZE_MAX) continue;
+    if (!pd_bundle_is_portable(entry.key) || value.size > PD_BUNDLE_META_SIZE_MAX) continue;
     code = pd_buf_byte(&ex->metas, kind, err);
     if (!code) code = pd_add_sized(&ex->metas, entry.key, err);
     if (!code) code = pd_add_sized(&ex->metas, value, err);

@@ -168,6 +168,8 @@ pd_code pd_transfer(pd_store *from, pd_store *to, const pd_transfer_options *opt
   TRY(keep_known(from, &k, err));
   TRY(open_temporary(&fd, err));
   pd_export_options ex = {.refs = o->refs, .ref_count = o->ref_count, .is_all = o->is_all, .since = k.texts, .since_count = k.count};
+  ex.progress = o->export_progress;
+  ex.ctx = o->export_ctx;
   TRY(pd_export(from, fd, &ex, NULL, err));
   return pd_import(to, fd, &o->import, out, err);
 }

@@ -355,6 +355,7 @@ typedef struct pd_change_in {
   bool is_delete;
   bool must_exist; /* a delete of an absent key is PD_NOT_FOUND, not nothing */
   bool is_erased;  /* imported without its bytes: `value` has only its size */
+  bool is_cold;    /* nobody is going to read it soon: it need not stay in memory */
   uint64_t expect_version;
   uint64_t version;   /* 0: the next one. Else what a graft says */
   bool is_linked;     /* a graft's: it follows the version that is in the tree; else nothing before it is in this log */
