@@ -27,12 +27,23 @@ static int compare_members(const void *a, const void *b)
   return pd_json_string_compare(((const member *)a)->name, ((const member *)b)->name);
 }
 
+static bool is_sorted(const members *m)
+{
+  for (size_t i = 1; i < m->count; i++)
+    if (compare_members(&m->items[i - 1], &m->items[i]) > 0) return false;
+  return true;
+}
+
 static pd_code write_canonical(pd_json_writer *w, pd_json value);
 
 /* A string with half of a surrogate pair has no decoded form: it stays as it is written. */
 static pd_code write_string(pd_json_writer *w, pd_json value)
 {
   CLEANUP(pd_buf_done) pd_buf text = {0};
+  if (!memchr(value.raw.data, '\\', value.raw.size) && !memchr(value.raw.data, 0x7F, value.raw.size)) {
+    pd_json_raw(w, value.raw); /* it would be written as it stands */
+    return w->code;
+  }
   pd_code code = pd_json_decode(value, &text, NULL);
   if (code == PD_NO_MEMORY) return pd_buf_reserve(&text, value.raw.size, w->err);
   if (code)
@@ -51,7 +62,7 @@ static pd_code write_object(pd_json_writer *w, pd_json object)
     TRY(pd_array_grow(&all.items, all.count, &all.capacity, sizeof one, "a JSON object", w->err));
     all.items[all.count++] = one;
   }
-  if (all.count > 1) qsort(all.items, all.count, sizeof one, compare_members);
+  if (!is_sorted(&all)) qsort(all.items, all.count, sizeof one, compare_members);
   pd_json_open(w, '{');
   for (size_t i = 0; i < all.count; i++) {
     TRY(write_string(w, all.items[i].name));

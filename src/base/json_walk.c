@@ -173,9 +173,18 @@ static int decode_next(decoder *d)
   return d->pending[0];
 }
 
+/* What is between the quotes, if that is the string itself: without escapes. */
+static bool plain_inside(pd_json value, pd_bytes *out)
+{
+  *out = (pd_bytes){(const uint8_t *)value.raw.data + 1, value.raw.size - 2};
+  return !memchr(out->data, '\\', out->size);
+}
+
 bool pd_json_is(pd_json value, const char *text)
 {
+  pd_bytes inside;
   if (value.kind != PD_JSON_STRING) return false;
+  if (plain_inside(value, &inside)) return strlen(text) == inside.size && memcmp(text, inside.data, inside.size) == 0;
   decoder d = decode_begin(value);
   for (int c; (c = decode_next(&d)) >= 0; text++)
     if (!*text || (uint8_t)*text != c) return false;
@@ -184,6 +193,8 @@ bool pd_json_is(pd_json value, const char *text)
 
 int pd_json_string_compare(pd_json a, pd_json b)
 {
+  pd_bytes inside_a, inside_b;
+  if (plain_inside(a, &inside_a) && plain_inside(b, &inside_b)) return pd_bytes_compare(inside_a, inside_b);
   decoder da = decode_begin(a), db = decode_begin(b);
   for (;;) {
     int ca = decode_next(&da), cb = decode_next(&db);

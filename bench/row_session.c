@@ -1,0 +1,127 @@
+/*
+ * row_session.c: row 17: calls of state.session.get and .set through the door, by one thread.
+ *
+ * The home is on disk, as an agent's would be: every call is audited and noted as activity, and what those write now and then is paid here.
+ * 1,000 keys with values of about 100 bytes; every answer is checked by its size or its bytes.
+ */
+#include <stdio.h>
+
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/error.h"
+#include "folder.h"
+#include "rows.h"
+
+#define KEY_COUNT 1000
+#define VALUE "{\"step\":12345,\"plan\":[\"look\",\"think\",\"write\"],\"note\":\"a value of about a hundred bytes in all..\"}"
+#define PRE_PARSED_RATE 1e6
+#define JSON_RATE 300e3
+
+typedef struct caller {
+  pd_home *home;
+  pd_ctx ctx;
+  char session[PD_SESSION_ID_SIZE];
+  pd_buf out;
+  const char *capability;
+  pd_buf texts[KEY_COUNT];
+  pd_input *inputs[KEY_COUNT];
+} caller;
+
+static void caller_done(caller *c)
+{
+  for (size_t i = 0; i < KEY_COUNT; i++) {
+    pd_buf_done(&c->texts[i]);
+    pd_input_free(c->inputs[i]);
+    c->inputs[i] = NULL;
+  }
+  pd_buf_done(&c->out);
+}
+
+static void close_home(pd_home **home)
+{
+  pd_home_close(*home, NULL);
+}
+
+static pd_code open_home(bench *b, const char *name, const char *config, pd_home **out, pd_error *err)
+{
+  char dir[BENCH_PATH_SIZE], path[BENCH_PATH_SIZE + 32], uri[BENCH_PATH_SIZE + 32];
+  TRY(bench_folder_new(b->dir, name, dir, err));
+  snprintf(path, sizeof(path), "%s/perdure.toml", dir);
+  FILE *f = fopen(path, "w");
+  if (!f || fputs(config, f) < 0 || fclose(f)) return pd_error_set(err, PD_STORAGE, "cannot write %s", path);
+  snprintf(uri, sizeof(uri), "sqlite:%s", dir);
+  return pd_home_open(uri, NULL, out, err);
+}
+
+/* Inputs for each key, as text and parsed. */
+static pd_code prepare(caller *c, const char *capability, bool has_value, pd_error *err)
+{
+  c->capability = capability;
+  for (size_t i = 0; i < KEY_COUNT; i++) {
+    pd_buf_clear(&c->texts[i]);
+    pd_input_free(c->inputs[i]);
+    c->inputs[i] = NULL;
+    TRY(pd_buf_printf(&c->texts[i], err, "{\"key\":\"task.%zu\"%s%s}", i, has_value ? ",\"value\":" : "", has_value ? VALUE : ""));
+    TRY(pd_input_new(capability, pd_buf_bytes(&c->texts[i]), &c->inputs[i], err));
+  }
+  return PD_OK;
+}
+
+static pd_code call_many(caller *c, uint32_t count, bool is_parsed, double *out_rate, pd_error *err)
+{
+  double start = bench_now();
+  for (uint32_t i = 0; i < count; i++) {
+    size_t k = i * 7919u % KEY_COUNT;
+    pd_code code = is_parsed ? pd_call_input(&c->ctx, c->inputs[k], &c->out, err)
+                             : pd_call(&c->ctx, c->capability, pd_buf_bytes(&c->texts[k]), &c->out, err);
+    if (code) return code;
+    if (c->out.size < sizeof("{}")) return pd_error_set(err, PD_CORRUPT, "%s answered nothing", c->capability);
+  }
+  *out_rate = count / (bench_now() - start);
+  return PD_OK;
+}
+
+static pd_code report_session(bench *b, caller *c, bool is_parsed, double budget, pd_error *err)
+{
+  double rate = 0;
+  bench_series series = {.count = 0};
+  TRY(call_many(c, KEY_COUNT * 2, is_parsed, &rate, err)); /* warm */
+  for (uint32_t run = 0; run < b->run_count; run++) {
+    TRY(call_many(c, b->sizes.session_ops, is_parsed, &rate, err));
+    bench_series_add(&series, rate);
+  }
+  bench_line line = {.peer = "the issue's number, not a peer"};
+  snprintf(line.what, sizeof(line.what), "%s, %s, one thread", c->capability, is_parsed ? "pre-parsed input" : "through JSON");
+  rate = bench_series_median(&series);
+  bench_text_rate(rate, line.ours_text);
+  bench_text_rate(budget, line.peer_text);
+  bench_judge(&line, rate / budget, BENCH_AT_LEAST, 1.0);
+  snprintf(line.note, sizeof(line.note),
+           "Calls a second on one core, %d keys, values of %zu bytes, in a home on disk; audit and activity are on.", KEY_COUNT,
+           strlen(VALUE));
+  return bench_report(b, &line, err);
+}
+
+static pd_code run_session(bench *b, caller *c, pd_home *home, pd_error *err)
+{
+  c->home = home;
+  TRY(pd_session_begin(home, "main", c->session, err));
+  c->ctx = (pd_ctx){.home = home, .agent = "main", .session = c->session};
+  TRY(prepare(c, "state.session.set", true, err));
+  TRY(report_session(b, c, true, PRE_PARSED_RATE, err));
+  TRY(report_session(b, c, false, JSON_RATE, err));
+  TRY(prepare(c, "state.session.get", false, err));
+  TRY(report_session(b, c, true, PRE_PARSED_RATE, err));
+  TRY(report_session(b, c, false, JSON_RATE, err));
+  TRY(pd_call_input(&c->ctx, c->inputs[0], &c->out, err));
+  if (c->out.size == strlen("{\"value\":" VALUE ",\"found\":true}")) return PD_OK;
+  return pd_error_set(err, PD_CORRUPT, "state.session.get answered %.*s", (int)c->out.size, (const char *)c->out.data);
+}
+
+pd_code row_session(bench *b, pd_error *err)
+{
+  CLEANUP(close_home) pd_home *home = NULL;
+  CLEANUP(caller_done) caller c = {.home = NULL};
+  TRY(open_home(b, "session", "", &home, err));
+  return run_session(b, &c, home, err);
+}
