@@ -2,6 +2,7 @@
 #include "base/array.h"
 #include "base/base.h"
 #include "base/buf.h"
+#include "base/error.h"
 #include "base/json_merge.h"
 
 #include <stdlib.h>
@@ -12,14 +13,30 @@ typedef struct member {
   pd_json name, value;
 } member;
 
+#define FEW 8 /* small: objects nest, and threads may have small stacks */
+
 typedef struct members {
-  member *items;
+  member *items; /* `few`, or on the heap when they are more */
   size_t count, capacity;
+  member few[FEW];
 } members;
 
 static void members_done(members *m)
 {
-  free(m->items);
+  if (m->items != m->few) free(m->items);
+}
+
+static pd_code add_member(members *m, member one, pd_error *err)
+{
+  if (m->count == FEW && m->items == m->few) {
+    member *heap = malloc(2 * sizeof m->few);
+    if (!heap) return pd_error_memory(err, "a JSON object");
+    m->items = memcpy(heap, m->few, sizeof m->few);
+    m->capacity = (size_t)2 * FEW;
+  }
+  if (m->items != m->few) TRY(pd_array_grow(&m->items, m->count, &m->capacity, sizeof one, "a JSON object", err));
+  m->items[m->count++] = one;
+  return PD_OK;
 }
 
 static int compare_members(const void *a, const void *b)
@@ -55,13 +72,12 @@ static pd_code write_string(pd_json_writer *w, pd_json value)
 
 static pd_code write_object(pd_json_writer *w, pd_json object)
 {
-  CLEANUP(members_done) members all = {0};
+  CLEANUP(members_done) members all;
+  all.items = all.few;
+  all.count = all.capacity = 0;
   pd_json_walk walk = pd_json_walk_begin(object);
   member one;
-  while (pd_json_walk_next(&walk, &one.name, &one.value)) {
-    TRY(pd_array_grow(&all.items, all.count, &all.capacity, sizeof one, "a JSON object", w->err));
-    all.items[all.count++] = one;
-  }
+  while (pd_json_walk_next(&walk, &one.name, &one.value)) TRY(add_member(&all, one, w->err));
   if (!is_sorted(&all)) qsort(all.items, all.count, sizeof one, compare_members);
   pd_json_open(w, '{');
   for (size_t i = 0; i < all.count; i++) {

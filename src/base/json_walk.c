@@ -24,7 +24,9 @@ static const uint8_t *skip_space(const uint8_t *p, const uint8_t *end)
 /* Past the closing quote of the string at p. */
 static const uint8_t *skip_string(const uint8_t *p, const uint8_t *end)
 {
-  for (p++; p < end && *p != '"'; p++)
+  const uint8_t *quote = ++p < end ? memchr(p, '"', (size_t)(end - p)) : NULL;
+  if (quote && (quote == p || quote[-1] != '\\')) return quote + 1; /* nothing is escaped just before it: it is the end */
+  for (; p < end && *p != '"'; p++)
     if (*p == '\\') p++;
   return p + 1;
 }
@@ -299,7 +301,9 @@ pd_code pd_json_unique(pd_json value, pd_error *err)
   TRY(collect_keys(value, &buf, err));
   owned_key *keys = (owned_key *)(void *)buf.data;
   size_t count = buf.size / sizeof *keys;
-  if (count > 1) qsort(keys, count, sizeof *keys, compare_keys);
+  bool is_sorted = true;
+  for (size_t i = 1; i < count && is_sorted; i++) is_sorted = compare_keys(&keys[i - 1], &keys[i]) <= 0;
+  if (!is_sorted) qsort(keys, count, sizeof *keys, compare_keys);
   for (size_t i = 1; i < count; i++)
     if (compare_keys(&keys[i - 1], &keys[i]) == 0)
       return pd_error_set(err, PD_INVALID, "key %.*s is given twice in one object", shown_size(keys[i].name),
