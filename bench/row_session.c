@@ -1,5 +1,5 @@
 /*
- * row_session.c: row 17: calls of state.session.get and .set through the door, by one thread.
+ * row_session.c: rows 17 and 18: the door: state.session.get and .set by one thread, and state.persistent.set against the engine's own put.
  *
  * The home is on disk, as an agent's would be: every call is audited and noted as activity, and what those write now and then is paid here.
  * Calls are counted against the processor time of the whole process, its audit thread included: that is what a second of one core means,
@@ -141,4 +141,66 @@ pd_code row_session(bench *b, pd_error *err)
   CLEANUP(caller_done) caller c = {.home = NULL};
   TRY(open_home(b, "session", "", &home, err));
   return run_session(b, &c, home, err);
+}
+
+/* ---- row 18 ------------------------------------------------------------------------------------------------------- */
+
+#define FLUSH_MS 100
+
+static pd_code engine_puts(pd_store *store, uint32_t count, double *out_rate, pd_error *err)
+{
+  char keys[KEY_COUNT][32];
+  pd_note note = {.author = "main", .reason = "state.persistent.set"};
+  for (size_t i = 0; i < KEY_COUNT; i++) snprintf(keys[i], sizeof(keys[i]), "task.%zu", i);
+  double start = bench_now();
+  for (uint32_t i = 0; i < count; i++) TRY(pd_put(store, pd_text(keys[i * 7919u % KEY_COUNT]), pd_text(VALUE), &note, NULL, err));
+  *out_rate = count / (bench_now() - start);
+  return pd_store_flush(store, err);
+}
+
+static void close_store(pd_store **store)
+{
+  pd_store_close(*store, NULL);
+}
+
+/* In turns; the first turn warms both up. */
+static pd_code compare_persistent(bench *b, caller *c, pd_store *store, double out_rates[2], pd_error *err)
+{
+  bench_series ours = {.count = 0}, engine = {.count = 0};
+  call_rates rates = {0};
+  double rate = 0;
+  for (uint32_t run = 0; run <= b->run_count; run++) {
+    TRY(call_many(c, b->sizes.buffered_ops, true, &rates, err));
+    TRY(engine_puts(store, b->sizes.buffered_ops, &rate, err));
+    if (!run) continue;
+    bench_series_add(&ours, rates.wall);
+    bench_series_add(&engine, rate);
+  }
+  out_rates[0] = bench_series_median(&ours);
+  out_rates[1] = bench_series_median(&engine);
+  return PD_OK;
+}
+
+pd_code row_persistent(bench *b, pd_error *err)
+{
+  CLEANUP(close_home) pd_home *home = NULL;
+  CLEANUP(close_store) pd_store *store = NULL;
+  CLEANUP(caller_done) caller c = {.home = NULL};
+  char dir[BENCH_PATH_SIZE], uri[BENCH_PATH_SIZE + 32];
+  double rates[2];
+  TRY(open_home(b, "persistent", "[store]\nflush = \"100ms\"\n", &home, err));
+  TRY(bench_folder_new(b->dir, "engine", dir, err));
+  snprintf(uri, sizeof(uri), "sqlite:%s", dir);
+  TRY(pd_store_open(uri, "main", &(pd_options){.flush_ms = FLUSH_MS}, &store, err));
+  c.ctx = (pd_ctx){.home = home, .agent = "main"};
+  TRY(prepare(&c, "state.persistent.set", true, err));
+  TRY(compare_persistent(b, &c, store, rates, err));
+  bench_line line = {.peer = "the engine's own buffered put", .what = "state.persistent.set, buffered, one thread"};
+  bench_text_rate(rates[0], line.ours_text);
+  bench_text_rate(rates[1], line.peer_text);
+  bench_judge(&line, rates[0] / rates[1], BENCH_AT_LEAST, 0.7);
+  snprintf(line.note, sizeof(line.note),
+           "Pre-parsed input, %d keys, the same values on both sides, both flushed every %d ms; with quota, retention, audit and activity.",
+           KEY_COUNT, FLUSH_MS);
+  return bench_report(b, &line, err);
 }

@@ -19,6 +19,7 @@ const bench_row bench_rows[] = {
   {15, "gc", "bytes that gc returns", "bytes on disk before", "≥ 0.8×", row_gc},
   {16, "watch", "watch, put in one process to event in another", "5 ms", "≤ 1×", row_watch},
   {17, "session", "state.session.get/set, one thread", "1 M calls/s pre-parsed; 300 k/s JSON", "≥ 1×", row_session},
+  {18, "persistent", "state.persistent.set, buffered", "the engine's own buffered put", "≥ 0.7×", row_persistent},
 };
 const size_t bench_row_count = sizeof(bench_rows) / sizeof(bench_rows[0]);
 
