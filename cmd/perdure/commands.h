@@ -27,6 +27,8 @@ extern const cli_command cmd_call, cmd_capabilities; /* call.c */
 extern const cli_command cmd_session, cmd_persistent, cmd_shared, cmd_snapshot, cmd_briefing, cmd_queue, cmd_alerts, cmd_folders,
   cmd_health; /* tier.c */
 
+extern const cli_command cmd_config; /* config.c */
+
 extern const cli_command cmd_man, cmd_complete; /* man.c, complete.c: for machines */
 
 #endif

@@ -189,6 +189,7 @@ pd_code pd_home_close(pd_home *home, pd_error *err)
     if (!code) code = closed;
   }
   pthread_mutex_destroy(&home->lock);
+  pd_config_done(&home->config);
   free(home->entries);
   free(home->folder);
   free(home->uri);
