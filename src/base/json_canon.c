@@ -12,14 +12,32 @@ typedef struct member {
   pd_json name, value;
 } member;
 
+#define FEW_MEMBERS 8 /* need no memory of their own */
+
 typedef struct members {
-  member *items;
+  member *items; /* `few`, or owned */
   size_t count, capacity;
+  member few[FEW_MEMBERS];
 } members;
 
 static void members_done(members *m)
 {
-  free(m->items);
+  if (m->items != m->few) free(m->items);
+}
+
+static pd_code members_add(members *m, const member *one, pd_error *err)
+{
+  if (m->count == FEW_MEMBERS && m->items == m->few) {
+    m->items = NULL;
+    m->capacity = 0;
+    pd_code code = pd_array_grow(&m->items, m->count, &m->capacity, sizeof *m->items, "a JSON object", err);
+    if (code) m->items = m->few;
+    TRY(code);
+    memcpy(m->items, m->few, sizeof m->few);
+  }
+  if (m->items != m->few) TRY(pd_array_grow(&m->items, m->count, &m->capacity, sizeof *m->items, "a JSON object", err));
+  m->items[m->count++] = *one;
+  return PD_OK;
 }
 
 static int compare_members(const void *a, const void *b)
@@ -29,9 +47,13 @@ static int compare_members(const void *a, const void *b)
 
 static pd_code write_canonical(pd_json_writer *w, pd_json value);
 
-/* A string with half of a surrogate pair has no decoded form: it stays as it is written. */
+/* A string with half of a surrogate pair has no decoded form: it stays as it is written. One without escapes is canonical. */
 static pd_code write_string(pd_json_writer *w, pd_json value)
 {
+  if (!memchr(value.raw.data, '\\', value.raw.size)) {
+    pd_json_raw(w, value.raw);
+    return w->code;
+  }
   CLEANUP(pd_buf_done) pd_buf text = {0};
   pd_code code = pd_json_decode(value, &text, NULL);
   if (code == PD_NO_MEMORY) return pd_buf_reserve(&text, value.raw.size, w->err);
@@ -44,13 +66,12 @@ static pd_code write_string(pd_json_writer *w, pd_json value)
 
 static pd_code write_object(pd_json_writer *w, pd_json object)
 {
-  CLEANUP(members_done) members all = {0};
+  CLEANUP(members_done) members all;
+  all.items = all.few;
+  all.count = 0;
   pd_json_walk walk = pd_json_walk_begin(object);
   member one;
-  while (pd_json_walk_next(&walk, &one.name, &one.value)) {
-    TRY(pd_array_grow(&all.items, all.count, &all.capacity, sizeof one, "a JSON object", w->err));
-    all.items[all.count++] = one;
-  }
+  while (pd_json_walk_next(&walk, &one.name, &one.value)) TRY(members_add(&all, &one, w->err));
   if (all.count > 1) qsort(all.items, all.count, sizeof one, compare_members);
   pd_json_open(w, '{');
   for (size_t i = 0; i < all.count; i++) {

@@ -211,12 +211,21 @@ void pd_input_done(pd_input *input)
   pd_buf_done(&input->copy);
 }
 
+#define HASH_ROOM 512
+
+static pd_code add_text(pd_buf *to, const char *text, char end, pd_error *err)
+{
+  TRY(pd_buf_append(to, text, strlen(text), err));
+  return pd_buf_byte(to, (uint8_t)end, err);
+}
+
 /* name:size:bytes for each field that is there, so that no two inputs share a text. */
 static pd_code hash_input(const pd_input *input, pd_id *out, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf text = {0};
   CLEANUP(pd_buf_done) pd_buf value = {0};
-  TRY(pd_buf_printf(&text, err, "%s\n", input->capability->name));
+  TRY(pd_buf_reserve(&text, HASH_ROOM, err)); /* for most inputs: one allocation */
+  TRY(add_text(&text, input->capability->name, '\n', err));
   for (size_t i = 0; i < input->capability->field_count; i++) {
     const pd_field *field = &input->capability->fields[i];
     if (input->fields[i].kind == PD_JSON_NONE) continue;
@@ -226,7 +235,11 @@ static pd_code hash_input(const pd_input *input, pd_id *out, pd_error *err)
       TRY(pd_json_canonical(input->fields[i], &value, err));
       bytes = pd_buf_bytes(&value);
     }
-    TRY(pd_buf_printf(&text, err, "%s:%zu:", field->name, bytes.size));
+    pd_json_writer size = {.out = &text, .err = err};
+    TRY(add_text(&text, field->name, ':', err));
+    pd_json_number(&size, bytes.size);
+    TRY(size.code);
+    TRY(pd_buf_byte(&text, ':', err));
     TRY(pd_buf_append(&text, bytes.data, bytes.size, err));
   }
   *out = pd_sha256(pd_buf_bytes(&text));
