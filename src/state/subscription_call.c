@@ -94,6 +94,7 @@ static pd_code watch_once(void *ctx, pd_error *err)
   if (!job->id.data && count >= PD_SUBSCRIPTION_COUNT_MAX)
     return pd_error_named(err, PD_LIMIT, FAILED, "agent '%s' has %zu subscriptions; there may be no more than %d", frame->agent, count,
                           PD_SUBSCRIPTION_COUNT_MAX);
+  if (job->id.data) TRY(pd_queue_release(&tx, s.id, err)); /* what was not acknowledged comes first, so that order is kept */
   pd_subscription_bind(frame->home, frame->ctx->session, &s);
   snprintf(job->made_id, sizeof job->made_id, "%s", s.id);
   TRY(pd_subscription_store(&tx, &s, err));

@@ -103,6 +103,7 @@ static void shared_watch__in_subscription_id__goes_on_where_it_stopped_after_a_r
   strcpy(first, subscription);
   set("alice", "a", "1", 0);
   receive("1");
+  world_ok(&w, "queue.ack", "{\"message_ids\":[\"m1\"]}");
   set("alice", "a", "2", 1);
   world_restart(&w);
   set("alice", "a", "3", 2);
@@ -118,6 +119,31 @@ static void shared_watch__in_subscription_id__goes_on_where_it_stopped_after_a_r
   input = text_of("{\"subscription_id\":\"%s\",\"prefix\":\"b\"}", first);
   world_fails(&w, "state.shared.watch", input, "InvalidInput", "correct");
   free(input);
+}
+
+static void shared_watch__in_subscription_id__gives_what_was_not_acknowledged_first(void **state)
+{
+  (void)state;
+  watch("{}");
+  for (unsigned i = 0; i < 4; i++) set("alice", "a", "1", i);
+  world_ok(&w, "queue.send", "{\"to\":\"main\",\"body\":1}");
+  receive("5");
+  world_ok(&w, "queue.ack", "{\"message_ids\":[\"m1\"]}"); /* the send, which was there first */
+  world_ok(&w, "queue.ack", "{\"message_ids\":[\"m2\"]}");
+  world_restart(&w);
+  set("alice", "a", "1", 4);
+  char *input = text_of("{\"subscription_id\":\"%s\"}", subscription);
+  watch(input);
+  free(input);
+  receive("4");
+  for (int i = 0; i < 4; i++) {
+    char path[64], version[8];
+    snprintf(path, sizeof path, "messages.%d.body.version", i);
+    snprintf(version, sizeof version, "%d", i + 2);
+    OUT(path, version);
+    snprintf(path, sizeof path, "messages.%d.deliveries", i);
+    OUT(path, i < 3 ? "2" : "1");
+  }
 }
 
 /* ---- what is told ---- */
@@ -415,6 +441,7 @@ int main(void)
     TEST(shared_watch__in_prefix__takes_only_keys_that_begin_so),
     TEST(shared_watch__in_prefix__if_omitted_all_changes_are_reported_own_ones_too),
     TEST(shared_watch__in_subscription_id__goes_on_where_it_stopped_after_a_restart),
+    TEST(shared_watch__in_subscription_id__gives_what_was_not_acknowledged_first),
     TEST(shared_watch__out_subscription_id__is_in_each_event),
     TEST(shared_watch__effect_1__delivers_until_the_session_ends),
     TEST(shared_watch__effect_1__ends_when_the_session_idles_out),
