@@ -4,6 +4,7 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "fields.h"
 
 #include <stdio.h>
 
@@ -24,7 +25,8 @@ pd_code operator_call(cli_session *cli, const char *capability, pd_bytes input, 
   pd_ctx ctx = {.home = home, .is_operator = true};
   pd_code code = pd_call(&ctx, capability, input, out, err);
   pd_code closed = pd_home_close(home, code ? NULL : err);
-  TRY(code ? code : closed);
+  if (code) return answer_failed(cli, out, code, err);
+  TRY(closed);
   return pd_json_parse(pd_buf_bytes(out), answer, err);
 }
 
