@@ -77,6 +77,7 @@ static const cli_command *const commands[] = {
   &cmd_blame,
   &cmd_bisect,
   &cmd_watch,
+  &cmd_vault,
   &cmd_man,
   &cmd_complete,
   NULL,
