@@ -4,6 +4,7 @@
 #include "base/array.h"
 #include "base/base.h"
 #include "base/error.h"
+#include "state/audit.h"
 #include "state/call.h"
 #include "state/moment.h"
 #include "state/run.h"
@@ -154,11 +155,24 @@ static pd_code look_at_store(pd_home *home, pd_lease *lease, pd_health *h, pd_er
   return PD_OK;
 }
 
+static pd_code look_at_audit(pd_home *home, pd_health *h, pd_error *err)
+{
+  pd_audit_status is;
+  pd_audit_status_get(home, &is);
+  h->audit_waiting = is.waiting;
+  h->audit_lost = is.lost;
+  if (is.lost)
+    return reason(h, PD_HEALTH_FAILING, "", err, "%llu lines of the audit were lost: %s", (unsigned long long)is.lost, is.message);
+  if (is.is_failing) return reason(h, PD_HEALTH_DEGRADED, "", err, "the audit cannot be written now: %s", is.message);
+  return PD_OK;
+}
+
 pd_code pd_health_look(pd_home *home, pd_health *out, pd_error *err)
 {
   CLEANUP(pd_leases_done) pd_leases leases = {0};
   *out = (pd_health){.time_ms = pd_home_now(home)};
   TRY(look_at_disk(home, out, err));
+  TRY(look_at_audit(home, out, err));
   TRY(pd_leases_list(home, &leases, err));
   for (size_t i = 0; i < leases.count; i++) {
     pd_lease_open(home, &leases.items[i], true);
@@ -274,6 +288,15 @@ static void write_versions(pd_json_writer *w, const pd_home *home, const pd_heal
   pd_json_close(w, '}');
 }
 
+static void write_audit(pd_json_writer *w, const pd_health *h)
+{
+  pd_json_key(w, "audit");
+  pd_json_open(w, '{');
+  pd_json_put_number(w, "waiting", h->audit_waiting);
+  pd_json_put_number(w, "lost", h->audit_lost);
+  pd_json_close(w, '}');
+}
+
 void pd_health_write(pd_json_writer *w, pd_home *home, const pd_health *health, const char *agent)
 {
   pd_health_write_status(w, health, agent);
@@ -285,6 +308,7 @@ void pd_health_write(pd_json_writer *w, pd_home *home, const pd_health *health, 
   for (size_t i = 0; i < health->store_count; i++)
     if (concerns(agent, health->stores[i].name)) write_store(w, &health->stores[i]);
   pd_json_close(w, ']');
+  write_audit(w, health);
   write_versions(w, home, health);
 }
 
