@@ -157,6 +157,7 @@ static pd_code look_at_store(pd_home *home, pd_lease *lease, pd_health *h, pd_er
 
 static pd_code look_at_audit(pd_home *home, pd_health *h, pd_error *err)
 {
+<<<<<<< HEAD
   pd_audit_status audit;
   pd_audit_status_get(home, &audit);
   if (audit.is_failing)
@@ -165,6 +166,15 @@ static pd_code look_at_audit(pd_home *home, pd_health *h, pd_error *err)
   if (audit.lost)
     return reason(h, PD_HEALTH_DEGRADED, PD_STORE_SYSTEM, err, "%llu lines of the audit were lost since the home was opened",
                   (unsigned long long)audit.lost);
+=======
+  pd_audit_status is;
+  pd_audit_status_get(home, &is);
+  h->audit_waiting = is.waiting;
+  h->audit_lost = is.lost;
+  if (is.lost)
+    return reason(h, PD_HEALTH_FAILING, "", err, "%llu lines of the audit were lost: %s", (unsigned long long)is.lost, is.message);
+  if (is.is_failing) return reason(h, PD_HEALTH_DEGRADED, "", err, "the audit cannot be written now: %s", is.message);
+>>>>>>> snapshot
   return PD_OK;
 }
 
@@ -289,6 +299,15 @@ static void write_versions(pd_json_writer *w, const pd_home *home, const pd_heal
   pd_json_close(w, '}');
 }
 
+static void write_audit(pd_json_writer *w, const pd_health *h)
+{
+  pd_json_key(w, "audit");
+  pd_json_open(w, '{');
+  pd_json_put_number(w, "waiting", h->audit_waiting);
+  pd_json_put_number(w, "lost", h->audit_lost);
+  pd_json_close(w, '}');
+}
+
 void pd_health_write(pd_json_writer *w, pd_home *home, const pd_health *health, const char *agent)
 {
   pd_health_write_status(w, health, agent);
@@ -300,6 +319,7 @@ void pd_health_write(pd_json_writer *w, pd_home *home, const pd_health *health, 
   for (size_t i = 0; i < health->store_count; i++)
     if (concerns(agent, health->stores[i].name)) write_store(w, &health->stores[i]);
   pd_json_close(w, ']');
+  write_audit(w, health);
   write_versions(w, home, health);
 }
 

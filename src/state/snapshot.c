@@ -4,17 +4,21 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "state/activity.h"
 #include "state/alert.h"
 #include "state/health.h"
 #include "state/moment.h"
+#include "state/pending.h"
 #include "state/resources.h"
 #include "state/run.h"
+#include "state/session.h"
 
 #include <stdio.h>
 #include <unistd.h>
 
 #define TAG_TRIES_MAX 5
 #define ALERTS_MAX 100
+#define PENDING_MAX 1000
 
 static void close_folder(int *folder)
 {
@@ -102,19 +106,83 @@ static void write_state(pd_json_writer *w, pd_heads *heads)
   pd_json_close(w, '}');
 }
 
-static void write_agents(pd_json_writer *w, const pd_heads *heads)
+static void count_session(void *ctx, const pd_session_info *info)
 {
+  (void)info;
+  ++*(uint64_t *)ctx;
+}
+
+static pd_code write_agent(pd_json_writer *w, pd_home *home, const char *name, int64_t now_ms, pd_error *err)
+{
+  uint64_t sessions = 0;
+  int64_t last_ms = pd_activity_latest(home, name);
+  TRY(pd_session_each(home, name, count_session, &sessions, err));
+  bool is_recent = last_ms && now_ms - last_ms < (int64_t)home->config.session_idle_ms;
+  pd_json_open(w, '{');
+  pd_json_put_text(w, "name", name);
+  pd_json_put_bool(w, "is_active", sessions || is_recent);
+  pd_json_put_number(w, "sessions", sessions); /* of this process */
+  pd_json_put_time(w, "last_activity", last_ms);
+  pd_json_close(w, '}');
+  return PD_OK;
+}
+
+/* Agents that have a store, or were active without writing anything. */
+typedef struct roll {
+  pd_json_writer *w;
+  pd_home *home;
+  const pd_heads *heads;
+  int64_t now_ms;
+  pd_error *err;
+  pd_code code;
+} roll;
+
+static void call_without_store(void *ctx, const char *agent, int64_t last_ms)
+{
+  roll *r = ctx;
+  (void)last_ms;
+  for (size_t i = 0; i < r->heads->leases.count; i++)
+    if (strcmp(r->heads->leases.items[i].name, agent) == 0) return;
+  if (r->code == PD_OK) r->code = write_agent(r->w, r->home, agent, r->now_ms, r->err);
+}
+
+static pd_code write_agents(pd_json_writer *w, pd_home *home, const pd_heads *heads, int64_t now_ms, pd_error *err)
+{
+  roll r = {w, home, heads, now_ms, err, PD_OK};
   pd_json_key(w, "agents");
   pd_json_open(w, '[');
-  for (size_t i = 0; i < heads->leases.count; i++) {
-    const char *name = heads->leases.items[i].name;
-    if (strcmp(pd_store_kind(name), "agent") != 0) continue;
-    pd_json_open(w, '{');
-    pd_json_put_text(w, "name", name);
-    pd_json_put_time(w, "last_write", heads->items[i].is_known && heads->items[i].commit.seq ? heads->items[i].updated_ms : 0);
-    pd_json_close(w, '}');
-  }
+  for (size_t i = 0; i < heads->leases.count; i++)
+    if (strcmp(pd_store_kind(heads->leases.items[i].name), "agent") == 0)
+      TRY(write_agent(w, home, heads->leases.items[i].name, now_ms, err));
+  TRY(pd_activity_each(home, call_without_store, &r, err));
   pd_json_close(w, ']');
+  return r.code;
+}
+
+typedef struct pending_list {
+  pd_json_writer *w;
+  uint64_t count;
+} pending_list;
+
+/* What waits, and for whom; what the call is about stays between agent and operator (N4). */
+static void take_pending(void *ctx, const pd_pending *item)
+{
+  pending_list *list = ctx;
+  if (list->count++ < PENDING_MAX) pd_pending_write(list->w, item);
+}
+
+static pd_code write_approvals(pd_json_writer *w, pd_home *home, int64_t now_ms, pd_error *err)
+{
+  pending_list list = {.w = w};
+  pd_json_key(w, "approvals");
+  pd_json_open(w, '{');
+  pd_json_key(w, "pending");
+  pd_json_open(w, '[');
+  TRY(pd_pending_each(home, NULL, now_ms, take_pending, &list, err));
+  pd_json_close(w, ']');
+  pd_json_put_number(w, "count", list.count);
+  pd_json_close(w, '}');
+  return PD_OK;
 }
 
 /* Which alerts there are; their texts are their agents' own (N4). */
@@ -176,7 +244,8 @@ static pd_code write_snapshot(pd_frame *frame, const char *id, pd_heads *heads, 
   pd_json_put_time(&w, "timestamp", frame->now_ms);
   pd_json_put_number(&w, "format", 1);
   pd_json_put_text(&w, "created_by", *frame->agent ? frame->agent : "operator");
-  write_agents(&w, heads);
+  TRY(write_agents(&w, frame->home, heads, frame->now_ms, err));
+  TRY(write_approvals(&w, frame->home, frame->now_ms, err));
   TRY(write_alerts(&w, frame->home, err));
   TRY(write_health(&w, frame->home, err));
   write_state(&w, heads);

@@ -399,7 +399,7 @@ static void snapshot_list__damaged_and_foreign_files_are_skipped_and_told(void *
 
 /* ---- load ---- */
 
-static void snapshot_load__out_snapshot__tells_agents_resources_alerts_health_and_state(void **state)
+static void snapshot_load__out_snapshot__tells_agents_resources_approvals_alerts_health_and_state(void **state)
 {
   (void)state;
   world w;
@@ -407,8 +407,13 @@ static void snapshot_load__out_snapshot__tells_agents_resources_alerts_health_an
   put(&w, "ada", "secret.key", "\"secret value\"");
   put(&w, "ada", "secret.key", "\"secret valu2\"");
   put(&w, "bob", "k", "1");
+  world_begin_session(&w);
   world_ok(&w, "alerts.send", "{\"severity\":\"error\",\"title\":\"private title\",\"message\":\"private\"}");
+  put(&w, "system", "approvals:pending",
+      "[{\"id\":\"apr-1\",\"agent\":\"ada\",\"capability\":\"state.backup.create\",\"input\":{\"agent\":\"secret\"},\"status\":\"pending\"}"
+      "]");
   world_ok(&w, "state.snapshot.create", "{}");
+  w.session[0] = 0;
   pd_store *s = open_store(&w, "ada");
   pd_commit head;
   char hex[PD_ID_HEX_SIZE], quoted[80];
@@ -419,7 +424,11 @@ static void snapshot_load__out_snapshot__tells_agents_resources_alerts_health_an
   world_ok(&w, "state.snapshot.load", "{\"snapshot_id\":\"snap-20261115T100000Z\"}");
   assert_string_equal(world_out(&w, "snapshot.snapshot_id"), "\"snap-20261115T100000Z\"");
   assert_string_equal(world_out(&w, "snapshot.timestamp"), "\"2026-11-15T10:00:00.000Z\"");
-  assert_string_equal(world_out(&w, "snapshot.agents.0.name"), "\"ada\"");
+  assert_string_equal(world_out(&w, "snapshot.agents.0"), "{\"name\":\"ada\",\"is_active\":false,\"sessions\":0,\"last_activity\":null}");
+  assert_string_equal(world_out(&w, "snapshot.agents.2"),
+                      "{\"name\":\"main\",\"is_active\":true,\"sessions\":1,\"last_activity\":\"2026-11-15T10:00:00.000Z\"}");
+  assert_string_equal(world_out(&w, "snapshot.approvals.count"), "1");
+  assert_string_equal(world_out(&w, "snapshot.approvals.pending.0.capability"), "\"state.backup.create\"");
   assert_true(strtoull(world_out(&w, "snapshot.resources.process.memory_bytes"), NULL, 10) > 100000);
   assert_true(strtoull(world_out(&w, "snapshot.resources.disk.total_bytes"), NULL, 10) > 0);
   assert_true(strtoull(world_out(&w, "snapshot.resources.system.cpus"), NULL, 10) > 0);
@@ -530,7 +539,7 @@ int main(void)
     cmocka_unit_test(snapshot_list__out_snapshots__is_empty_where_there_are_none),
     cmocka_unit_test(snapshot_list__out_count__newest_first_over_seconds_and_numbers),
     cmocka_unit_test(snapshot_list__damaged_and_foreign_files_are_skipped_and_told),
-    cmocka_unit_test(snapshot_load__out_snapshot__tells_agents_resources_alerts_health_and_state),
+    cmocka_unit_test(snapshot_load__out_snapshot__tells_agents_resources_approvals_alerts_health_and_state),
     cmocka_unit_test(snapshot_load__err_SnapshotNotFound__for_whatever_is_no_snapshot),
     cmocka_unit_test(snapshot_load__in_snapshot_id__with_a_path_is_refused),
     cmocka_unit_test(snapshot_load__any_flipped_byte_is_noticed),

@@ -1,0 +1,177 @@
+/*
+ * snapshot_restore.c: state.snapshot.restore: back to the states that a snapshot names.
+ *
+ * The ref `main` of each store moves to its commit of the snapshot; what it pointed at becomes the ref before-restore/ID. The system store
+ * stays as it is: approvals that were used would be good again, and messages that were read would come again.
+ *
+ * R1  Before anything moves, every commit is found. So what is missing is told while nothing is changed.
+ * R2  A store moves by one record, on condition that its head is what before-restore/ID was made of: no commit of others is lost.
+ * R3  If a store cannot be moved, those before it are moved back. Stores are not moved in one step: who kills the process in between
+ *     finds some restored; restoring again finishes it.
+ */
+#include "base/array.h"
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/error.h"
+#include "state/run.h"
+#include "state/snapshot.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define TRIES_MAX 100
+#define NUMBER_MAX 10000
+
+/* One store of the plan. */
+typedef struct step {
+  pd_lease lease;
+  pd_id target, former;
+  char before[PD_REF_SIZE_MAX + 1]; /* the ref for what it was; "": it is at the target already */
+  bool is_moved;
+} step;
+
+typedef struct plan {
+  step *steps;
+  size_t count, capacity;
+  char id[PD_SNAPSHOT_ID_SIZE];
+} plan;
+
+static void plan_done(plan *p)
+{
+  for (size_t i = 0; i < p->count; i++) pd_lease_close(&p->steps[i].lease);
+  free(p->steps);
+}
+
+/* ---- planning ---- */
+
+static bool take_text(pd_json object, const char *name, char *out, size_t size)
+{
+  pd_json value = pd_json_member(object, name);
+  if (value.kind != PD_JSON_STRING || value.raw.size - 2 >= size) return false;
+  snprintf(out, size, "%.*s", (int)(value.raw.size - 2), (const char *)value.raw.data + 1);
+  return true;
+}
+
+static pd_code add_step(pd_frame *frame, plan *p, pd_json store, const char *only, pd_error *err)
+{
+  char name[PD_NAME_SIZE_MAX + 1], hex[PD_ID_HEX_SIZE];
+  pd_commit commit;
+  step s = {0};
+  if (!take_text(store, "name", name, sizeof name) || strcmp(name, PD_STORE_SYSTEM) == 0 || (*only && strcmp(name, only) != 0))
+    return PD_OK;
+  if (!take_text(store, "commit", hex, sizeof hex) || !pd_id_parse(hex, &s.target))
+    return pd_error_named(err, PD_CORRUPT, "RestoreImpossible", "the snapshot %s does not name a state of the store '%s'", p->id, name);
+  snprintf(s.lease.name, sizeof s.lease.name, "%s", name);
+  TRY(pd_array_grow(&p->steps, p->count, &p->capacity, sizeof p->steps[0], "a restore", err));
+  pd_lease_open(frame->home, &s.lease, false);
+  p->steps[p->count++] = s;
+  pd_error why = s.lease.why;
+  pd_code code = s.lease.store ? pd_resolve(s.lease.store, hex, &commit, &why) : why.code;
+  if (code) return pd_error_named(err, code, "RestoreImpossible", "the store '%s' cannot be restored: %.300s", name, why.message);
+  return PD_OK;
+}
+
+static pd_code make_plan(pd_frame *frame, plan *p, pd_json snapshot, const char *only, pd_error *err)
+{
+  pd_json store;
+  pd_json_walk walk = pd_json_walk_begin(pd_json_member(pd_json_member(snapshot, "state"), "stores"));
+  while (pd_json_walk_next(&walk, NULL, &store)) TRY(add_step(frame, p, store, only, err));
+  if (!p->count && *only) return pd_error_named(err, PD_NOT_FOUND, "RestoreImpossible", "the snapshot %s knows no agent '%s'", p->id, only);
+  return PD_OK;
+}
+
+/* ---- moving ---- */
+
+/* A ref for what is now the head: before-restore/ID, or that with a number if there are such refs from earlier restores. */
+static pd_code keep_former(const plan *p, step *s, const pd_note *note, pd_error *err)
+{
+  char hex[PD_ID_HEX_SIZE];
+  pd_code code = PD_EXISTS;
+  for (unsigned number = 1; code == PD_EXISTS && number < NUMBER_MAX; number++) {
+    if (number == 1)
+      snprintf(s->before, sizeof s->before, "before-restore/%s", p->id);
+    else
+      snprintf(s->before, sizeof s->before, "before-restore/%s-%u", p->id, number);
+    code = pd_fork(s->lease.store, s->before, pd_id_hex(&s->former, hex), note, NULL, err);
+  }
+  return code;
+}
+
+static pd_code move_store(const plan *p, step *s, const pd_note *note, pd_error *err)
+{
+  char hex[PD_ID_HEX_SIZE];
+  pd_code code = PD_CONFLICT;
+  for (int tries = 0; code == PD_CONFLICT && tries < TRIES_MAX; tries++) {
+    pd_ref ref;
+    pd_note bound = *note;
+    if (*s->before) (void)!pd_ref_delete(s->lease.store, s->before, note, NULL); /* of the try before: the head has moved on */
+    s->before[0] = 0;
+    TRY(pd_ref_get(s->lease.store, "main", &ref, err));
+    if (pd_id_equal(&ref.commit.id, &s->target)) return PD_OK;
+    s->former = ref.commit.id;
+    TRY(keep_former(p, s, note, err));
+    bound.expect_head = &s->former;
+    code = pd_reset(s->lease.store, "main", pd_id_hex(&s->target, hex), &bound, NULL, err);
+  }
+  s->is_moved = code == PD_OK;
+  return code;
+}
+
+static void move_back(plan *p, const pd_note *note)
+{
+  char hex[PD_ID_HEX_SIZE];
+  for (size_t i = 0; i < p->count; i++) {
+    step *s = &p->steps[i];
+    pd_note bound = *note;
+    bound.expect_head = &s->target;
+    if (s->is_moved && pd_reset(s->lease.store, "main", pd_id_hex(&s->former, hex), &bound, NULL, NULL)) continue;
+    if (*s->before) (void)!pd_ref_delete(s->lease.store, s->before, note, NULL);
+  }
+}
+
+/* ---- the capability ---- */
+
+static void write_stores(pd_json_writer *w, const plan *p)
+{
+  char hex[PD_ID_HEX_SIZE];
+  pd_json_key(w, "stores");
+  pd_json_open(w, '[');
+  for (size_t i = 0; i < p->count; i++) {
+    const step *s = &p->steps[i];
+    pd_json_open(w, '{');
+    pd_json_put_text(w, "name", s->lease.name);
+    pd_json_put_text(w, "commit", pd_id_hex(&s->target, hex));
+    pd_json_put_bool(w, "changed", s->is_moved);
+    pd_json_key(w, "before");
+    if (*s->before)
+      pd_json_text(w, pd_text(s->before));
+    else
+      pd_json_null(w);
+    pd_json_close(w, '}');
+  }
+  pd_json_close(w, ']');
+}
+
+pd_code pd_cap_state_snapshot_restore(pd_frame *frame, pd_error *err)
+{
+  CLEANUP(plan_done) plan p = {0};
+  CLEANUP(pd_buf_done) pd_buf text = {0};
+  pd_json snapshot;
+  char only[PD_NAME_SIZE_MAX + 1] = "";
+  bool is_dry = pd_in_bool(frame, "dry_run", false);
+  pd_note note = {.author = *frame->agent ? frame->agent : "operator", .run = frame->ctx->session, .reason = frame->capability->name};
+  pd_in_string(frame, "agent", only, sizeof only);
+  TRY(pd_snapshot_load(frame, p.id, &text, &snapshot, err));
+  TRY(make_plan(frame, &p, snapshot, only, err));
+  for (size_t i = 0; i < p.count && !is_dry; i++) {
+    pd_code code = move_store(&p, &p.steps[i], &note, err);
+    if (code) {
+      move_back(&p, &note);
+      return code;
+    }
+  }
+  pd_json_put_bool(&frame->out, "restored", !is_dry);
+  pd_json_put_text(&frame->out, "snapshot_id", p.id);
+  write_stores(&frame->out, &p);
+  return PD_OK;
+}
