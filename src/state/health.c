@@ -157,16 +157,6 @@ static pd_code look_at_store(pd_home *home, pd_lease *lease, pd_health *h, pd_er
 
 static pd_code look_at_audit(pd_home *home, pd_health *h, pd_error *err)
 {
-<<<<<<< HEAD
-  pd_audit_status audit;
-  pd_audit_status_get(home, &audit);
-  if (audit.is_failing)
-    TRY(reason(h, PD_HEALTH_DEGRADED, PD_STORE_SYSTEM, err, "the audit cannot be written, %llu lines wait: %s",
-               (unsigned long long)audit.waiting, audit.message));
-  if (audit.lost)
-    return reason(h, PD_HEALTH_DEGRADED, PD_STORE_SYSTEM, err, "%llu lines of the audit were lost since the home was opened",
-                  (unsigned long long)audit.lost);
-=======
   pd_audit_status is;
   pd_audit_status_get(home, &is);
   h->audit_waiting = is.waiting;
@@ -174,7 +164,6 @@ static pd_code look_at_audit(pd_home *home, pd_health *h, pd_error *err)
   if (is.lost)
     return reason(h, PD_HEALTH_FAILING, "", err, "%llu lines of the audit were lost: %s", (unsigned long long)is.lost, is.message);
   if (is.is_failing) return reason(h, PD_HEALTH_DEGRADED, "", err, "the audit cannot be written now: %s", is.message);
->>>>>>> snapshot
   return PD_OK;
 }
 
