@@ -161,9 +161,12 @@ static pd_code look_at_audit(pd_home *home, pd_health *h, pd_error *err)
   pd_audit_status_get(home, &is);
   h->audit_waiting = is.waiting;
   h->audit_lost = is.lost;
+  if (is.is_failing)
+    TRY(reason(h, PD_HEALTH_DEGRADED, PD_STORE_SYSTEM, err, "the audit cannot be written, %llu lines wait: %s",
+               (unsigned long long)is.waiting, is.message));
   if (is.lost)
-    return reason(h, PD_HEALTH_FAILING, "", err, "%llu lines of the audit were lost: %s", (unsigned long long)is.lost, is.message);
-  if (is.is_failing) return reason(h, PD_HEALTH_DEGRADED, "", err, "the audit cannot be written now: %s", is.message);
+    return reason(h, PD_HEALTH_FAILING, PD_STORE_SYSTEM, err, "%llu lines of the audit were lost since the home was opened",
+                  (unsigned long long)is.lost);
   return PD_OK;
 }
 
