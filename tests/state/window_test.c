@@ -148,7 +148,11 @@ static void persistent_set__effect_2__prunes_old_versions_but_not_what_forks_and
   assert_int_equal(pd_home_store(w.home, "main", false, &s, &w.err), PD_OK);
   assert_int_equal(pd_tag_set(s, "half", "main", false, NULL, NULL, &w.err), PD_OK);
   for (int i = 2601; i <= 5200; i++) set(&w, "a", i);
-  world_restart(&w); /* closing runs what is due */
+  world_restart(
+    &w); /* closing runs what is due, unless gc is at it by itself just then: then it gives up, and the next who closes does it */
+  w.home->config.persistent_versions = 5;
+  set(&w, "a", 5201);
+  world_restart(&w);
   s = open_main(&w);
   pd_gc_info info;
   assert_int_equal(pd_gc_status(s, &info, &w.err), PD_OK);
@@ -161,7 +165,7 @@ static void persistent_set__effect_2__prunes_old_versions_but_not_what_forks_and
   w.home->config.persistent_versions = 5;
   world_ok(&w, "state.persistent.history", "{\"key\":\"a\"}");
   assert_string_equal(world_out(&w, "count"), "5");
-  assert_string_equal(world_out(&w, "versions.4.value"), "5196");
+  assert_string_equal(world_out(&w, "versions.4.value"), "5197");
   world_close(&w);
 }
 
