@@ -10,6 +10,7 @@
 #include "state/call.h"
 #include "state/home.h"
 #include "state/owners.h"
+#include "state/quota.h"
 #include "state/run.h"
 
 static pd_code shared_store(pd_frame *frame, pd_store **out, pd_error *err)
@@ -78,12 +79,11 @@ pd_code pd_cap_state_shared_set(pd_frame *frame, pd_error *err)
   CLEANUP(pd_buf_done) pd_buf value = {0};
   pd_store *store;
   pd_ack ack;
-  pd_note note = note_of(frame);
+  pd_quota quota = {"the shared state", NULL, frame->home->config.shared_quota_bytes};
   TRY(pd_in_value(frame, "value", &value, err));
   TRY(shared_store(frame, &store, err));
   uint64_t expected = (uint64_t)pd_in_int(frame, "expected_version", 0);
-  TRY(pd_put_if(store, pd_in_text(frame, "key"), pd_buf_bytes(&value), expected, &note, &ack, err));
-  pd_frame_commit(frame, &ack);
+  TRY(pd_quota_put(frame, store, &quota, pd_in_text(frame, "key"), pd_buf_bytes(&value), expected, &ack, err));
   pd_json_put_number(&frame->out, "version", ack.version);
   return frame->out.code;
 }
