@@ -286,6 +286,7 @@ static pd_code stage_planned(pd_store *s, const pd_intent *intent, pd_ref_slot *
     while (s->pending.blob_count > blobs_before) pd_buf_done(&s->pending.blobs[--s->pending.blob_count]);
     return code;
   }
+  for (size_t i = 0; i < p->count; i++) s->auto_gc.bytes += p->changes[i].size;
   push_staged(s, &rec, slot, &head, record_at, ticket, NULL);
   pd_node_unref(&s->tree.pool, head.root);
   fill_ack(s, &rec, p->count == 1 ? p->changes[0].version : 0, out);

@@ -188,13 +188,14 @@ static void call_next(pd_store *s)
   }
 }
 
-/* After commits: is a keyframe due, is the cache too large? */
+/* After commits: is a keyframe or gc due, is the cache too large? */
 static void look_after(pd_store *s)
 {
   if (pd_keyframe_is_due(s)) {
     s->wants_keyframe = true;
     if (!pd_keeper_start(s, NULL)) pthread_cond_signal(&s->work); /* without a keeper it is written at close */
   }
+  if (pd_auto_gc_is_near(s)) pd_auto_gc_look(s);
   pd_cache_trim(s);
 }
 
