@@ -4,6 +4,7 @@
 #include "base/array.h"
 #include "base/base.h"
 #include "base/error.h"
+#include "state/audit.h"
 #include "state/call.h"
 #include "state/moment.h"
 #include "state/run.h"
@@ -154,11 +155,25 @@ static pd_code look_at_store(pd_home *home, pd_lease *lease, pd_health *h, pd_er
   return PD_OK;
 }
 
+static pd_code look_at_audit(pd_home *home, pd_health *h, pd_error *err)
+{
+  pd_audit_status audit;
+  pd_audit_status_get(home, &audit);
+  if (audit.is_failing)
+    TRY(reason(h, PD_HEALTH_DEGRADED, PD_STORE_SYSTEM, err, "the audit cannot be written, %llu lines wait: %s",
+               (unsigned long long)audit.waiting, audit.message));
+  if (audit.lost)
+    return reason(h, PD_HEALTH_DEGRADED, PD_STORE_SYSTEM, err, "%llu lines of the audit were lost since the home was opened",
+                  (unsigned long long)audit.lost);
+  return PD_OK;
+}
+
 pd_code pd_health_look(pd_home *home, pd_health *out, pd_error *err)
 {
   CLEANUP(pd_leases_done) pd_leases leases = {0};
   *out = (pd_health){.time_ms = pd_home_now(home)};
   TRY(look_at_disk(home, out, err));
+  TRY(look_at_audit(home, out, err));
   TRY(pd_leases_list(home, &leases, err));
   for (size_t i = 0; i < leases.count; i++) {
     pd_lease_open(home, &leases.items[i], true);
