@@ -4,6 +4,7 @@
 #include "base/array.h"
 #include "base/base.h"
 #include "base/error.h"
+#include "state/quota.h"
 #include "state/subscription.h"
 #include "state/tiers.h"
 
@@ -123,7 +124,7 @@ static pd_code open_watch(pd_ear *ear, pd_error *err)
   pd_store *store;
   if (ear->watch) return PD_OK;
   TRY(pd_home_store(ear->home, PD_STORE_SHARED, true, &store, err));
-  pd_watch_options options = {.ref = pd_store_ref(store)};
+  pd_watch_options options = {.ref = PD_STATE_REF};
   return pd_watch_open(store, &options, &ear->watch, err);
 }
 

@@ -105,7 +105,8 @@ static pd_code subscribe(watch_job *job, pd_error *err)
 {
   pd_frame *frame = job->frame;
   if (!pd_session_is_alive(frame->home, frame->agent, frame->ctx->session))
-    return pd_error_named(err, PD_SESSION, FAILED, "a subscription lasts as long as a session, and agent '%s' calls without one",
+    return pd_error_named(err, PD_SESSION, FAILED,
+                          "a subscription lasts as long as a session, and agent '%s' calls without one: begin one (session.begin)",
                           frame->agent);
   TRY(new_id(frame->agent, job->made_id, err));
   TRY(pd_subscriptions_hold(frame->home, frame->agent, frame->ctx->session, err));
