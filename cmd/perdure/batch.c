@@ -19,7 +19,10 @@
 typedef struct batch {
   cli_session *cli;
   batch_op op, inner;
-  pd_buf value;     /* of gets */
+  pd_buf value;     /* of gets; answers of calls */
+  pd_home *home;    /* opened by the first call */
+  bool is_operator; /* calls are the operator's */
+  bool has_told;    /* `value` is the answer of a call that failed */
   pd_note note;     /* defaults from the command line */
   pd_json_writer w; /* the answer being written */
   uint64_t line;
@@ -30,6 +33,7 @@ static void batch_done(batch *b)
   batch_op_done(&b->op);
   batch_op_done(&b->inner);
   pd_buf_done(&b->value);
+  pd_home_close(b->home, NULL); /* what calls wrote was durable when they were answered */
 }
 
 static pd_note note_of(const batch *b)
@@ -160,14 +164,44 @@ static pd_code do_commit(batch *b, pd_error *err)
   return PD_OK;
 }
 
+static pd_code do_call(batch *b, pd_error *err)
+{
+  if (!b->home) TRY(pd_home_open(b->cli->uri, NULL, &b->home, err));
+  pd_ctx ctx = {.home = b->home, .agent = b->cli->agent, .session = b->op.session, .is_operator = b->is_operator};
+  pd_code code = pd_call(&ctx, b->op.capability, b->op.input.raw, &b->value, err);
+  b->has_told = code != PD_OK;
+  TRY(code);
+  pd_json output;
+  TRY(pd_json_parse(pd_buf_bytes(&b->value), &output, err));
+  begin_answer(b, true);
+  pd_json_key(&b->w, "output");
+  pd_json_value(&b->w, output);
+  return PD_OK;
+}
+
 static pd_code do_line(batch *b, pd_bytes line, pd_error *err)
 {
   static pd_code (*const run[BATCH_KIND_COUNT])(batch *, pd_error *) = {
-    [BATCH_PUT] = do_put, [BATCH_GET] = do_get, [BATCH_HAS] = do_has, [BATCH_DELETE] = do_delete, [BATCH_COMMIT] = do_commit};
+    [BATCH_PUT] = do_put,       [BATCH_GET] = do_get,       [BATCH_HAS] = do_has,
+    [BATCH_DELETE] = do_delete, [BATCH_COMMIT] = do_commit, [BATCH_CALL] = do_call};
   pd_json json;
   TRY(pd_json_parse(line, &json, err));
   TRY(batch_op_read(&b->op, json, false, err));
   return run[b->op.kind](b, err);
+}
+
+/* The error's members; of a call as the capability answered it. */
+static void write_error(batch *b, const pd_error *fault)
+{
+  pd_json answered;
+  pd_json_key(&b->w, "error");
+  if (b->has_told && pd_json_parse(pd_buf_bytes(&b->value), &answered, NULL) == PD_OK) {
+    pd_json_value(&b->w, pd_json_member(answered, "error"));
+    return;
+  }
+  pd_json_open(&b->w, '{');
+  cli_error_json(&b->w, fault, NULL);
+  pd_json_close(&b->w, '}');
 }
 
 /* Answer one line; the exit code is that of the first error. */
@@ -176,15 +210,13 @@ static pd_code answer(batch *b, lines_kind kind, pd_bytes line, pd_error *err)
   out_stream *o = &b->cli->out;
   pd_error fault;
   b->op.id = (pd_json){{NULL, 0}, PD_JSON_NONE};
+  b->has_told = false;
   b->w = cli_json(b->cli, err);
   pd_code code = kind == LINES_LINE ? do_line(b, line, &fault)
                                     : pd_error_set(&fault, PD_LIMIT, "the line is over the limit of %zu bytes", LINE_SIZE_MAX);
   if (code != PD_OK) {
     begin_answer(b, false);
-    pd_json_key(&b->w, "error");
-    pd_json_open(&b->w, '{');
-    cli_error_json(&b->w, &fault, NULL);
-    pd_json_close(&b->w, '}');
+    write_error(b, &fault);
     if (!b->cli->exit_code) b->cli->exit_code = cli_exit_of(code);
   }
   pd_json_close(&b->w, '}');
@@ -204,7 +236,7 @@ static bool is_blank(pd_bytes line)
 static pd_code run_batch(cli_session *cli, const args_parsed *args, pd_error *err)
 {
   CLEANUP(lines_done) lines_reader input = {.fd = STDIN_FILENO, .line_size_max = LINE_SIZE_MAX};
-  CLEANUP(batch_done) batch b = {.cli = cli, .note = cli_note(args)};
+  CLEANUP(batch_done) batch b = {.cli = cli, .note = cli_note(args), .is_operator = args_get(args, "operator") != NULL};
   TRY(cli_open(cli, CLI_CREATE, err));
   while (!out_is_closed(&cli->out)) {
     lines_kind kind;
@@ -218,7 +250,8 @@ static pd_code run_batch(cli_session *cli, const args_parsed *args, pd_error *er
   return PD_OK;
 }
 
-static const args_option batch_options[] = {CLI_NOTE_OPTIONS, {0}};
+static const args_option batch_options[] = {
+  CLI_NOTE_OPTIONS, {"operator", 0, NULL, "calls are the operator's: they need no approval"}, {0}};
 
 const cli_command cmd_batch = {
   .spec = {"batch", batch_options, 0, 0},
@@ -234,6 +267,7 @@ const cli_command cmd_batch = {
            "  {\"op\":\"has\",\"key\":K}                  \"at\":X\n"
            "  {\"op\":\"delete\",\"key\":K}               \"expect\":N\n"
            "  {\"op\":\"commit\",\"ops\":[PUT|DELETE…]}   all of them in one commit, or none\n"
+           "  {\"op\":\"call\",\"capability\":NAME,\"input\":{…}}   \"session\":ID, begun by a call in the same batch\n"
            "\n"
            "Writing operations also take \"ref\", \"reason\", \"run\" and \"author\"; every one takes an \"id\", which is echoed.",
   .example = "$ echo '{\"op\":\"put\",\"key\":\"n\",\"value\":1}' | perdure batch\n"

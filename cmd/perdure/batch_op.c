@@ -6,10 +6,29 @@
 #include "base/buf.h"
 #include "base/error.h"
 
-enum { F_OP, F_ID, F_KEY, F_VALUE, F_TEXT, F_BASE64, F_EXPECT, F_VERSION, F_AT, F_REF, F_REASON, F_RUN, F_AUTHOR, F_OPS, F_COUNT };
+enum {
+  F_OP,
+  F_ID,
+  F_KEY,
+  F_VALUE,
+  F_TEXT,
+  F_BASE64,
+  F_EXPECT,
+  F_VERSION,
+  F_AT,
+  F_REF,
+  F_REASON,
+  F_RUN,
+  F_AUTHOR,
+  F_OPS,
+  F_CAPABILITY,
+  F_INPUT,
+  F_SESSION,
+  F_COUNT
+};
 
-static const char *const field_names[F_COUNT] = {"op",      "id", "key", "value",  "text", "base64", "expect",
-                                                 "version", "at", "ref", "reason", "run",  "author", "ops"};
+static const char *const field_names[F_COUNT] = {"op",  "id",     "key", "value",  "text", "base64",     "expect", "version", "at",
+                                                 "ref", "reason", "run", "author", "ops",  "capability", "input",  "session"};
 
 #define BIT(field) (1u << (field))
 #define WHO (BIT(F_REF) | BIT(F_REASON) | BIT(F_RUN) | BIT(F_AUTHOR))
@@ -26,6 +45,7 @@ static const op_shape shapes[BATCH_KIND_COUNT] = {
   [BATCH_HAS] = {"has", ALWAYS | BIT(F_KEY) | BIT(F_AT)},
   [BATCH_DELETE] = {"delete", ALWAYS | WHO | BIT(F_KEY) | BIT(F_EXPECT)},
   [BATCH_COMMIT] = {"commit", ALWAYS | WHO | BIT(F_OPS)},
+  [BATCH_CALL] = {"call", ALWAYS | BIT(F_CAPABILITY) | BIT(F_INPUT) | BIT(F_SESSION)},
 };
 
 void batch_op_done(batch_op *op)
@@ -44,7 +64,7 @@ static pd_code read_kind(batch_op *op, const pd_json_field *fields, bool is_inne
   bool is_known = is_inner ? kind == BATCH_PUT || kind == BATCH_DELETE : kind < BATCH_KIND_COUNT;
   if (!is_known)
     return pd_error_set(err, PD_INVALID, "unknown op %.*s: %s", name.raw.size < 40 ? (int)name.raw.size : 40, (const char *)name.raw.data,
-                        is_inner ? "a commit takes put and delete" : "put, get, has, delete and commit are known");
+                        is_inner ? "a commit takes put and delete" : "put, get, has, delete, commit and call are known");
   op->kind = (batch_kind)kind;
   unsigned may = is_inner ? shapes[kind].may & ~(unsigned)(WHO | BIT(F_ID)) : shapes[kind].may;
   for (unsigned i = 0; i < F_COUNT; i++)
@@ -71,7 +91,7 @@ static pd_code read_text(const pd_json_field *field, pd_buf *buf, const char **o
 static pd_code read_key(batch_op *op, const pd_json_field *field, pd_error *err)
 {
   pd_buf_clear(&op->key);
-  if (op->kind == BATCH_COMMIT) return PD_OK;
+  if (op->kind == BATCH_COMMIT || op->kind == BATCH_CALL) return PD_OK;
   if (field->value.kind != PD_JSON_STRING) return pd_error_set(err, PD_INVALID, "field \"key\" must be there and be a string");
   TRY(pd_json_decode(field->value, &op->key, err));
   return pd_key_check(pd_buf_bytes(&op->key), err);
@@ -118,7 +138,9 @@ static pd_code read_texts(batch_op *op, const pd_json_field *fields, pd_error *e
   TRY(read_text(&fields[F_REF], &op->texts[1], &op->note.ref, err));
   TRY(read_text(&fields[F_REASON], &op->texts[2], &op->note.reason, err));
   TRY(read_text(&fields[F_RUN], &op->texts[3], &op->note.run, err));
-  return read_text(&fields[F_AUTHOR], &op->texts[4], &op->note.author, err);
+  TRY(read_text(&fields[F_AUTHOR], &op->texts[4], &op->note.author, err));
+  TRY(read_text(&fields[F_CAPABILITY], &op->texts[5], &op->capability, err));
+  return read_text(&fields[F_SESSION], &op->texts[6], &op->session, err);
 }
 
 pd_code batch_op_read(batch_op *op, pd_json json, bool is_inner, pd_error *err)
@@ -136,6 +158,8 @@ pd_code batch_op_read(batch_op *op, pd_json json, bool is_inner, pd_error *err)
   TRY(read_number(&fields[F_EXPECT], 0, &op->expect, err));
   TRY(read_number(&fields[F_VERSION], 1, &op->version, err));
   op->ops = fields[F_OPS].value;
+  op->input = fields[F_INPUT].value;
+  if (op->kind == BATCH_CALL && !op->capability) return pd_error_set(err, PD_INVALID, "field \"capability\" is missing");
   if (op->kind == BATCH_COMMIT && op->ops.kind != PD_JSON_ARRAY)
     return pd_error_set(err, PD_INVALID, "field \"ops\" must be there and be an array");
   return PD_OK;

@@ -6,6 +6,7 @@
  *   has     key, at?
  *   delete  key, expect?, ref?, reason?, run?, author?
  *   commit  ops (of put and delete, without who and why), ref?, reason?, run?, author?
+ *   call    capability, input?, session?
  *
  * Each may have an "id", any JSON, which is echoed. A field that does not belong to the operation, or is there twice, is refused.
  */
@@ -16,9 +17,9 @@
 
 #include <perdure/perdure.h>
 
-typedef enum batch_kind { BATCH_PUT, BATCH_GET, BATCH_HAS, BATCH_DELETE, BATCH_COMMIT, BATCH_KIND_COUNT } batch_kind;
+typedef enum batch_kind { BATCH_PUT, BATCH_GET, BATCH_HAS, BATCH_DELETE, BATCH_COMMIT, BATCH_CALL, BATCH_KIND_COUNT } batch_kind;
 
-#define BATCH_TEXT_COUNT 5 /* at, ref, reason, run, author */
+#define BATCH_TEXT_COUNT 7 /* at, ref, reason, run, author, capability, session */
 
 typedef struct batch_op {
   batch_kind kind;
@@ -29,7 +30,9 @@ typedef struct batch_op {
   uint64_t version;   /* 0: none */
   pd_json ops;
   pd_buf texts[BATCH_TEXT_COUNT];
+  pd_json input;  /* of a call; PD_JSON_NONE: none */
   const char *at; /* these point into `texts`, or are NULL */
+  const char *capability, *session;
   pd_note note;
 } batch_op;
 

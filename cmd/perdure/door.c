@@ -103,7 +103,8 @@ static pd_code await_ready(int ready, pd_error *err)
   return pd_error_set(err, PD_STORAGE, "the holder of the home did not start: %s", got > 0 ? text : "no word from it");
 }
 
-static pd_code start_at(const char *uri, const struct sockaddr_un *address, pd_error *err)
+/* `lock` is for those who start one, not for the holder: it does not keep it. */
+static pd_code start_at(const char *uri, const struct sockaddr_un *address, int lock, pd_error *err)
 {
   int pipe_fds[2];
   CLEANUP(close_fd) int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -115,6 +116,7 @@ static pd_code start_at(const char *uri, const struct sockaddr_un *address, pd_e
   pid_t child = fork();
   if (child == 0) {
     close(pipe_fds[0]);
+    close(lock);
     become_holder(uri, listener, pipe_fds[1]);
   }
   close(pipe_fds[1]);
@@ -134,7 +136,7 @@ pd_code door_start_holder(cli_session *cli, pd_error *err)
   CLEANUP(close_fd) int lock = open(lock_path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (lock < 0 || flock(lock, LOCK_EX)) return pd_error_set(err, PD_STORAGE, "cannot lock %s: %s", lock_path, strerror(errno));
   CLEANUP(close_fd) int running = connect_holder(cli->uri); /* under the lock: two who start at once get one holder */
-  return running >= 0 ? PD_OK : start_at(cli->uri, &address, err);
+  return running >= 0 ? PD_OK : start_at(cli->uri, &address, lock, err);
 }
 
 /* ---- calling ---- */

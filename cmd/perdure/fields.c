@@ -204,6 +204,15 @@ pd_code answer_print(cli_session *cli, pd_bytes answer, pd_error *err)
   return PD_OK;
 }
 
+pd_code answer_print_only(cli_session *cli, pd_bytes answer, const char *member, pd_error *err)
+{
+  pd_json json;
+  TRY(pd_json_parse(answer, &json, err));
+  print_scalar(cli, pd_json_member(json, member));
+  out_text(&cli->out, "\n");
+  return PD_OK;
+}
+
 pd_code answer_failed(cli_session *cli, const pd_buf *answer, pd_code code, pd_error *err)
 {
   pd_json json;

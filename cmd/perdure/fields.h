@@ -12,6 +12,9 @@ PD_MUST_USE pd_code fields_write(const char *capability, const char *const *name
 /* Print an answer for people: a value alone, a list as a table, else a line a member. */
 PD_MUST_USE pd_code answer_print(cli_session *cli, pd_bytes answer, pd_error *err);
 
+/* Only one member of it, on a line. */
+PD_MUST_USE pd_code answer_print_only(cli_session *cli, pd_bytes answer, const char *member, pd_error *err);
+
 /* A call failed: tell it as the answer does. Sets cli->hint to the first recovery; with --json prints the answer itself. */
 pd_code answer_failed(cli_session *cli, const pd_buf *answer, pd_code code, pd_error *err);
 

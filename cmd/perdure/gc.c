@@ -65,10 +65,37 @@ static pd_code print_json(cli_session *cli, const pd_gc_policy *policy, const pd
   return cli_json_end(cli, &w);
 }
 
+static pd_code run_auto(cli_session *cli, const args_parsed *args, pd_error *err)
+{
+  static const char *const others[] = {"keep-last", "keep-days", "keep-versions", "dry-run", "author"};
+  pd_gc_report report = {0};
+  pd_gc_info info;
+  bool did;
+  for (size_t i = 0; i < COUNT_OF(others); i++)
+    if (args_get(args, others[i]))
+      return pd_error_set(err, PD_INVALID, "--auto goes by the settings gc.keep-…: it does not go with --%s", others[i]);
+  TRY(cli_open(cli, CLI_WRITE, err));
+  TRY(pd_gc_auto(cli->store, &did, &report, err));
+  TRY(pd_gc_status(cli->store, &info, err));
+  if (did && !cli->is_json) print_report(cli, &(pd_gc_policy){0}, &report);
+  if (did && cli->is_json) return print_json(cli, &(pd_gc_policy){0}, &report, err);
+  if (did || !cli->is_json) {
+    if (!did) out_text(&cli->out, info.is_auto ? "gc is not due\n" : "gc.auto is off; switch it on with: perdure settings gc.auto on\n");
+    return PD_OK;
+  }
+  pd_json_writer w = cli_json(cli, err);
+  pd_json_open(&w, '{');
+  pd_json_put_bool(&w, "is_auto", info.is_auto);
+  pd_json_put_bool(&w, "ran", false);
+  pd_json_close(&w, '}');
+  return cli_json_end(cli, &w);
+}
+
 static pd_code run_gc(cli_session *cli, const args_parsed *args, pd_error *err)
 {
   progress_bar bar;
   pd_gc_report report;
+  if (args_get(args, "auto")) return run_auto(cli, args, err);
   progress_init(&bar, cli, "gc");
   pd_gc_policy policy = {.progress = progress_show, .ctx = &bar};
   TRY(read_policy(args, &policy, err));
@@ -85,6 +112,7 @@ static const args_option gc_options[] = {
   {"keep-last", 0, "N", "keep the last N commits of each ref (default 100)"},
   {"keep-days", 0, "D", "keep all commits of the last D days"},
   {"keep-versions", 0, "N", "keep the last N versions of each key, also of commits that go"},
+  {"auto", 0, NULL, "only if it is due by the settings gc.auto and gc.keep-…"},
   {"dry-run", 'n', NULL, "change nothing, only say what would go"},
   {"author", 0, "NAME", "who, for those who ask for what is gone (default: the agent)"},
   {0},
@@ -97,7 +125,9 @@ const cli_command cmd_gc = {
   .usage = "",
   .about = "Retires what no rule keeps. A thing is kept if any rule keeps it; always kept are the heads of refs,\n"
            "tags, pins and the commits that messages link to. Reading what is gone says Retired, with when and by\n"
-           "whom. Others may go on reading and writing; killed at any moment it leaves a sound store.",
+           "whom. Others may go on reading and writing; killed at any moment it leaves a sound store.\n"
+           "With `perdure settings gc.auto on` it runs by itself, by the settings gc.keep-last, gc.keep-versions and\n"
+           "gc.keep-days.",
   .example = "$ perdure gc --dry-run\n$ perdure gc --keep-last 50 --keep-days 7 --keep-versions 10",
   .run = run_gc,
 };

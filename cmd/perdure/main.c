@@ -250,6 +250,8 @@ static pd_code dispatch(cli_session *cli, const args_parsed *args, pd_error *err
   pd_code code = command->run(cli, args, err);
   if (code != PD_OK && cli->is_json) cli->out.buf.size = 0; /* half a document helps nobody */
   out_flush(&cli->out);
+  /* `stats` and `doctor` tell of trouble; who sets one setting may be about to set another */
+  if (code == PD_OK && cli->store && command != &cmd_settings) (void)!pd_gc_auto(cli->store, NULL, NULL, NULL);
   pd_code closed = pd_store_close(cli->store, code == PD_OK ? err : NULL);
   return code == PD_OK ? closed : code;
 }

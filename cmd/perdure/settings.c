@@ -112,7 +112,10 @@ const cli_command cmd_settings = {
   .about = "Without NAME: all settings. They belong to the store, so every process that uses it sees them, and each\n"
            "change is a record of its log.\n\n"
            "  merge.rule.PREFIX   how `merge` merges keys that begin with PREFIX: fail, ours, theirs, json, counter,\n"
-           "                      set, max, min or append. The longest prefix wins.",
+           "                      set, max, min or append. The longest prefix wins.\n"
+           "  gc.auto             on: gc runs by itself when it is due; off (default)\n"
+           "  gc.keep-last, gc.keep-versions, gc.keep-days\n"
+           "                      what it keeps, as `perdure gc --keep-…`. Set them before gc.auto.",
   .example = "$ perdure settings merge.rule.counters/ counter\n$ perdure settings\n$ perdure settings merge.rule.counters/ --unset",
   .run = run_settings,
 };

@@ -16,46 +16,47 @@
 typedef struct tier_verb {
   const char *tier, *verb, *capability;
   const char *names[WORDS_MAX]; /* of the words after the verb; ended by NULL */
+  const char *only;             /* the member of the answer that people want to see alone; NULL: all */
 } tier_verb;
 
 static const tier_verb verbs[] = {
-  {"session", "begin", "session.begin", {NULL}},
-  {"session", "end", "session.end", {"session_id", NULL}},
-  {"session", "touch", "session.touch", {"session_id", NULL}},
-  {"session", "sessions", "session.list", {NULL}},
-  {"session", "get", "state.session.get", {"key", NULL}},
-  {"session", "set", "state.session.set", {"key", "value", NULL}},
-  {"session", "delete", "state.session.delete", {"key", NULL}},
-  {"session", "list", "state.session.list", {"prefix", NULL}},
-  {"session", "clear", "state.session.clear", {NULL}},
-  {"persistent", "get", "state.persistent.get", {"key", "version", NULL}},
-  {"persistent", "set", "state.persistent.set", {"key", "value", NULL}},
-  {"persistent", "delete", "state.persistent.delete", {"key", NULL}},
-  {"persistent", "list", "state.persistent.list", {"prefix", NULL}},
-  {"persistent", "query", "state.persistent.query", {"prefix", NULL}},
-  {"persistent", "history", "state.persistent.history", {"key", "limit", NULL}},
-  {"shared", "get", "state.shared.get", {"key", NULL}},
-  {"shared", "set", "state.shared.set", {"key", "value", "expected_version", NULL}},
-  {"shared", "delete", "state.shared.delete", {"key", NULL}},
-  {"shared", "list", "state.shared.list", {"prefix", NULL}},
-  {"shared", "watch", "state.shared.watch", {"prefix", NULL}},
-  {"shared", "unwatch", "state.shared.unwatch", {"subscription_id", NULL}},
-  {"snapshot", "create", "state.snapshot.create", {NULL}},
-  {"snapshot", "list", "state.snapshot.list", {NULL}},
-  {"snapshot", "load", "state.snapshot.load", {"snapshot_id", NULL}},
-  {"snapshot", "restore", "state.snapshot.restore", {"snapshot_id", NULL}},
-  {"briefing", "generate", "state.briefing.generate", {"since", NULL}},
-  {"queue", "send", "queue.send", {"to", "body", NULL}},
-  {"queue", "receive", "queue.receive", {NULL}},
-  {"queue", "ack", "queue.ack", {"message_ids", NULL}},
-  {"queue", "count", "queue.count", {NULL}},
-  {"alerts", "send", "alerts.send", {"title", "message", NULL}},
-  {"alerts", "list", "alerts.list", {NULL}},
-  {"alerts", "acknowledge", "alerts.acknowledge", {"alert_id", NULL}},
-  {"folders", "watch", "folders.watch", {"path", NULL}},
-  {"folders", "unwatch", "folders.unwatch", {"path", NULL}},
-  {"folders", "list", "folders.list", {NULL}},
-  {"health", "", "system.health", {NULL}},
+  {"session", "begin", "session.begin", {NULL}, "session_id"},
+  {"session", "end", "session.end", {"session_id", NULL}, NULL},
+  {"session", "touch", "session.touch", {"session_id", NULL}, NULL},
+  {"session", "sessions", "session.list", {NULL}, NULL},
+  {"session", "get", "state.session.get", {"key", NULL}, NULL},
+  {"session", "set", "state.session.set", {"key", "value", NULL}, NULL},
+  {"session", "delete", "state.session.delete", {"key", NULL}, NULL},
+  {"session", "list", "state.session.list", {"prefix", NULL}, NULL},
+  {"session", "clear", "state.session.clear", {NULL}, NULL},
+  {"persistent", "get", "state.persistent.get", {"key", "version", NULL}, NULL},
+  {"persistent", "set", "state.persistent.set", {"key", "value", NULL}, NULL},
+  {"persistent", "delete", "state.persistent.delete", {"key", NULL}, NULL},
+  {"persistent", "list", "state.persistent.list", {"prefix", NULL}, NULL},
+  {"persistent", "query", "state.persistent.query", {"prefix", NULL}, NULL},
+  {"persistent", "history", "state.persistent.history", {"key", "limit", NULL}, NULL},
+  {"shared", "get", "state.shared.get", {"key", NULL}, NULL},
+  {"shared", "set", "state.shared.set", {"key", "value", "expected_version", NULL}, NULL},
+  {"shared", "delete", "state.shared.delete", {"key", NULL}, NULL},
+  {"shared", "list", "state.shared.list", {"prefix", NULL}, NULL},
+  {"shared", "watch", "state.shared.watch", {"prefix", NULL}, "subscription_id"},
+  {"shared", "unwatch", "state.shared.unwatch", {"subscription_id", NULL}, NULL},
+  {"snapshot", "create", "state.snapshot.create", {NULL}, "snapshot_id"},
+  {"snapshot", "list", "state.snapshot.list", {NULL}, NULL},
+  {"snapshot", "load", "state.snapshot.load", {"snapshot_id", NULL}, "snapshot"},
+  {"snapshot", "restore", "state.snapshot.restore", {"snapshot_id", NULL}, NULL},
+  {"briefing", "generate", "state.briefing.generate", {"since", NULL}, NULL},
+  {"queue", "send", "queue.send", {"to", "body", NULL}, "message_id"},
+  {"queue", "receive", "queue.receive", {NULL}, NULL},
+  {"queue", "ack", "queue.ack", {"message_ids", NULL}, NULL},
+  {"queue", "count", "queue.count", {NULL}, NULL},
+  {"alerts", "send", "alerts.send", {"title", "message", NULL}, "alert_id"},
+  {"alerts", "list", "alerts.list", {NULL}, NULL},
+  {"alerts", "acknowledge", "alerts.acknowledge", {"alert_id", NULL}, NULL},
+  {"folders", "watch", "folders.watch", {"path", NULL}, NULL},
+  {"folders", "unwatch", "folders.unwatch", {"path", NULL}, NULL},
+  {"folders", "list", "folders.list", {NULL}, NULL},
+  {"health", "", "system.health", {NULL}, NULL},
 };
 
 static const tier_verb *find_verb(const char *tier, const char *verb)
@@ -82,7 +83,8 @@ static pd_code run_tier(cli_session *cli, const args_parsed *args, pd_error *err
   TRY(fields_write(found->capability, found->names, args, &input, err));
   pd_code code = door_call(cli, args, found->capability, pd_buf_bytes(&input), &out, err);
   if (code) return answer_failed(cli, &out, code, err);
-  return answer_print(cli, pd_buf_bytes(&out), err);
+  return found->only && !cli->is_json ? answer_print_only(cli, pd_buf_bytes(&out), found->only, err)
+                                      : answer_print(cli, pd_buf_bytes(&out), err);
 }
 
 static const args_option door_options[] = {CLI_DOOR_OPTIONS, {0}};

@@ -72,8 +72,8 @@ typedef struct pd_recovery {
 typedef struct pd_error {
   pd_code code;
   char message[PD_ERROR_MESSAGE_MAX]; /* one line that names the thing, always terminated        */
-  uint64_t expected;                  /* PD_CONFLICT: the version or sequence number asked for    */
-  uint64_t actual;                    /* PD_CONFLICT: the one that is there                       */
+  uint64_t expected;                  /* PD_CONFLICT: the version or sequence number asked for; PD_QUOTA: the limit */
+  uint64_t actual;                    /* PD_CONFLICT: the one that is there; PD_QUOTA: what is used */
   const char *name;                   /* what users see, if it is more exact than the code's; else NULL. Static storage */
 } pd_error;
 

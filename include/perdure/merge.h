@@ -163,7 +163,7 @@ PD_API PD_MUST_USE pd_code pd_common_ancestors(pd_store *store, const char *a, c
 
 /* PD_NOT_FOUND. The value replaces what `out` holds. */
 PD_API PD_MUST_USE pd_code pd_setting_get(pd_store *store, const char *name, pd_buf *out, pd_error *err);
-/* PD_INVALID if a setting that perdure knows ("merge.rule.…") cannot have this value. `note->ref` is ignored. */
+/* PD_INVALID if a setting that perdure knows ("merge.rule.…", "gc.…") cannot have this value. `note->ref` is ignored. */
 PD_API PD_MUST_USE pd_code pd_setting_set(pd_store *store, const char *name, pd_bytes value, const pd_note *note, pd_error *err);
 /* PD_NOT_FOUND. */
 PD_API PD_MUST_USE pd_code pd_setting_delete(pd_store *store, const char *name, const pd_note *note, pd_error *err);

@@ -214,6 +214,10 @@ typedef struct pd_note {
   const char *run;          /* NULL: none */
   const char *reason;       /* NULL: none */
   const pd_id *expect_head; /* NULL: any. Else PD_CONFLICT unless the ref is at this very commit */
+  /* 0: no limit. Else commits alone look at it: PD_QUOTA, and no commit, if the values at the ref's head would then have more bytes
+   * together than this, and more than they have now. Exact whatever other threads and processes write. err->expected is the limit,
+   * err->actual what they have now. */
+  uint64_t bytes_max;
 } pd_note;
 
 typedef struct pd_ack {
@@ -276,6 +280,9 @@ PD_API PD_MUST_USE pd_code pd_ref_delete(pd_store *store, const char *name, cons
 /* Visit all refs by name. The callback must not call the store. */
 PD_API PD_MUST_USE pd_code pd_ref_list(pd_store *store, void (*visit)(void *ctx, const pd_ref *ref), void *ctx, pd_error *err);
 PD_API PD_MUST_USE pd_code pd_ref_get(pd_store *store, const char *name, pd_ref *out, pd_error *err); /* name: your argument */
+/* How many bytes the values at the head of a ref (NULL: the handle's) have together: what pd_note.bytes_max limits. Counted once after
+ * an open, an undo or a reset, which costs a walk over the keys; known from then on. */
+PD_API PD_MUST_USE pd_code pd_ref_bytes(pd_store *store, const char *name, uint64_t *out_bytes, pd_error *err);
 /* Make `name` the store's current ref, and this handle's. */
 PD_API PD_MUST_USE pd_code pd_switch(pd_store *store, const char *name, const pd_note *note, pd_error *err);
 
@@ -347,12 +354,18 @@ typedef struct pd_version_info {
   pd_entry entry;
   pd_id commit;
   const char *author, *run, *reason;
+  pd_bytes value; /* pd_history_values alone */
+  bool is_erased; /* …its bytes were erased: `value` is empty */
 } pd_version_info;
 
 /* The versions of `key` at `at`, newest first; `limit` 0: all. PD_NOT_FOUND if the key is absent there. Return false to stop. The
  * callback must not call the store. */
 PD_API PD_MUST_USE pd_code pd_history(pd_store *store, const char *at, pd_bytes key, uint64_t limit,
                                       bool (*visit)(void *ctx, const pd_version_info *version), void *ctx, pd_error *err);
+
+/* The same, and each version comes with its value. Costs one read a version. */
+PD_API PD_MUST_USE pd_code pd_history_values(pd_store *store, const char *at, pd_bytes key, uint64_t limit,
+                                             bool (*visit)(void *ctx, const pd_version_info *version), void *ctx, pd_error *err);
 
 typedef struct pd_difference {
   pd_bytes key;

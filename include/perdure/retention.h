@@ -45,14 +45,35 @@ typedef struct pd_gc_report {
  * again; PD_FULL: saving what is kept needs some room first. */
 PD_API PD_MUST_USE pd_code pd_gc(pd_store *store, const pd_gc_policy *policy, pd_gc_report *out, pd_error *err);
 
+/*
+ * AUTOMATIC GC, off unless the setting "gc.auto" is "on" (pd_setting_set). The policy is in the others: numbers; without them as in
+ * pd_gc_policy. A handle that writes then runs gc on a thread of its own whenever as many records came since the last one as that left, and
+ * at least 4096 (or many bytes of values): so it costs a constant share of writing, and the store stays bounded. It gives up when the store
+ * is closed, and is tried again later if another process is at it. The files are compacted if that gives a quarter of them back.
+ */
+#define PD_SETTING_GC "gc." /* no others that begin so */
+#define PD_SETTING_GC_AUTO "gc.auto"
+#define PD_SETTING_GC_KEEP_LAST "gc.keep-last"
+#define PD_SETTING_GC_KEEP_VERSIONS "gc.keep-versions"
+#define PD_SETTING_GC_KEEP_DAYS "gc.keep-days"
+
+/* Run gc now, in this thread, if the settings say that it is due; for processes that do not live long. Cheap if it is not. *out_did (may
+ * be NULL) says whether it ran; `out` (may be NULL) is written only then. PD_OK also if it is off, the store is read-only, or somebody else
+ * is at it. Errors as pd_gc; they are remembered (pd_gc_status). */
+PD_API PD_MUST_USE pd_code pd_gc_auto(pd_store *store, bool *out_did, pd_gc_report *out, pd_error *err);
+
 typedef struct pd_gc_info {
-  uint64_t cut;       /* records before this number are retired, but for kept points; 0 or 1: none */
-  uint64_t points;    /* commits before it that can still be read */
-  int64_t retired_ms; /* when gc or erasure last ran; 0: never */
-  char by[256];       /* who ran it */
+  uint64_t cut;           /* records before this number are retired, but for kept points; 0 or 1: none */
+  uint64_t points;        /* commits before it that can still be read */
+  int64_t retired_ms;     /* when gc or erasure last ran; 0: never */
+  char by[256];           /* who ran it */
+  bool is_auto;           /* the setting gc.auto is on */
+  int64_t auto_ms;        /* when it last ran by itself, or tried to; 0: never */
+  uint64_t auto_runs;     /* of this handle */
+  char auto_trouble[640]; /* why the last try failed; "" if it did not */
 } pd_gc_info;
 
-/* What was retired so far. */
+/* What was retired so far, and how gc does by itself. */
 PD_API PD_MUST_USE pd_code pd_gc_status(pd_store *store, pd_gc_info *out, pd_error *err);
 
 /*
@@ -87,6 +108,8 @@ typedef struct pd_erase_report {
   uint64_t held_keys;               /* erased values whose bytes stay in the bag because another key has the same */
   char held_by[256];                /* one such ref, mark or key; "" if none */
   uint64_t disk_before, disk_after; /* 0 if it was lazy */
+  bool has_commit;                  /* the key was deleted on the note's ref… */
+  pd_id commit;                     /* …by this commit */
 } pd_erase_report;
 
 /* Erase. `options` and `out` may be NULL. When it returned PD_OK the bytes are in none of the store's files (unless it was lazy). Killed

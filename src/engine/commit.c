@@ -14,7 +14,8 @@ typedef struct plan {
   pd_rec_change *changes;
   pd_tree_edit *edits;
   size_t count;
-  pd_rec_change one_change; /* the common case allocates nothing */
+  uint64_t added_bytes, removed_bytes; /* of values at the head */
+  pd_rec_change one_change;            /* the common case allocates nothing */
   pd_tree_edit one_edit;
 } plan;
 
@@ -104,8 +105,20 @@ static pd_code plan_change(pd_store *s, plan *p, pd_node *root, const pd_change_
   edit->has_value = has_bytes && in->value.size <= PD_EMBED_SIZE_MAX;
   edit->value = in->value;
   if (has_bytes && !edit->has_value && in->value.size <= PD_CELL_SIZE_MAX) TRY(pd_cell_new(&s->tree.pool, in->value, &edit->cell, err));
+  p->added_bytes += in->is_delete ? 0 : ch->size;
+  p->removed_bytes += old ? old->size : 0;
   p->count++;
   return PD_OK;
+}
+
+static pd_code check_bytes(const pd_intent *intent, const pd_head *tip, const plan *p, pd_error *err)
+{
+  uint64_t limit = intent->note ? intent->note->bytes_max : 0;
+  if (!limit || p->added_bytes <= p->removed_bytes || tip->bytes - p->removed_bytes + p->added_bytes <= limit) return PD_OK;
+  pd_error_set(err, PD_QUOTA, "the values have %llu bytes; with %llu more they would exceed the limit of %llu",
+               (unsigned long long)tip->bytes, (unsigned long long)(p->added_bytes - p->removed_bytes), (unsigned long long)limit);
+  if (err) err->expected = limit, err->actual = tip->bytes;
+  return PD_QUOTA;
 }
 
 /* ---- the record ---- */
@@ -231,7 +244,10 @@ static pd_code apply_plan(pd_store *s, plan *p, pd_rec *rec, const pd_intent *in
   rec->commit = commit_id_of(intent, &head->commit.id, &rec->tree);
   rec->target_seq = rec->seq;
   pd_rec_seal(rec, p->changes, &s->tip_audit, &s->pending.bytes, record_at);
+  bool has_bytes = head->has_bytes;
   pd_head_move(head, rec);
+  head->has_bytes = has_bytes;
+  head->bytes = head->bytes - p->removed_bytes + p->added_bytes;
   head->root = made; /* the borrowed old one stays with the slot */
   head->has_blob = false;
   return PD_OK;
@@ -258,6 +274,7 @@ static pd_code stage_planned(pd_store *s, const pd_intent *intent, pd_ref_slot *
   if (intent->graft) graft(intent->graft, slot->tip.commit.seq, &rec);
   for (size_t i = 0; i < intent->merged_count; i++) rec.parent_seqs[i + 1] = intent->merged[i].seq;
   for (size_t i = 0; i < intent->change_count; i++) TRY(plan_change(s, p, root, &intent->changes[i], pd_rec_made_ms(&rec), err));
+  TRY(check_bytes(intent, &slot->tip, p, err));
   size_t record_at = s->pending.bytes.size, blobs_before = s->pending.blob_count;
   pd_head head = slot->tip;
   pd_code code = reserve_staged(&s->pending, err);
@@ -269,6 +286,7 @@ static pd_code stage_planned(pd_store *s, const pd_intent *intent, pd_ref_slot *
     while (s->pending.blob_count > blobs_before) pd_buf_done(&s->pending.blobs[--s->pending.blob_count]);
     return code;
   }
+  for (size_t i = 0; i < p->count; i++) s->auto_gc.bytes += p->changes[i].size;
   push_staged(s, &rec, slot, &head, record_at, ticket, NULL);
   pd_node_unref(&s->tree.pool, head.root);
   fill_ack(s, &rec, p->count == 1 ? p->changes[0].version : 0, out);

@@ -132,6 +132,7 @@ static pd_code copy_note(pd_edit *edit, const pd_note *note, pd_error *err)
   TRY(copy_text(note->author, &edit->texts[1], &edit->note.author, err));
   TRY(copy_text(note->run, &edit->texts[2], &edit->note.run, err));
   TRY(copy_text(note->reason, &edit->texts[3], &edit->note.reason, err));
+  edit->note.bytes_max = note->bytes_max;
   if (note->expect_head) {
     edit->expect_head = *note->expect_head;
     edit->note.expect_head = &edit->expect_head;

@@ -375,6 +375,13 @@ static void take_ref(void *ctx, const pd_ref *ref)
   if (!names->code) strcpy(names->list[names->count++], ref->name);
 }
 
+void pd_eraser_deleted(pd_eraser *e, const char *ref, const pd_ack *ack)
+{
+  if (strcmp(ref, e->ref) != 0) return;
+  e->report->has_commit = true;
+  e->report->commit = ack->commit;
+}
+
 static pd_code delete_on(pd_eraser *e, const char *ref, pd_error *err)
 {
   pd_error why;
@@ -386,7 +393,9 @@ static pd_code delete_on(pd_eraser *e, const char *ref, pd_error *err)
   if (!has) return PD_OK;
   e->report->refs++;
   if (e->options->is_dry) return PD_OK;
-  pd_code code = pd_delete(e->s, e->key, PD_ANY_VERSION, &note, NULL, &why);
+  pd_ack ack;
+  pd_code code = pd_delete(e->s, e->key, PD_ANY_VERSION, &note, &ack, &why);
+  if (!code) pd_eraser_deleted(e, ref, &ack);
   if (code == PD_NOT_FOUND) return PD_OK; /* somebody else did */
   if (code && err) *err = why;
   return code;

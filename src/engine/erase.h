@@ -54,6 +54,8 @@ void pd_eraser_done(pd_eraser *e);
 /* Forget what an earlier try found. */
 void pd_eraser_reset(pd_eraser *e);
 PD_MUST_USE pd_code pd_eraser_add(pd_eraser *e, const pd_rec *rec, const pd_rec_change *ch, pd_error *err);
+/* Note the commit that deleted the key on a ref. */
+void pd_eraser_deleted(pd_eraser *e, const char *ref, const pd_ack *ack);
 /* PD_NOT_FOUND: there is nothing to erase. */
 pd_code pd_eraser_nothing(const pd_eraser *e, pd_error *err);
 

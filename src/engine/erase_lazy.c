@@ -113,7 +113,11 @@ static pd_code stage_deletion(pd_eraser *e, const pd_ref_slot *slot, pd_error *e
   pd_code code = pd_get_at_head(e->s, (pd_head *)&slot->seen, e->key, NULL, &entry, &why);
   if (code == PD_NOT_FOUND) return PD_OK;
   if (code && err) *err = why;
-  return code ? code : pd_stage(e->s, &intent, NULL, NULL, err);
+  if (code) return code;
+  pd_ack ack;
+  TRY(pd_stage(e->s, &intent, NULL, &ack, err));
+  pd_eraser_deleted(e, slot->name, &ack);
+  return PD_OK;
 }
 
 static pd_code stage_notes(pd_eraser *e, pd_error *err)

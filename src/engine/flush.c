@@ -188,13 +188,14 @@ static void call_next(pd_store *s)
   }
 }
 
-/* After commits: is a keyframe due, is the cache too large? */
+/* After commits: is a keyframe or gc due, is the cache too large? */
 static void look_after(pd_store *s)
 {
   if (pd_keyframe_is_due(s)) {
     s->wants_keyframe = true;
     if (!pd_keeper_start(s, NULL)) pthread_cond_signal(&s->work); /* without a keeper it is written at close */
   }
+  if (pd_auto_gc_is_near(s)) pd_auto_gc_look(s);
   pd_cache_trim(s);
 }
 
@@ -310,6 +311,21 @@ static pd_code prepare(pd_store *s, const pd_intent *intent, pd_error *err)
   return pd_refresh(s, err);
 }
 
+/* A limit on the bytes of the values needs them known. They are lost when a ref is moved; counting needs a moment with nothing staged. */
+static pd_code prepare_bytes(pd_store *s, const pd_intent *intent, pd_error *err)
+{
+  for (;;) {
+    pd_ref_slot *slot = pd_slot_find(s, intent->ref && *intent->ref ? intent->ref : s->ref);
+    if (!slot || slot->tip.is_deleted || slot->tip.has_bytes) return PD_OK; /* staging says what is wrong */
+    if (!s->pending.count && !s->inflight.count) {
+      TRY(pd_head_count(s, slot, err));
+      continue;
+    }
+    TRY(pd_settle(s, err));
+    TRY(prepare(s, intent, err));
+  }
+}
+
 static void hear(pd_ticket *ticket, unsigned *heard)
 {
   while (sem_wait(&ticket->wake) != 0) continue; /* a signal came */
@@ -357,6 +373,7 @@ static void buffer(pd_store *s)
 static pd_code stage_prepared(pd_store *s, const pd_intent *intent, pd_ticket *ticket, pd_ack *out, pd_error *err)
 {
   TRY(prepare(s, intent, err));
+  if (intent->note && intent->note->bytes_max) TRY(prepare_bytes(s, intent, err));
   return pd_stage(s, intent, ticket, out, err);
 }
 

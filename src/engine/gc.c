@@ -209,7 +209,9 @@ static pd_code take_away(pd_gc_run *run, pd_error *err)
   TRY(pd_gc_mark_points(run, err));
   TRY(pd_gc_redact(run, err));
   TRY(s->ops->bag_sweep(s->backend, run->mark, keeps_blob, run, &run->report->bag_bytes, err));
-  if (s->ops->compact) TRY(s->ops->compact(s->backend, err));
+  TRY(pd_gc_tick(run, 0, err)); /* the last time to give up */
+  uint64_t freed = run->report->log_bytes + run->report->bag_bytes;
+  if (s->ops->compact && (!run->is_quiet || freed >= run->report->disk_before / 4)) TRY(s->ops->compact(s->backend, err));
   TRY(measure(s, &usage, err));
   run->report->disk_after = usage.disk_bytes;
   return PD_OK;
@@ -239,7 +241,8 @@ static pd_code run_gc(pd_gc_run *run, pd_error *err)
   TRY(pd_retention_prepare(s, err));
   TRY(s->ops->bag_mark(s->backend, &run->mark, err));
   pd_code code = PD_CONFLICT;
-  for (int tries = 0; code == PD_CONFLICT && tries < PLAN_TRIES; tries++) code = try_gc(run, err);
+  int tries_max = run->is_quiet ? 1 : PLAN_TRIES;
+  for (int tries = 0; code == PD_CONFLICT && tries < tries_max; tries++) code = try_gc(run, err);
   pd_store_lock(s);
   pd_past_forget(s); /* it may be of what is gone */
   pd_store_unlock(s);
@@ -254,11 +257,11 @@ static pd_code check_backend(const pd_store *s, bool is_dry, pd_error *err)
   return PD_OK;
 }
 
-pd_code pd_gc(pd_store *store, const pd_gc_policy *policy, pd_gc_report *out, pd_error *err)
+static pd_code gc_with(pd_store *store, const pd_gc_policy *policy, bool is_quiet, pd_gc_report *out, pd_error *err)
 {
   static const pd_gc_policy defaults;
   pd_gc_report report = {0};
-  pd_gc_run run = {.s = store, .policy = policy ? policy : &defaults, .report = &report};
+  pd_gc_run run = {.s = store, .policy = policy ? policy : &defaults, .report = &report, .is_quiet = is_quiet};
   run.is_dry = run.policy->is_dry;
   TRY(check_backend(store, run.is_dry, err));
   pd_code code = run.is_dry ? run_dry(&run, err) : run_gc(&run, err);
@@ -266,6 +269,16 @@ pd_code pd_gc(pd_store *store, const pd_gc_policy *policy, pd_gc_report *out, pd
   pd_gc_run_done(&run);
   if (!code && out) *out = report;
   return code;
+}
+
+pd_code pd_gc(pd_store *store, const pd_gc_policy *policy, pd_gc_report *out, pd_error *err)
+{
+  return gc_with(store, policy, false, out, err);
+}
+
+pd_code pd_gc_quietly(pd_store *s, const pd_gc_policy *policy, pd_gc_report *out, pd_error *err)
+{
+  return gc_with(s, policy, true, out, err);
 }
 
 pd_code pd_gc_would_free(pd_store *s, const pd_gc_policy *policy, uint64_t *out_bytes, pd_error *err)
@@ -287,6 +300,7 @@ pd_code pd_gc_status(pd_store *store, pd_gc_info *out, pd_error *err)
   if (!code) {
     *out = (pd_gc_info){.cut = state->cut, .points = state->count, .retired_ms = state->retired_ms};
     memcpy(out->by, state->by, sizeof out->by);
+    code = pd_auto_gc_status(store, out, err);
   }
   pd_store_unlock(store);
   return code;

@@ -29,6 +29,7 @@ typedef struct pd_gc_run {
   const pd_gc_policy *policy;
   pd_gc_report *report;
   bool is_dry;
+  bool is_quiet;     /* by itself: it does not insist */
   uint64_t mark;     /* of the bag, before anything */
   uint64_t plan_seq; /* the last record that the plan knows */
   uint64_t old_cut, cut;
@@ -99,6 +100,8 @@ PD_MUST_USE pd_code pd_retention_write(pd_store *s, const pd_points *state, cons
  * took bytes away from one of them meanwhile (erase.h X2). Without the lock. */
 PD_MUST_USE pd_code pd_log_replace(pd_store *s, const pd_taken *t, size_t first, size_t count, const pd_buf *bytes, const size_t *ends,
                                    pd_error *err);
+/* pd_gc that gives way: to others who are at it, and does not compact the files for little. Takes the lock. */
+PD_MUST_USE pd_code pd_gc_quietly(pd_store *s, const pd_gc_policy *policy, pd_gc_report *out, pd_error *err);
 /* What of the log and the bag a gc by this policy would free. For `du`. Takes the lock. */
 PD_MUST_USE pd_code pd_gc_would_free(pd_store *s, const pd_gc_policy *policy, uint64_t *out_bytes, pd_error *err);
 /* The visitor of pd_pieces_stream for whoever wants the pieces only compared. */

@@ -100,6 +100,7 @@ pd_code pd_gc_note_node(void *ctx, const pd_node *n, pd_error *err)
 {
   pd_gc_run *run = ctx;
   run->bag_bytes += n->blob_size;
+  TRY(pd_gc_tick(run, 0, err));
   for (size_t i = 0; !n->level && i < n->count; i++) {
     uint32_t *versions;
     if (n->riders[i].seq >= run->cut && !run->versions) continue; /* whole anyway */

@@ -197,15 +197,33 @@ static pd_code find_entry(pd_store *s, const char *at, pd_bytes key, pd_entry *o
   return pd_get_at(s, commit.seq, key, NULL, out, err);
 }
 
-static pd_code history_locked(pd_store *s, const char *at, pd_bytes key, uint64_t limit, bool (*visit)(void *, const pd_version_info *),
-                              void *ctx, pd_error *err)
+typedef struct history_query {
+  pd_bytes key;
+  uint64_t limit;
+  bool has_values;
+  bool (*visit)(void *ctx, const pd_version_info *version);
+  void *ctx;
+} history_query;
+
+static pd_code add_value(pd_store *s, const pd_rec_change *ch, pd_buf *value, pd_version_info *info, pd_error *err)
+{
+  info->is_erased = ch->is_erased;
+  if (ch->is_erased) return PD_OK;
+  TRY(pd_change_value(s, ch, value, err));
+  info->value = pd_buf_bytes(value);
+  return PD_OK;
+}
+
+static pd_code history_locked(pd_store *s, const char *at, const history_query *q, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf scratch = {0};
+  CLEANUP(pd_buf_done) pd_buf value = {0};
+  pd_bytes key = q->key;
   pd_entry entry;
   TRY(find_entry(s, at, key, &entry, err));
   uint64_t count = 0;
   bool goes_on = true;
-  for (uint64_t seq = entry.seq; seq && goes_on && !(limit && count == limit); count++) {
+  for (uint64_t seq = entry.seq; seq && goes_on && !(q->limit && count == q->limit); count++) {
     CLEANUP(shown_done) shown sh = {0};
     pd_rec rec;
     pd_rec_change ch;
@@ -223,18 +241,33 @@ static pd_code history_locked(pd_store *s, const char *at, pd_bytes key, uint64_
                             .seq = seq,
                             .created_ms = entry.created_ms,
                             .updated_ms = pd_rec_made_ms(&rec)};
-    goes_on = visit(ctx, &info);
+    if (q->has_values) TRY(add_value(s, &ch, &value, &info, err));
+    goes_on = q->visit(q->ctx, &info);
     seq = ch.prev_seq;
   }
   return PD_OK;
 }
 
+static pd_code history_of(pd_store *store, const char *at, const history_query *q, pd_error *err)
+{
+  TRY(pd_key_check(q->key, err));
+  pd_store_lock(store);
+  pd_code code = history_locked(store, at, q, err);
+  if (q->has_values) pd_cache_trim(store);
+  pd_store_unlock(store);
+  return code;
+}
+
 pd_code pd_history(pd_store *store, const char *at, pd_bytes key, uint64_t limit, bool (*visit)(void *ctx, const pd_version_info *version),
                    void *ctx, pd_error *err)
 {
-  TRY(pd_key_check(key, err));
-  pd_store_lock(store);
-  pd_code code = history_locked(store, at, key, limit, visit, ctx, err);
-  pd_store_unlock(store);
-  return code;
+  history_query q = {.key = key, .limit = limit, .visit = visit, .ctx = ctx};
+  return history_of(store, at, &q, err);
+}
+
+pd_code pd_history_values(pd_store *store, const char *at, pd_bytes key, uint64_t limit,
+                          bool (*visit)(void *ctx, const pd_version_info *version), void *ctx, pd_error *err)
+{
+  history_query q = {.key = key, .limit = limit, .has_values = true, .visit = visit, .ctx = ctx};
+  return history_of(store, at, &q, err);
 }

@@ -100,7 +100,10 @@ static pd_code follow_ref(pd_store *s, const pd_rec *rec, pd_error *err)
   head.root = NULL;
   bool is_next = rec->kind == PD_RECORD_COMMIT && slot->seen.root && pd_rec_base(rec) == slot->seen.commit.seq;
   if (is_next) TRY(follow_tree(s, slot->seen.root, rec, &head.root, err));
+  bool can_count = is_next && head.root && head.has_bytes;
+  if (can_count && pd_head_recount(s, slot->seen.root, head.root, &head.bytes, NULL)) can_count = false; /* it is counted when needed */
   pd_head_move(&head, rec);
+  head.has_bytes |= can_count;
   if (rec->kind == PD_RECORD_SWITCH) {
     memcpy(s->current, name, sizeof s->current);
     if (slot->seen.root) head.root = pd_node_ref(slot->seen.root);
@@ -135,6 +138,7 @@ static pd_code follow_record(pd_store *s, uint64_t seq, pd_bytes bytes, pd_error
   if (rec.kind == PD_RECORD_COMMIT) pd_run_add(s, &rec.commit, seq);
   if (pd_is_erasure_record(&rec)) pd_past_forget(s);
   s->retention.has_erased |= pd_is_erasure_record(&rec);
+  if (pd_is_gc_setting_record(&rec)) pd_auto_gc_start(s);
   s->log_seq = s->seen_seq = s->tip_seq = seq;
   s->seen_audit = s->tip_audit = rec.audit;
   s->seen_time_ms = s->tip_time_ms = rec.time_ms;
@@ -405,6 +409,7 @@ static pd_code make_store(const char *uri, const char *agent, const pd_options *
     free_store(s);
     return code;
   }
+  pd_auto_gc_start(s);
   *out = s;
   return PD_OK;
 }
@@ -441,6 +446,7 @@ static bool closes_with_keyframe(const pd_store *s)
 pd_code pd_store_close(pd_store *store, pd_error *err)
 {
   if (!store) return PD_OK;
+  pd_auto_gc_stop(store);
   pd_keeper_stop(store);
   pd_code code = pd_store_flush(store, err);
   /* derived data: the store is whole without it, so a failure is not the caller's */

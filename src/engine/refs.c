@@ -124,6 +124,7 @@ void pd_head_move(pd_head *head, const pd_rec *rec)
   head->last_seq = rec->seq;
   head->updated_ms = rec->time_ms;
   if (rec->kind == PD_RECORD_SWITCH) return;
+  head->has_bytes = false; /* who knows them says so afterwards */
   if (rec->kind == PD_RECORD_REF_DELETE) {
     head->is_deleted = true;
     head->redo_seq = 0;

@@ -138,6 +138,11 @@ bool pd_is_erasure_record(const pd_rec *rec)
   return changes_meta(rec, PD_ERASING_KIND "/");
 }
 
+bool pd_is_gc_setting_record(const pd_rec *rec)
+{
+  return changes_meta(rec, "setting/" PD_SETTING_GC);
+}
+
 /* ---- telling ---- */
 
 pd_code pd_retired_error(const pd_store *s, uint64_t seq, pd_error *err)

@@ -19,6 +19,7 @@ static pd_code check_name(const char *name, pd_error *err)
 /* Settings that are read by the engine are checked when they are set, not when they are needed. */
 static pd_code check_known(const char *name, pd_bytes value, pd_error *err)
 {
+  if (strncmp(name, PD_SETTING_GC, strlen(PD_SETTING_GC)) == 0) return pd_auto_gc_check(name, value, err);
   if (strncmp(name, PD_SETTING_MERGE_RULE, strlen(PD_SETTING_MERGE_RULE)) != 0) return PD_OK;
   char text[32];
   size_t size = value.size < sizeof text ? value.size : sizeof text - 1;
@@ -26,6 +27,14 @@ static pd_code check_known(const char *name, pd_bytes value, pd_error *err)
   text[size] = 0;
   pd_merge_rule rule;
   return pd_merge_rule_parse(text, &rule, err);
+}
+
+static void tell_gc(pd_store *s, const char *name)
+{
+  if (strncmp(name, PD_SETTING_GC, strlen(PD_SETTING_GC)) != 0) return;
+  pd_store_lock(s);
+  pd_auto_gc_start(s);
+  pd_store_unlock(s);
 }
 
 pd_code pd_setting_get(pd_store *store, const char *name, pd_buf *out, pd_error *err)
@@ -41,13 +50,17 @@ pd_code pd_setting_set(pd_store *store, const char *name, pd_bytes value, const 
     return pd_error_set(err, PD_LIMIT, "setting '%.200s' has %zu bytes, the limit is %d", name, value.size, PD_SETTING_SIZE_MAX);
   if (!pd_utf8_check(value)) return pd_error_set(err, PD_INVALID, "setting '%.200s': the value is not valid UTF-8", name);
   TRY(check_known(name, value, err));
-  return pd_meta_put(store, KIND, name, value, PD_ANY_VERSION, note, NULL, err);
+  TRY(pd_meta_put(store, KIND, name, value, PD_ANY_VERSION, note, NULL, err));
+  tell_gc(store, name);
+  return PD_OK;
 }
 
 pd_code pd_setting_delete(pd_store *store, const char *name, const pd_note *note, pd_error *err)
 {
   TRY(check_name(name, err));
-  return pd_meta_delete(store, KIND, name, note, err);
+  TRY(pd_meta_delete(store, KIND, name, note, err));
+  tell_gc(store, name);
+  return PD_OK;
 }
 
 typedef struct listing {

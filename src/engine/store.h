@@ -37,6 +37,8 @@ typedef struct pd_head {
   pd_id root_blob; /* if has_blob: the root can be loaded by this */
   bool has_blob;
   bool is_deleted;
+  bool has_bytes;    /* `bytes` is known */
+  uint64_t bytes;    /* of the values of the tree, together */
   uint64_t last_seq; /* the last record that moved the ref */
   uint64_t redo_seq; /* the commit that redo leads to; 0: none */
   int64_t updated_ms;
@@ -108,6 +110,19 @@ typedef struct pd_retention {
   bool has_changed; /* since this handle was opened: what it held may be gone */
 } pd_retention;
 
+/* gc_auto.c */
+typedef struct pd_auto_gc {
+  pthread_t thread;
+  bool has_thread; /* to be joined */
+  bool is_running;
+  int is_stopping;               /* atomic */
+  uint64_t next_seq, next_bytes; /* when to look whether it is due */
+  uint64_t bytes;                /* of values, that this handle wrote since the last */
+  uint64_t runs;
+  pd_gc_policy policy;
+  pd_error error; /* code 0: none */
+} pd_auto_gc;
+
 struct pd_store {
   const pd_backend_ops *ops;
   pd_backend *backend;
@@ -169,6 +184,7 @@ struct pd_store {
   int64_t keyframe_retry_ms; /* not before, after one failed */
 
   pd_retention retention;
+  pd_auto_gc auto_gc;
 
   uint64_t commits, syncs, hits, misses;
 };
@@ -190,6 +206,13 @@ void pd_head_copy(pd_store *s, pd_head *to, const pd_head *from);
 void pd_head_move(pd_head *head, const pd_rec *rec);
 /* Give the head the tree of another ref at the same commit, if one has it at hand. Overwrites root without releasing it. */
 void pd_head_share_root(pd_store *s, pd_head *head);
+
+/* ---- head_bytes.c ---- */
+
+/* Make the bytes of a ref's head known. Only with nothing staged. */
+PD_MUST_USE pd_code pd_head_count(pd_store *s, pd_ref_slot *slot, pd_error *err);
+/* What commits by others did to them: from the tree `before`, whose bytes are known, to `after`. */
+PD_MUST_USE pd_code pd_head_recount(pd_store *s, pd_node *before, pd_node *after, uint64_t *bytes, pd_error *err);
 
 /* ---- open.c ---- */
 
@@ -404,6 +427,26 @@ PD_MUST_USE pd_code pd_tree_save(pd_store *s, pd_node *root, pd_error *err);
 /* Start the thread that flushes and writes keyframes, once. */
 PD_MUST_USE pd_code pd_keeper_start(pd_store *s, pd_error *err);
 void pd_keeper_stop(pd_store *s);
+
+/* ---- gc_auto.c ---- */
+
+#define PD_GC_AUTO_KIND "gc-auto"
+#define PD_GC_AUTO_NAME "last"
+
+/* Is it worth a look? */
+static inline bool pd_auto_gc_is_near(const pd_store *s)
+{
+  return s->log_seq >= s->auto_gc.next_seq || s->auto_gc.bytes >= s->auto_gc.next_bytes;
+}
+/* Start gc if the settings say that it is due. */
+void pd_auto_gc_look(pd_store *s);
+/* Look at the settings in a while: not at once, because several may be about to be set. */
+void pd_auto_gc_start(pd_store *s);
+/* No more of it; waits until it has given up. Takes the lock. */
+void pd_auto_gc_stop(pd_store *s);
+/* PD_INVALID if a setting "gc.…" is none, or cannot have this value. */
+PD_MUST_USE pd_code pd_auto_gc_check(const char *name, pd_bytes value, pd_error *err);
+PD_MUST_USE pd_code pd_auto_gc_status(pd_store *s, pd_gc_info *out, pd_error *err);
 
 /* ---- meta.c: tags, pins, settings, message links: a tree of its own, under a ref that users do not see ---- */
 

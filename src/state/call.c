@@ -77,6 +77,12 @@ void pd_frame_detail_text(pd_frame *frame, const char *key, const char *text)
   pd_json_put_text(&w, key, text);
 }
 
+pd_note pd_frame_note(const pd_frame *frame)
+{
+  const char *author = *frame->agent ? frame->agent : "operator";
+  return (pd_note){.author = author, .run = frame->ctx->session, .reason = frame->capability->name};
+}
+
 void pd_frame_commit(pd_frame *frame, const pd_ack *ack)
 {
   frame->commit = ack->commit;

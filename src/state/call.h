@@ -54,6 +54,8 @@ PD_MUST_USE pd_code pd_in_value(const pd_frame *frame, const char *name, pd_buf 
 /* Members of error.details, for a failure that the function is about to return. */
 void pd_frame_detail_number(pd_frame *frame, const char *key, uint64_t number);
 void pd_frame_detail_text(pd_frame *frame, const char *key, const char *text);
+/* Who writes and why, as records keep it: author (the agent), run (its session), reason (the capability). Borrowed from the frame. */
+pd_note pd_frame_note(const pd_frame *frame);
 /* Note the commit that the call made, for the audit. */
 void pd_frame_commit(pd_frame *frame, const pd_ack *ack);
 /* A member with a time as text; null for 0. */

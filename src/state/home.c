@@ -144,7 +144,6 @@ static pd_code set_up(pd_home *home, const pd_home_options *options, pd_error *e
   TRY(pd_config_load(&home->config, home->folder, options->config, err));
   TRY(pd_policy_new(home, &home->policy, err));
   TRY(pd_sessions_new(home, &home->sessions, err));
-  TRY(pd_quotas_new(home, &home->quotas, err));
   TRY(pd_owners_new(&home->owners, err));
   TRY(pd_subscriptions_new(home, &home->subscriptions, err));
   TRY(pd_ear_new(home, &home->ear, err));
@@ -182,7 +181,6 @@ pd_code pd_home_close(pd_home *home, pd_error *err)
   pd_activity_free(home->activity);
   pd_audit_free(home->audit);
   pd_vault_free(home->vault);
-  pd_quotas_free(home->quotas);
   pd_owners_free(home->owners);
   pd_policy_free(home->policy);
   pd_code code = PD_OK;

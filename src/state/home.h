@@ -23,7 +23,6 @@ typedef struct pd_home_entry {
 
 /* Each tier keeps what it needs in a struct of its own, made by its _new and freed by its _free (which takes NULL). */
 typedef struct pd_sessions pd_sessions;           /* session.c */
-typedef struct pd_quotas pd_quotas;               /* quota.c */
 typedef struct pd_audit pd_audit;                 /* audit.c */
 typedef struct pd_policy pd_policy;               /* policy.c */
 typedef struct pd_vault pd_vault;                 /* vault.c */
@@ -42,7 +41,6 @@ struct pd_home {
   pd_home_entry *entries;
   size_t entry_count, entry_capacity;
   pd_sessions *sessions;
-  pd_quotas *quotas;
   pd_audit *audit;
   pd_policy *policy;
   pd_vault *vault;

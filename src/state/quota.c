@@ -1,25 +1,44 @@
-/* quota.c: first slice. */
+/* quota.c: see quota.h. The engine counts (pd_note.bytes_max); here its answer gets the names that agents know. */
+#include "state/quota.h"
+
 #include "base/base.h"
 #include "base/error.h"
-#include "state/call.h"
-#include "state/tiers.h"
 
-#include <stdlib.h>
+#define LOOK_FIRST_SIZE_MIN ((size_t)64 << 10) /* the bytes of larger values reach the disk before the commit that may be refused */
 
-struct pd_quotas {
-  pd_home *home;
-};
-
-pd_code pd_quotas_new(pd_home *home, pd_quotas **out, pd_error *err)
+static pd_code exceeded(pd_frame *frame, const pd_quota *quota, pd_bytes key, pd_bytes value, uint64_t used, pd_error *err)
 {
-  pd_quotas *made = calloc(1, sizeof *made);
-  if (!made) return pd_error_memory(err, "a home");
-  made->home = home;
-  *out = made;
-  return PD_OK;
+  pd_frame_detail_number(frame, "used", used);
+  pd_frame_detail_number(frame, "limit", quota->bytes_max);
+  pd_frame_detail_number(frame, "size", value.size);
+  return pd_error_named(err, PD_QUOTA, "QuotaExceeded", "%s has %llu of %llu bytes; the %zu bytes for key '%.*s' do not fit", quota->what,
+                        (unsigned long long)used, (unsigned long long)quota->bytes_max, value.size, (int)(key.size < 100 ? key.size : 100),
+                        (const char *)key.data);
 }
 
-void pd_quotas_free(pd_quotas *quota)
+/* Saves writing the pieces of a value that cannot fit. The commit looks again. */
+static pd_code look_first(pd_frame *frame, pd_store *store, const pd_quota *quota, pd_bytes key, pd_bytes value, pd_error *err)
 {
-  free(quota);
+  uint64_t used;
+  pd_entry entry = {0};
+  TRY(pd_ref_bytes(store, PD_STATE_REF, &used, err));
+  pd_code code = pd_get(store, PD_STATE_REF, key, NULL, &entry, err);
+  if (code && code != PD_NOT_FOUND) return code;
+  uint64_t before = code ? 0 : entry.size;
+  if (value.size <= before || before > used || used - before + value.size <= quota->bytes_max) return PD_OK;
+  return exceeded(frame, quota, key, value, used, err);
+}
+
+pd_code pd_quota_put(pd_frame *frame, pd_store *store, const pd_quota *quota, pd_bytes key, pd_bytes value, uint64_t expect_version,
+                     pd_ack *out, pd_error *err)
+{
+  if (value.size >= LOOK_FIRST_SIZE_MIN) TRY(look_first(frame, store, quota, key, value, err));
+  pd_note note = pd_frame_note(frame);
+  note.ref = PD_STATE_REF;
+  note.bytes_max = quota->bytes_max;
+  pd_code code = pd_put_if(store, key, value, expect_version, &note, out, err);
+  if (code == PD_QUOTA) return exceeded(frame, quota, key, value, err->actual, err);
+  if (code) return code;
+  pd_frame_commit(frame, out);
+  return PD_OK;
 }

@@ -7,9 +7,6 @@
 /* session.c */
 PD_MUST_USE pd_code pd_sessions_new(pd_home *home, pd_sessions **out, pd_error *err);
 void pd_sessions_free(pd_sessions *sessions);
-/* quota.c: bytes of the values at the head of a store */
-PD_MUST_USE pd_code pd_quotas_new(pd_home *home, pd_quotas **out, pd_error *err);
-void pd_quotas_free(pd_quotas *quotas);
 /* audit.c */
 PD_MUST_USE pd_code pd_audit_new(pd_home *home, pd_audit **out, pd_error *err);
 void pd_audit_free(pd_audit *audit); /* flushes */

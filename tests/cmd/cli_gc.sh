@@ -96,4 +96,34 @@ want_failure 1 'no value to erase'
 run verify
 want_code 0
 
+t cli__gc_by_itself_when_the_settings_say_so
+awk 'BEGIN { for (i = 1; i <= 4500; i++) printf "{\"op\":\"put\",\"key\":\"k/%d\",\"value\":%d}\n", i % 30, i }' | "$perdure" batch >/dev/null
+run gc --auto
+want_code 0
+want_out_like 'gc.auto is off'
+run settings gc.keep-versions many
+want_failure 2 'gc.keep-versions'
+run settings gc.sometimes on
+want_failure 2 'there is no setting'
+run settings gc.keep-last 50
+run settings gc.auto on
+run log --oneline
+want_out_unlike 'retired'
+run put one more
+want_code 0
+run log --oneline
+want_out_like 'retired by gc'
+want_count 52
+run gc --auto
+want_code 0
+want_line 'gc is not due'
+run gc --auto --json
+want_line '{"is_auto":true,"ran":false}'
+run gc --auto --keep-last 3
+want_code 2
+run stats
+want_code 0
+run verify
+want_code 0
+
 finish

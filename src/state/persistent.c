@@ -1,0 +1,272 @@
+/*
+ * persistent.c: state.persistent.*: an agent's own state, which survives sessions and restarts. It is the agent's store at the ref
+ * `main`: the keys that `perdure put` writes, with the engine's versions.
+ *
+ * P1  Of a key at version V the versions V - window + 1 … V can be seen (persistent.versions; 0: all), from the moment V is written;
+ *     gc takes the bytes of the others away later.
+ * P2  Reading never makes a store.
+ */
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/error.h"
+#include "state/home.h"
+#include "state/quota.h"
+#include "state/run.h"
+
+#include <stdio.h>
+
+#define ANSWER_SIZE_MAX ((size_t)64 << 20)
+
+/* ---- what they share ---- */
+
+/* P2. *out is NULL if the agent has no store yet. */
+static pd_code open_to_read(pd_frame *frame, pd_store **out, pd_error *err)
+{
+  pd_error why;
+  pd_code code = pd_home_store(frame->home, frame->agent, false, out, &why);
+  if (code == PD_NOT_FOUND) {
+    *out = NULL;
+    return PD_OK;
+  }
+  if (code) *err = why;
+  return code;
+}
+
+static pd_code no_key(pd_frame *frame, pd_bytes key, pd_error *err)
+{
+  return pd_error_named(err, PD_NOT_FOUND, "KeyNotFound", "agent '%s' has no key '%.*s' in its persistent state", frame->agent,
+                        (int)(key.size < 200 ? key.size : 200), (const char *)key.data);
+}
+
+/* The oldest version that can be seen of a key that is at `version`. */
+static uint64_t oldest_of(const pd_frame *frame, uint64_t version)
+{
+  uint64_t window = frame->home->config.persistent_versions;
+  return !window || version <= window ? 1 : version - window + 1;
+}
+
+static pd_code check_answer(const pd_frame *frame, pd_error *err)
+{
+  if (frame->out.code) return frame->out.code;
+  if (frame->out.out->size <= ANSWER_SIZE_MAX) return PD_OK;
+  return pd_error_named(err, PD_LIMIT, "LimitExceeded",
+                        "%s: the answer is larger than 64 MiB; ask for less: a longer prefix, a lower limit", frame->capability->name);
+}
+
+/* ---- get ---- */
+
+static void write_found(pd_frame *frame, pd_bytes value, const pd_entry *entry)
+{
+  pd_json_key(&frame->out, "value");
+  pd_out_stored(&frame->out, value);
+  pd_json_put_number(&frame->out, "version", entry->version);
+  pd_json_put_bool(&frame->out, "found", true);
+  pd_out_time(frame, "created_at", entry->created_ms);
+  pd_out_time(frame, "updated_at", entry->updated_ms);
+}
+
+static void write_not_found(pd_frame *frame)
+{
+  pd_json_key(&frame->out, "value");
+  pd_json_null(&frame->out);
+  pd_json_put_number(&frame->out, "version", 0);
+  pd_json_put_bool(&frame->out, "found", false);
+  pd_out_time(frame, "created_at", 0);
+  pd_out_time(frame, "updated_at", 0);
+}
+
+static pd_code no_version(pd_frame *frame, pd_bytes key, uint64_t version, uint64_t present, pd_error *err)
+{
+  uint64_t oldest = oldest_of(frame, present);
+  pd_frame_detail_number(frame, "oldest_version", oldest);
+  pd_frame_detail_number(frame, "current_version", present);
+  return pd_error_named(err, PD_NOT_FOUND, "KeyNotFound", "key '%.*s' has no version %llu: versions %llu to %llu are retained",
+                        (int)(key.size < 200 ? key.size : 200), (const char *)key.data, (unsigned long long)version,
+                        (unsigned long long)oldest, (unsigned long long)present);
+}
+
+static pd_code get_version(pd_frame *frame, pd_store *store, pd_bytes key, uint64_t version, pd_buf *value, pd_entry *entry, pd_error *err)
+{
+  pd_entry present;
+  pd_code code = store ? pd_get(store, PD_STATE_REF, key, NULL, &present, err) : PD_NOT_FOUND;
+  if (code == PD_NOT_FOUND) return no_key(frame, key, err);
+  if (code) return code;
+  if (version > present.version || version < oldest_of(frame, present.version))
+    return no_version(frame, key, version, present.version, err);
+  code = pd_get_version(store, PD_STATE_REF, key, version, value, entry, err);
+  return code == PD_NOT_FOUND || code == PD_RETIRED ? no_version(frame, key, version, present.version, err) : code;
+}
+
+pd_code pd_cap_state_persistent_get(pd_frame *frame, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf value = {0};
+  pd_bytes key = pd_in_text(frame, "key");
+  int64_t version = pd_in_int(frame, "version", 0);
+  pd_store *store;
+  pd_entry entry;
+  TRY(open_to_read(frame, &store, err));
+  pd_code code = PD_NOT_FOUND;
+  if (version)
+    TRY(code = get_version(frame, store, key, (uint64_t)version, &value, &entry, err));
+  else if (store)
+    code = pd_get(store, PD_STATE_REF, key, &value, &entry, err);
+  if (code && code != PD_NOT_FOUND) return code;
+  if (code)
+    write_not_found(frame);
+  else
+    write_found(frame, pd_buf_bytes(&value), &entry);
+  return PD_OK;
+}
+
+/* ---- set ---- */
+
+pd_code pd_cap_state_persistent_set(pd_frame *frame, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf value = {0};
+  char what[PD_NAME_SIZE_MAX + 40];
+  snprintf(what, sizeof what, "the persistent state of agent '%s'", frame->agent);
+  pd_quota quota = {what, frame->home->config.persistent_quota_bytes};
+  pd_store *store;
+  pd_ack ack;
+  TRY(pd_in_value(frame, "value", &value, err));
+  TRY(pd_home_store(frame->home, frame->agent, true, &store, err));
+  TRY(pd_quota_put(frame, store, &quota, pd_in_text(frame, "key"), pd_buf_bytes(&value), PD_ANY_VERSION, &ack, err));
+  pd_json_put_number(&frame->out, "version", ack.version);
+  pd_json_put_number(&frame->out, "previous_version", ack.version - 1);
+  return PD_OK;
+}
+
+/* ---- delete: the key, and the bytes of all its versions but those that another ref, a tag or a pin shows ---- */
+
+pd_code pd_cap_state_persistent_delete(pd_frame *frame, pd_error *err)
+{
+  pd_store *store;
+  pd_note note = pd_frame_note(frame);
+  note.ref = PD_STATE_REF;
+  pd_erase_options options = {.is_lazy = true, .spares_marks = true, .note = &note};
+  pd_erase_report report = {0};
+  TRY(open_to_read(frame, &store, err));
+  pd_code code = store ? pd_erase(store, pd_in_text(frame, "key"), &options, &report, err) : PD_NOT_FOUND;
+  if (code && code != PD_NOT_FOUND) return code;
+  if (report.has_commit) pd_frame_commit(frame, &(pd_ack){.commit = report.commit});
+  pd_json_put_bool(&frame->out, "deleted", !code);
+  return PD_OK;
+}
+
+/* ---- list, query ---- */
+
+typedef struct totals {
+  uint64_t count, bytes;
+} totals;
+
+static pd_code write_entry(pd_frame *frame, const pd_entry *entry, const pd_bytes *value, pd_error *err)
+{
+  pd_json_open(&frame->out, '{');
+  pd_json_put_bytes(&frame->out, "key", entry->key);
+  if (value) {
+    pd_json_key(&frame->out, "value");
+    pd_out_stored(&frame->out, *value);
+  }
+  pd_json_put_number(&frame->out, "version", entry->version);
+  if (value)
+    pd_out_time(frame, "created_at", entry->created_ms);
+  else
+    pd_json_put_number(&frame->out, "size_bytes", entry->size);
+  pd_out_time(frame, "updated_at", entry->updated_ms);
+  pd_json_close(&frame->out, '}');
+  return check_answer(frame, err);
+}
+
+static pd_code write_entries(pd_frame *frame, pd_iter *iter, bool has_values, totals *sum, pd_error *err)
+{
+  pd_entry entry;
+  pd_bytes value;
+  pd_code code;
+  while ((code = pd_iter_next(iter, &entry, &value, err)) == PD_OK) {
+    TRY(write_entry(frame, &entry, has_values ? &value : NULL, err));
+    sum->count++;
+    sum->bytes += entry.size;
+  }
+  return code == PD_NOT_FOUND ? PD_OK : code;
+}
+
+/* "entries" and "count", of one moment. */
+static pd_code walk(pd_frame *frame, bool has_values, totals *sum, pd_error *err)
+{
+  pd_store *store;
+  pd_iter *iter = NULL;
+  pd_scan scan = {.prefix = pd_in_text(frame, "prefix"), .keys_only = !has_values};
+  TRY(open_to_read(frame, &store, err));
+  if (store) TRY(pd_iter_open(store, PD_STATE_REF, &scan, &iter, err));
+  pd_json_key(&frame->out, "entries");
+  pd_json_open(&frame->out, '[');
+  pd_code code = iter ? write_entries(frame, iter, has_values, sum, err) : PD_OK;
+  pd_iter_close(iter);
+  pd_json_close(&frame->out, ']');
+  pd_json_put_number(&frame->out, "count", sum->count);
+  return code;
+}
+
+pd_code pd_cap_state_persistent_list(pd_frame *frame, pd_error *err)
+{
+  totals sum = {0};
+  TRY(walk(frame, false, &sum, err));
+  pd_json_put_number(&frame->out, "total_size_bytes", sum.bytes);
+  return PD_OK;
+}
+
+pd_code pd_cap_state_persistent_query(pd_frame *frame, pd_error *err)
+{
+  totals sum = {0};
+  return walk(frame, true, &sum, err);
+}
+
+/* ---- history ---- */
+
+typedef struct history {
+  pd_frame *frame;
+  uint64_t oldest, count; /* oldest 0: the first one visited says it */
+  pd_code code;
+  pd_error *err;
+} history;
+
+static bool write_version(void *ctx, const pd_version_info *version)
+{
+  history *h = ctx;
+  pd_frame *frame = h->frame;
+  if (!h->oldest) h->oldest = oldest_of(frame, version->entry.version);
+  if (version->entry.version < h->oldest) return false;
+  pd_json_open(&frame->out, '{');
+  pd_json_key(&frame->out, "value");
+  if (version->is_erased)
+    pd_json_null(&frame->out);
+  else
+    pd_out_stored(&frame->out, version->value);
+  pd_json_put_number(&frame->out, "version", version->entry.version);
+  pd_out_time(frame, "created_at", version->entry.created_ms);
+  pd_out_time(frame, "updated_at", version->entry.updated_ms);
+  if (version->is_erased) pd_json_put_bool(&frame->out, "erased", true);
+  pd_json_close(&frame->out, '}');
+  h->count++;
+  h->code = check_answer(frame, h->err);
+  return h->code == PD_OK;
+}
+
+pd_code pd_cap_state_persistent_history(pd_frame *frame, pd_error *err)
+{
+  pd_bytes key = pd_in_text(frame, "key");
+  uint64_t limit = (uint64_t)pd_in_int(frame, "limit", 0), window = frame->home->config.persistent_versions;
+  if (window && (!limit || limit > window)) limit = window;
+  history h = {.frame = frame, .err = err};
+  pd_store *store;
+  TRY(open_to_read(frame, &store, err));
+  if (!store) return no_key(frame, key, err);
+  pd_json_key(&frame->out, "versions");
+  pd_json_open(&frame->out, '[');
+  pd_code code = pd_history_values(store, PD_STATE_REF, key, limit, write_version, &h, err);
+  if (code == PD_NOT_FOUND) return no_key(frame, key, err);
+  if (code || h.code) return code ? code : h.code;
+  pd_json_close(&frame->out, ']');
+  pd_json_put_number(&frame->out, "count", h.count);
+  return PD_OK;
+}
