@@ -10,6 +10,7 @@ static const struct {
   {"agents", "Agents: capabilities, sessions, sharing"},
   {"bundles", "Bundles and other homes"},
   {"care", "Care"},
+  {"operator", "For the operator"},
 };
 
 bool cli_group(size_t index, const char **out_group, const char **out_title)

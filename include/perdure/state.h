@@ -48,6 +48,10 @@ PD_API PD_MUST_USE pd_code pd_home_open(const char *uri, const pd_home_options *
 /* End its sessions, lock the vault, flush and close its stores. Takes NULL. The home is freed also on an error. */
 PD_API pd_code pd_home_close(pd_home *home, pd_error *err);
 
+/* Read FOLDER/policy.toml again, as a server does when it is told to. (It is also looked at once a second, while calls are made.) A file
+ * that is wrong changes nothing: PD_INVALID names the line, and the rules from before stay in force. */
+PD_API PD_MUST_USE pd_code pd_home_reload(pd_home *home, pd_error *err);
+
 /* ---- who calls ---------------------------------------------------------------------------------------------------- */
 
 /* Who calls. Zero-initialise; texts are borrowed until the call returns. */

@@ -1,25 +1,232 @@
-/* policy.c: first slice. */
+/* policy.c: the rules in force, and what they say about a call. Invariants R1 to R4 are in policy.h. */
+#include "state/policy.h"
+
 #include "base/base.h"
+#include "base/buf.h"
 #include "base/error.h"
-#include "state/call.h"
+#include "base/glob.h"
 #include "state/tiers.h"
 
+#include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+
+#define LOOK_MS 1000 /* the file is looked at this often, at most */
 
 struct pd_policy {
   pd_home *home;
+  char *path;            /* NULL: the home has no folder */
+  pthread_rwlock_t lock; /* of the rules, the problem and the stamp */
+  pd_rules rules;
+  char problem[PD_ERROR_MESSAGE_MAX];
+  struct timespec stamp_time;
+  off_t stamp_size;
+  ino_t stamp_file;
+  atomic_bool has_rules;
+  atomic_llong looked_ms;
 };
+
+/* ---- rules ---- */
+
+void pd_rules_done(pd_rules *rules)
+{
+  for (size_t i = 0; i < rules->count; i++) {
+    pd_buf_done(&rules->items[i].prefix);
+    free(rules->items[i].fits);
+  }
+  free(rules->items);
+  *rules = (pd_rules){0};
+}
+
+static bool has_keys(const pd_capability *capability)
+{
+  for (size_t i = 0; i < capability->field_count; i++)
+    if (strcmp(capability->fields[i].name, "key") == 0 || strcmp(capability->fields[i].name, "prefix") == 0) return true;
+  return false;
+}
+
+pd_code pd_rule_check(pd_rule *rule, pd_error *err)
+{
+  const pd_capability *looser = NULL;
+  size_t fitting = 0, tighter = 0, keyed = 0;
+  rule->fits = calloc(pd_capability_count, 1);
+  if (!rule->fits) return pd_error_memory(err, "a policy");
+  for (size_t i = 0; i < pd_capability_count; i++) {
+    const pd_capability *c = &pd_capabilities[i];
+    if (!pd_glob_match(pd_text(rule->capability), pd_text(c->name))) continue;
+    rule->fits[i] = 1;
+    fitting++;
+    keyed += has_keys(c);
+    tighter += rule->permission > c->permission;
+    if (rule->permission < c->permission) looser = c;
+  }
+  if (!fitting) return pd_error_set(err, PD_INVALID, "no capability fits '%s'", rule->capability);
+  if (looser && !tighter)
+    return pd_error_set(err, PD_INVALID, "'%s' would loosen %s, which is %s; a policy may only tighten",
+                        pd_permission_name(rule->permission), looser->name, pd_permission_name(looser->permission));
+  if (rule->prefix.size && !keyed) return pd_error_set(err, PD_INVALID, "'%s' has no keys, so a prefix never fits", rule->capability);
+  return PD_OK;
+}
+
+/* ---- judging ---- */
+
+/* What a call is about; NULL: it has no such input. */
+typedef struct subject {
+  const pd_bytes *key, *prefix;
+} subject;
+
+/* R4. */
+static bool fits_subject(const pd_rule *rule, const subject *about)
+{
+  pd_bytes own = pd_buf_bytes(&rule->prefix);
+  if (!own.size) return true;
+  if (about->key && pd_bytes_starts(*about->key, own)) return true;
+  return about->prefix && (pd_bytes_starts(*about->prefix, own) || pd_bytes_starts(own, *about->prefix));
+}
+
+/* Under the lock. */
+static void judge(const pd_policy *policy, const pd_capability *capability, pd_bytes agent, const subject *about, pd_verdict *out)
+{
+  size_t index = (size_t)(capability - pd_capabilities);
+  for (size_t i = 0; i < policy->rules.count; i++) {
+    const pd_rule *rule = &policy->rules.items[i];
+    if (!rule->fits[index] || rule->permission <= out->permission) continue;
+    if (*rule->agent && !pd_glob_match(pd_text(rule->agent), agent)) continue;
+    if (!fits_subject(rule, about)) continue;
+    out->permission = rule->permission;
+    out->line = rule->line;
+    out->ttl_ms = rule->has_ttl ? rule->ttl_ms : policy->home->config.approval_ttl_ms;
+    memcpy(out->reason, rule->reason, sizeof out->reason);
+  }
+}
+
+static void begin_verdict(const pd_home *home, const pd_capability *capability, pd_verdict *out)
+{
+  out->permission = capability->permission;
+  out->ttl_ms = home->config.approval_ttl_ms;
+  out->line = 0;
+  out->reason[0] = 0;
+}
+
+/* ---- the file ---- */
+
+static bool is_same_file(const pd_policy *policy, const struct stat *is)
+{
+  return is->st_size == policy->stamp_size && is->st_ino == policy->stamp_file && is->st_mtim.tv_sec == policy->stamp_time.tv_sec &&
+         is->st_mtim.tv_nsec == policy->stamp_time.tv_nsec;
+}
+
+/* Read the file, if it is another one than the last time, or `must`. The lock is taken for writing. */
+static pd_code reload(pd_policy *policy, bool must, pd_error *err)
+{
+  struct stat is = {0};
+  pd_rules rules = {0};
+  pd_error why = {0};
+  if (!policy->path) return PD_OK;
+  pthread_rwlock_wrlock(&policy->lock);
+  bool is_there = stat(policy->path, &is) == 0;
+  if (!is_there) memset(&is, 0, sizeof is);
+  pd_code code = PD_OK;
+  if (must || !is_same_file(policy, &is)) {
+    code = pd_rules_load(policy->path, &rules, &why);
+    policy->stamp_time = is.st_mtim;
+    policy->stamp_size = is.st_size;
+    policy->stamp_file = is.st_ino;
+    snprintf(policy->problem, sizeof policy->problem, "%s", code ? why.message : "");
+    if (code == PD_OK) {
+      pd_rules before = policy->rules;
+      policy->rules = rules;
+      rules = before;
+      atomic_store(&policy->has_rules, policy->rules.count > 0);
+    }
+  }
+  pthread_rwlock_unlock(&policy->lock);
+  pd_rules_done(&rules);
+  if (code && err) *err = why;
+  return code;
+}
+
+/* Once a second somebody who calls anyway has a look. */
+static void look(pd_policy *policy, int64_t now_ms)
+{
+  long long before = atomic_load_explicit(&policy->looked_ms, memory_order_relaxed);
+  if (now_ms - before < LOOK_MS && now_ms >= before) return;
+  if (!atomic_compare_exchange_strong(&policy->looked_ms, &before, now_ms)) return;
+  if (reload(policy, false, NULL)) return; /* R3: `problem` tells */
+}
+
+/* ---- the front ---- */
+
+void pd_policy_judge(const pd_frame *frame, pd_verdict *out)
+{
+  pd_policy *policy = frame->home->policy;
+  begin_verdict(frame->home, frame->capability, out);
+  if (policy->path) look(policy, frame->now_ms);
+  if (!atomic_load_explicit(&policy->has_rules, memory_order_relaxed)) return;
+  static const pd_bytes any = {"", 0};
+  subject about = {0};
+  for (size_t i = 0; i < frame->capability->field_count; i++) {
+    const char *name = frame->capability->fields[i].name;
+    bool is_given = frame->input->fields[i].kind == PD_JSON_STRING;
+    if (strcmp(name, "key") == 0 && is_given) about.key = &frame->input->texts[i];
+    if (strcmp(name, "prefix") == 0) about.prefix = is_given ? &frame->input->texts[i] : &any;
+  }
+  pthread_rwlock_rdlock(&policy->lock);
+  judge(policy, frame->capability, pd_text(frame->agent), &about, out);
+  pthread_rwlock_unlock(&policy->lock);
+}
+
+void pd_policy_ask(pd_home *home, const pd_capability *capability, pd_bytes agent, const pd_bytes *key, pd_verdict *out)
+{
+  static const pd_bytes any = {"", 0};
+  subject about = {.key = key, .prefix = key ? key : &any};
+  begin_verdict(home, capability, out);
+  pthread_rwlock_rdlock(&home->policy->lock);
+  judge(home->policy, capability, agent, &about, out);
+  pthread_rwlock_unlock(&home->policy->lock);
+}
+
+void pd_policy_visit(pd_home *home, void (*visit)(void *ctx, const pd_rule *rule), void *ctx, char problem[PD_ERROR_MESSAGE_MAX])
+{
+  pd_policy *policy = home->policy;
+  pthread_rwlock_rdlock(&policy->lock);
+  for (size_t i = 0; i < policy->rules.count; i++) visit(ctx, &policy->rules.items[i]);
+  memcpy(problem, policy->problem, sizeof policy->problem);
+  pthread_rwlock_unlock(&policy->lock);
+}
+
+pd_code pd_home_reload(pd_home *home, pd_error *err)
+{
+  return reload(home->policy, true, err);
+}
 
 pd_code pd_policy_new(pd_home *home, pd_policy **out, pd_error *err)
 {
   pd_policy *made = calloc(1, sizeof *made);
-  if (!made) return pd_error_memory(err, "a home");
+  if (!made) return pd_error_memory(err, "a policy");
   made->home = home;
+  pthread_rwlock_init(&made->lock, NULL);
+  atomic_store(&made->looked_ms, pd_home_now(home));
+  pd_code code = PD_OK;
+  if (home->folder && asprintf(&made->path, "%s/" PD_POLICY_FILE, home->folder) < 0) {
+    made->path = NULL;
+    code = pd_error_memory(err, "a policy");
+  }
+  if (code == PD_OK) code = reload(made, true, err);
+  if (code) {
+    pd_policy_free(made);
+    return code;
+  }
   *out = made;
   return PD_OK;
 }
 
 void pd_policy_free(pd_policy *policy)
 {
+  if (!policy) return;
+  pd_rules_done(&policy->rules);
+  pthread_rwlock_destroy(&policy->lock);
+  free(policy->path);
   free(policy);
 }

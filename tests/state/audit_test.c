@@ -529,6 +529,9 @@ static void audit__a_write_that_fails_fails_no_call_and_is_made_up_for(void **st
   }
   pd_audit_status_get(w.home, &status);
   assert_true(status.lost > PD_AUDIT_LINES_MAX);
+  operator_ok(&w, "system.health", "{}");
+  assert_non_null(strstr(world_out(&w, "reasons"), "the audit cannot be written"));
+  assert_non_null(strstr(world_out(&w, "reasons"), "lines of the audit were lost"));
   put_audit(&w, store, PD_AUDIT_HEAD, pd_buf_bytes(&head));
   assert_int_equal(pd_audit_flush(w.home, &w.err), PD_OK);
   pd_audit_status_get(w.home, &status);

@@ -1,0 +1,203 @@
+/* approval_settle.c: a call that needs approval: use one, ask for one, or say what became of it. Invariants P1 to P4 are in approval.h. */
+#include "base/array.h"
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "state/approval.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/random.h>
+
+#define RACES_MAX 1000
+#define SHOWN_MAX 1024 /* of one field, as JSON text, in what the operator is shown */
+#define BEGINS_MAX 200
+
+/* ---- what the operator is shown ---- */
+
+static bool is_secret(const char *field)
+{
+  static const char *const names[] = {"passphrase", "password", "secret", "token"};
+  for (size_t i = 0; i < COUNT_OF(names); i++)
+    if (strstr(field, names[i])) return true;
+  return false;
+}
+
+static void shown_field(pd_json_writer *w, const pd_input *input, size_t index)
+{
+  const pd_field *field = &input->capability->fields[index];
+  pd_json value = input->fields[index];
+  pd_json_key(w, field->name);
+  if (is_secret(field->name)) {
+    pd_json_text(w, pd_text("(hidden)"));
+  } else if (value.raw.size <= SHOWN_MAX) {
+    pd_json_value(w, value);
+  } else {
+    pd_bytes text = field->type == PD_FIELD_STRING ? input->texts[index] : value.raw;
+    pd_json_open(w, '{');
+    pd_json_put_number(w, "size_bytes", text.size);
+    pd_json_put_bytes(w, "begins", (pd_bytes){text.data, text.size < BEGINS_MAX ? text.size : BEGINS_MAX});
+    pd_json_close(w, '}');
+  }
+}
+
+/* ---- a request ---- */
+
+static pd_code new_id(int64_t now_ms, char *out, size_t size, pd_error *err)
+{
+  uint64_t random;
+  char time[PD_TIME_TEXT_SIZE];
+  if (getrandom(&random, sizeof random, 0) != sizeof random) return pd_error_set(err, PD_STORAGE, "no random numbers for an approval");
+  pd_time_text(now_ms, time);
+  snprintf(out, size, "apr-%.4s%.2s%.2sT%.2s%.2s%.2sZ-%016llx", time, time + 5, time + 8, time + 11, time + 14, time + 17,
+           (unsigned long long)random);
+  return PD_OK;
+}
+
+static void request_json(pd_json_writer *w, const pd_frame *frame, const char *id, const pd_id *hash, int64_t expires_ms,
+                         const char *policy)
+{
+  char hex[PD_ID_HEX_SIZE], time[PD_TIME_TEXT_SIZE];
+  pd_json_open(w, '{');
+  pd_json_put_text(w, "id", id);
+  pd_json_put_text(w, "agent", frame->agent);
+  if (frame->ctx->session) pd_json_put_text(w, "session", frame->ctx->session);
+  pd_json_put_text(w, "capability", frame->capability->name);
+  pd_json_put_text(w, "input_hash", pd_id_hex(hash, hex));
+  pd_json_key(w, "input");
+  pd_json_open(w, '{');
+  for (size_t i = 0; i < frame->capability->field_count; i++)
+    if (frame->input->fields[i].kind != PD_JSON_NONE) shown_field(w, frame->input, i);
+  pd_json_close(w, '}');
+  if (policy && *policy) pd_json_put_text(w, "policy", policy);
+  pd_json_put_text(w, "created_at", pd_time_text(frame->now_ms, time));
+  if (expires_ms) pd_json_put_text(w, "expires_at", pd_time_text(expires_ms, time));
+  pd_json_put_text(w, "status", pd_approval_status_name(PD_PENDING));
+  pd_json_close(w, '}');
+}
+
+static pd_code check_room(const pd_approvals *all, const pd_frame *frame, size_t more, pd_error *err)
+{
+  size_t own = 0, size = more;
+  for (size_t i = 0; i < all->pending.count; i++) {
+    size += all->pending.items[i].size;
+    own += pd_json_is(all->pending.items[i].agent, frame->agent);
+  }
+  if (own >= PD_APPROVALS_AGENT_MAX)
+    return pd_error_set(err, PD_LIMIT, "agent '%s' waits for %zu approvals already; at most %d", frame->agent, own, PD_APPROVALS_AGENT_MAX);
+  if (all->pending.count >= PD_APPROVALS_PENDING_MAX || size > PD_APPROVALS_SIZE_MAX)
+    return pd_error_set(err, PD_LIMIT, "%zu approvals are pending already, which is the limit", all->pending.count);
+  return PD_OK;
+}
+
+/* A new pending item; `text` holds it. */
+static pd_code request(pd_approvals *all, const pd_frame *frame, const pd_id *hash, uint64_t ttl_ms, const char *policy, pd_buf *text,
+                       pd_approval *out, pd_error *err)
+{
+  char id[64];
+  pd_json json;
+  pd_json_writer w = {.out = text, .err = err};
+  TRY(new_id(frame->now_ms, id, sizeof id, err));
+  request_json(&w, frame, id, hash, ttl_ms ? frame->now_ms + (int64_t)ttl_ms : 0, policy);
+  TRY(w.code);
+  TRY(check_room(all, frame, text->size, err));
+  TRY(pd_json_parse(pd_buf_bytes(text), &json, err));
+  TRY(pd_approval_parse(json, out, err));
+  pd_approval_list *list = &all->pending;
+  TRY(pd_array_grow(&list->items, list->count, &list->capacity, sizeof list->items[0], "approvals", err));
+  list->items[list->count++] = *out;
+  list->is_changed = true;
+  return PD_OK;
+}
+
+/* ---- answers ---- */
+
+static void name_in_answer(pd_frame *frame, const pd_approval *item)
+{
+  char time[PD_TIME_TEXT_SIZE];
+  CLEANUP(pd_buf_done) pd_buf id = {0};
+  CLEANUP(pd_buf_done) pd_buf reason = {0};
+  if (pd_json_decode(item->id, &id, NULL) || pd_buf_byte(&id, 0, NULL)) return;
+  snprintf(frame->approval, sizeof frame->approval, "%s", (const char *)id.data);
+  pd_frame_detail_text(frame, "approval_id", frame->approval);
+  if (item->status == PD_PENDING && item->expires_ms) pd_frame_detail_text(frame, "expires_at", pd_time_text(item->expires_ms, time));
+  if (item->reason.kind == PD_JSON_STRING && pd_json_decode(item->reason, &reason, NULL) == PD_OK && pd_buf_byte(&reason, 0, NULL) == PD_OK)
+    pd_frame_detail_text(frame, "reason", (const char *)reason.data);
+}
+
+static pd_code answer(pd_frame *frame, const pd_approval *item, pd_error *err)
+{
+  char decided[PD_TIME_TEXT_SIZE];
+  name_in_answer(frame, item);
+  pd_time_text(item->decided_ms, decided);
+  switch (item->status) {
+  case PD_PENDING:
+    return pd_error_named(err, PD_APPROVAL, "ApprovalRequired", "%s needs approval; it is asked for by %s", frame->capability->name,
+                          frame->approval);
+  case PD_REFUSED:
+    return pd_error_named(err, PD_DENIED, "ApprovalDenied", "%s was denied at %s (%s)", frame->capability->name, decided, frame->approval);
+  case PD_APPROVED: /* but not used in time */
+    return pd_error_named(err, PD_DENIED, "ApprovalExpired", "%s was approved at %s, and not made in time (%s)", frame->capability->name,
+                          decided, frame->approval);
+  case PD_EXPIRED: break;
+  }
+  return pd_error_named(err, PD_DENIED, "ApprovalExpired", "%s was not decided until %s (%s)", frame->capability->name, decided,
+                        frame->approval);
+}
+
+/* ---- settling ---- */
+
+static pd_approval *find(pd_approval_list *list, const pd_frame *frame, const char *hash)
+{
+  for (size_t i = list->count; i--;)
+    if (pd_json_is(list->items[i].input_hash, hash) && pd_json_is(list->items[i].agent, frame->agent)) return &list->items[i];
+  return NULL;
+}
+
+static bool is_usable(const pd_approval *item, int64_t now_ms)
+{
+  return item->status == PD_APPROVED && !item->used_ms && (!item->usable_ms || item->usable_ms > now_ms);
+}
+
+/* One look, one change at most. */
+static pd_code settle_once(pd_frame *frame, const pd_id *hash, uint64_t ttl_ms, const char *policy, pd_error *err)
+{
+  pd_note note = {.author = frame->agent, .run = frame->ctx->session, .reason = frame->capability->name};
+  CLEANUP(pd_approvals_done) pd_approvals all = {0};
+  CLEANUP(pd_buf_done) pd_buf text = {0};
+  char hex[PD_ID_HEX_SIZE];
+  pd_approval made;
+  pd_id_hex(hash, hex);
+  TRY(pd_approvals_read(frame->home, frame->now_ms, &note, &all, err));
+  pd_approval *item = find(&all.pending, frame, hex);
+  if (!item) {
+    item = find(&all.history, frame, hex);
+    if (item && is_usable(item, frame->now_ms)) {
+      item->used_ms = frame->now_ms;
+      all.history.is_changed = true;
+      TRY(pd_approvals_save(&all, NULL, err));
+      name_in_answer(frame, item);
+      pd_buf_clear(&frame->details); /* the details of a failure that is to come are its own */
+      return PD_OK;
+    }
+    if (item && !item->used_ms && !item->told_ms) {
+      item->told_ms = frame->now_ms;
+      all.history.is_changed = true;
+    } else {
+      TRY(request(&all, frame, hash, ttl_ms, policy, &text, &made, err));
+      item = &made;
+    }
+  }
+  TRY(pd_approvals_save(&all, NULL, err));
+  return answer(frame, item, err);
+}
+
+pd_code pd_approval_settle(pd_frame *frame, uint64_t ttl_ms, const char *policy, pd_error *err)
+{
+  pd_id hash;
+  TRY(pd_input_hash(frame->input, &hash, err));
+  pd_code code = PD_CONFLICT;
+  for (int races = 0; code == PD_CONFLICT && races < RACES_MAX; races++) code = settle_once(frame, &hash, ttl_ms, policy, err);
+  return code;
+}

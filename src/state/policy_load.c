@@ -1,0 +1,127 @@
+/* policy_load.c: reading policy.toml. Invariants R1 to R4 are in policy.h. */
+#include "base/array.h"
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/error.h"
+#include "base/toml.h"
+#include "state/policy.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define TTL_MS_MAX ((uint64_t)3650 * 86400000)
+
+typedef struct rule_reader {
+  const char *path;
+  pd_rules *rules;
+  pd_rule *rule; /* that is being read; NULL: none yet */
+} rule_reader;
+
+static pd_code bad(const rule_reader *r, size_t line, pd_error *err, const char *what)
+{
+  return pd_error_set(err, PD_INVALID, "%s:%zu: %s", r->path, line, what);
+}
+
+static pd_code take_text(const rule_reader *r, const pd_toml_entry *entry, char *out, size_t size, pd_error *err)
+{
+  char what[120];
+  if (entry->value.kind == PD_TOML_STRING && *entry->value.text && strlen(entry->value.text) < size) {
+    snprintf(out, size, "%s", entry->value.text);
+    return PD_OK;
+  }
+  snprintf(what, sizeof what, "'%s' must be a string of 1 to %zu bytes", entry->key, size - 1);
+  return bad(r, entry->line, err, what);
+}
+
+static pd_code take_permission(const rule_reader *r, const pd_toml_entry *entry, pd_permission *out, pd_error *err)
+{
+  for (int i = PD_PERMIT_AUTONOMOUS; i <= PD_PERMIT_BLOCKED && entry->value.kind == PD_TOML_STRING; i++)
+    if (strcmp(entry->value.text, pd_permission_name((pd_permission)i)) == 0) {
+      *out = (pd_permission)i;
+      return PD_OK;
+    }
+  return bad(r, entry->line, err, "'permission' must be one of: notify, approval, operator, blocked");
+}
+
+/* "10 min", "1h", "2 d"; 0: never. */
+static pd_code take_ttl(const rule_reader *r, const pd_toml_entry *entry, pd_rule *rule, pd_error *err)
+{
+  static const struct {
+    const char *name;
+    uint64_t ms;
+  } units[] = {{"ms", 1}, {"s", 1000}, {"m", 60000}, {"min", 60000}, {"h", 3600000}, {"d", 86400000}};
+  const char *text = entry->value.kind == PD_TOML_STRING ? entry->value.text : "";
+  char *end = NULL;
+  unsigned long long number = *text >= '0' && *text <= '9' ? strtoull(text, &end, 10) : 0;
+  while (end && *end == ' ') end++;
+  for (size_t i = 0; end && i < COUNT_OF(units); i++)
+    if (strcmp(end, units[i].name) == 0 && number <= TTL_MS_MAX / units[i].ms) {
+      rule->ttl_ms = number * units[i].ms;
+      rule->has_ttl = true;
+      return PD_OK;
+    }
+  return bad(r, entry->line, err, "'ttl' must be a time such as \"10 min\" or \"1 h\" (ms, s, min, h, d); \"0 s\": never");
+}
+
+static pd_code take_entry(rule_reader *r, const pd_toml_entry *entry, pd_error *err)
+{
+  pd_rule *rule = r->rule;
+  char prefix[PD_KEY_SIZE_MAX + 1];
+  if (strcmp(entry->key, "capability") == 0) return take_text(r, entry, rule->capability, sizeof rule->capability, err);
+  if (strcmp(entry->key, "agent") == 0) return take_text(r, entry, rule->agent, sizeof rule->agent, err);
+  if (strcmp(entry->key, "reason") == 0) return take_text(r, entry, rule->reason, sizeof rule->reason, err);
+  if (strcmp(entry->key, "permission") == 0) return take_permission(r, entry, &rule->permission, err);
+  if (strcmp(entry->key, "ttl") == 0) return take_ttl(r, entry, rule, err);
+  if (strcmp(entry->key, "prefix") == 0) {
+    TRY(take_text(r, entry, prefix, sizeof prefix, err));
+    return pd_buf_append(&rule->prefix, prefix, strlen(prefix), err);
+  }
+  char what[PD_TOML_NAME_MAX + 120];
+  snprintf(what, sizeof what, "there is no '%s' in a rule; there are: capability, agent, prefix, permission, reason, ttl", entry->key);
+  return bad(r, entry->line, err, what);
+}
+
+static pd_code begin_rule(rule_reader *r, const pd_toml_table *table, pd_error *err)
+{
+  if (strcmp(table->name, "rule") != 0 || !table->is_list) return bad(r, table->line, err, "a policy has only [[rule]] tables");
+  if (r->rules->count == PD_POLICY_RULES_MAX) return bad(r, table->line, err, "more than 1000 rules");
+  TRY(pd_array_grow(&r->rules->items, r->rules->count, &r->rules->capacity, sizeof r->rules->items[0], "a policy", err));
+  r->rule = &r->rules->items[r->rules->count++];
+  *r->rule = (pd_rule){.line = (unsigned)table->line};
+  return PD_OK;
+}
+
+static pd_code end_rule(const rule_reader *r, pd_error *err)
+{
+  pd_error why = {0};
+  if (!*r->rule->capability) return bad(r, r->rule->line, err, "this rule names no 'capability'; \"*\" stands for all");
+  if (r->rule->permission == PD_PERMIT_AUTONOMOUS)
+    return bad(r, r->rule->line, err, "this rule needs a 'permission': notify, approval, operator or blocked; a policy may only tighten");
+  if (pd_rule_check(r->rule, &why) == PD_OK) return PD_OK;
+  return why.code == PD_NO_MEMORY ? pd_error_memory(err, "a policy") : bad(r, r->rule->line, err, why.message);
+}
+
+static pd_code read_rules(rule_reader *r, const pd_toml *toml, pd_error *err)
+{
+  size_t at = 0;
+  for (size_t t = 0; t < toml->table_count; t++) {
+    if (t) TRY(begin_rule(r, &toml->tables[t], err));
+    for (; at < toml->entry_count && toml->entries[at].table == t; at++) {
+      if (!t) return bad(r, toml->entries[at].line, err, "a policy has only [[rule]] tables");
+      TRY(take_entry(r, &toml->entries[at], err));
+    }
+    if (t) TRY(end_rule(r, err));
+  }
+  return PD_OK;
+}
+
+pd_code pd_rules_load(const char *path, pd_rules *out, pd_error *err)
+{
+  pd_toml toml = {0};
+  rule_reader r = {.path = path, .rules = out};
+  pd_code code = pd_toml_read(path, &toml, err);
+  bool is_absent = code == PD_NOT_FOUND;
+  if (code == PD_OK) code = read_rules(&r, &toml, err);
+  pd_toml_done(&toml);
+  return is_absent ? PD_OK : code;
+}
