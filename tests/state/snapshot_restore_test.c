@@ -192,7 +192,8 @@ static void snapshot_restore__an_agent_needs_approval(void **state)
   assert_string_equal(world_out(&w, "briefing.pending_approvals.count"), "0");
   world_ok(&w, "state.snapshot.restore", "{\"snapshot_id\":\"snap-20261115T100000Z\"}");
   want(&w, "ada", "main", "k", "1");
-  world_fails(&w, "state.snapshot.restore", "{\"snapshot_id\":\"snap-20261115T100000Z\"}", "ApprovalRequired", "wait"); /* it was good once */
+  world_fails(&w, "state.snapshot.restore", "{\"snapshot_id\":\"snap-20261115T100000Z\"}", "ApprovalRequired",
+              "wait"); /* it was good once */
   world_close(&w);
 }
 
