@@ -117,6 +117,8 @@ static void snapshot_restore__in_dry_run__changes_nothing(void **state)
   set_up(&w);
   world_ok(&w, "state.snapshot.restore", "{\"snapshot_id\":\"snap-20261115T100000Z\",\"dry_run\":true}");
   assert_string_equal(world_out(&w, "restored"), "false");
+  assert_string_equal(world_out(&w, "stores.0.changed"), "true"); /* would be */
+  assert_string_equal(world_out(&w, "stores.1.changed"), "false");
   want(&w, "ada", "main", "k", "2");
   world_close(&w);
 }
