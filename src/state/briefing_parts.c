@@ -50,7 +50,9 @@ static pd_code alert_sentence(const pd_journal_list *list, const pd_alert_totals
   for (pd_alert_severity s = PD_ALERT_INFO; s < PD_ALERT_COUNT; s++)
     if (totals->by_severity[s]) worst = s;
   TRY(pd_brief_count(out, totals->all, "alert", "alerts", err));
-  if (worst > PD_ALERT_INFO)
+  if (totals->all == totals->by_severity[worst])
+    TRY(pd_buf_printf(out, err, " of severity %s", pd_alert_severity_name(worst)));
+  else
     TRY(pd_buf_printf(out, err, ", %llu of them %s", (unsigned long long)totals->by_severity[worst], pd_alert_severity_name(worst)));
   for (size_t i = 0; i < list->count; i++) {
     pd_json json;

@@ -116,20 +116,6 @@ static pd_code sample_refs(pd_store *store, pd_error *why)
   return PD_OK;
 }
 
-/* Bytes of the values at the head of main: what list shows, and what quotas count. */
-static pd_code add_sizes(pd_store *store, uint64_t *out, pd_error *err)
-{
-  pd_iter *iter;
-  pd_entry entry;
-  pd_scan scan = {.keys_only = true};
-  pd_code code;
-  *out = 0;
-  TRY(pd_iter_open(store, "main", &scan, &iter, err));
-  while ((code = pd_iter_next(iter, &entry, NULL, err)) == PD_OK) *out += entry.size;
-  pd_iter_close(iter);
-  return code == PD_NOT_FOUND ? PD_OK : code;
-}
-
 static uint64_t quota_of(const pd_home *home, const char *name)
 {
   if (strcmp(name, PD_STORE_SYSTEM) == 0) return 0;
@@ -145,7 +131,7 @@ static pd_code look_at_store(pd_home *home, pd_lease *lease, pd_health *h, pd_er
   pd_error why = lease->why;
   pd_code code = lease->store ? pd_store_stats(lease->store, &s->stats, &why) : why.code;
   if (code == PD_OK) code = sample_refs(lease->store, &why);
-  if (code == PD_OK) code = add_sizes(lease->store, &s->used_bytes, &why);
+  if (code == PD_OK) code = pd_ref_bytes(lease->store, "main", &s->used_bytes, &why);
   s->is_sound = code == PD_OK;
   if (code == PD_NO_MEMORY) return pd_error_memory(err, "a look at the system");
   if (code) return reason(h, PD_HEALTH_FAILING, s->name, err, "the store '%s' cannot be read: %.300s", s->name, why.message);
@@ -157,6 +143,7 @@ static pd_code look_at_store(pd_home *home, pd_lease *lease, pd_health *h, pd_er
 
 static pd_code look_at_audit(pd_home *home, pd_health *h, pd_error *err)
 {
+<<<<<<< HEAD
   pd_audit_status is;
   pd_audit_status_get(home, &is);
   h->audit_waiting = is.waiting;
@@ -167,6 +154,18 @@ static pd_code look_at_audit(pd_home *home, pd_health *h, pd_error *err)
   if (is.lost)
     return reason(h, PD_HEALTH_FAILING, PD_STORE_SYSTEM, err, "%llu lines of the audit were lost since the home was opened",
                   (unsigned long long)is.lost);
+=======
+  pd_audit_status audit;
+  pd_audit_status_get(home, &audit);
+  h->audit_waiting = audit.waiting;
+  h->audit_lost = audit.lost;
+  if (audit.is_failing)
+    TRY(reason(h, PD_HEALTH_DEGRADED, PD_STORE_SYSTEM, err, "the audit cannot be written, %llu lines wait: %s",
+               (unsigned long long)audit.waiting, audit.message));
+  if (audit.lost)
+    return reason(h, PD_HEALTH_DEGRADED, PD_STORE_SYSTEM, err, "%llu lines of the audit were lost since the home was opened",
+                  (unsigned long long)audit.lost);
+>>>>>>> 00ca1c4c761304cfc6fc5a942e987ca840ad94f6
   return PD_OK;
 }
 

@@ -27,7 +27,7 @@ typedef struct step {
   pd_lease lease;
   pd_id target, former;
   char before[PD_REF_SIZE_MAX + 1]; /* the ref for what it was; "": it is at the target already */
-  bool is_moved;
+  bool differs, is_moved;           /* differs: its head was not the target when the plan was made */
 } step;
 
 typedef struct plan {
@@ -64,9 +64,12 @@ static pd_code add_step(pd_frame *frame, plan *p, pd_json store, const char *onl
   snprintf(s.lease.name, sizeof s.lease.name, "%s", name);
   TRY(pd_array_grow(&p->steps, p->count, &p->capacity, sizeof p->steps[0], "a restore", err));
   pd_lease_open(frame->home, &s.lease, false);
-  p->steps[p->count++] = s;
   pd_error why = s.lease.why;
+  pd_ref ref;
   pd_code code = s.lease.store ? pd_resolve(s.lease.store, hex, &commit, &why) : why.code;
+  if (code == PD_OK) code = pd_ref_get(s.lease.store, "main", &ref, &why);
+  s.differs = code == PD_OK && !pd_id_equal(&ref.commit.id, &s.target);
+  p->steps[p->count++] = s;
   if (code) return pd_error_named(err, code, "RestoreImpossible", "the store '%s' cannot be restored: %.300s", name, why.message);
   return PD_OK;
 }
@@ -131,7 +134,7 @@ static void move_back(plan *p, const pd_note *note)
 
 /* ---- the capability ---- */
 
-static void write_stores(pd_json_writer *w, const plan *p)
+static void write_stores(pd_json_writer *w, const plan *p, bool is_dry)
 {
   char hex[PD_ID_HEX_SIZE];
   pd_json_key(w, "stores");
@@ -141,7 +144,7 @@ static void write_stores(pd_json_writer *w, const plan *p)
     pd_json_open(w, '{');
     pd_json_put_text(w, "name", s->lease.name);
     pd_json_put_text(w, "commit", pd_id_hex(&s->target, hex));
-    pd_json_put_bool(w, "changed", s->is_moved);
+    pd_json_put_bool(w, "changed", is_dry ? s->differs : s->is_moved);
     pd_json_key(w, "before");
     if (*s->before)
       pd_json_text(w, pd_text(s->before));
@@ -172,6 +175,6 @@ pd_code pd_cap_state_snapshot_restore(pd_frame *frame, pd_error *err)
   }
   pd_json_put_bool(&frame->out, "restored", !is_dry);
   pd_json_put_text(&frame->out, "snapshot_id", p.id);
-  write_stores(&frame->out, &p);
+  write_stores(&frame->out, &p, is_dry);
   return PD_OK;
 }

@@ -152,6 +152,10 @@ static void briefing_generate__in_detail_level__summary_counts_and_detailed_list
   world_ok(&s.w, GENERATE, "{\"since\":\"2026-11-15T09:00:00Z\",\"detail_level\":\"detailed\"}");
   assert_string_equal(world_out(&s.w, "briefing.process_events.events.0.name"), "\"indexer\"");
   assert_string_equal(world_out(&s.w, "briefing.alerts.alerts.0.title"), "\"No disk\"");
+  assert_non_null(strstr(world_out(&s.w, "briefing.summary"), "1 alert of severity critical (\\\"No disk\\\")"));
+  world_ok(&s.w, "alerts.send", "{\"severity\":\"info\",\"title\":\"Hello\",\"message\":\"m\"}");
+  world_ok(&s.w, GENERATE, "{\"since\":\"2026-11-15T09:00:00Z\"}");
+  assert_non_null(strstr(world_out(&s.w, "briefing.summary"), "2 alerts, 1 of them critical (\\\"No disk\\\")"));
   world_fails(&s.w, GENERATE, "{\"detail_level\":\"all\"}", "InvalidInput", NULL);
   world_fails(&s.w, GENERATE, "{\"detail_level\":\"\"}", "InvalidInput", NULL);
   scene_close(&s);

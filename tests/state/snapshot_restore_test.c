@@ -117,6 +117,8 @@ static void snapshot_restore__in_dry_run__changes_nothing(void **state)
   set_up(&w);
   world_ok(&w, "state.snapshot.restore", "{\"snapshot_id\":\"snap-20261115T100000Z\",\"dry_run\":true}");
   assert_string_equal(world_out(&w, "restored"), "false");
+  assert_string_equal(world_out(&w, "stores.0.changed"), "true"); /* would be */
+  assert_string_equal(world_out(&w, "stores.1.changed"), "false");
   want(&w, "ada", "main", "k", "2");
   world_close(&w);
 }
@@ -172,6 +174,31 @@ static void snapshot_restore__works_after_gc(void **state)
   world_close(&w);
 }
 
+static void snapshot_restore__an_agent_needs_approval(void **state)
+{
+  (void)state;
+  world w;
+  set_up(&w);
+  w.is_operator = false;
+  world_fails(&w, "state.snapshot.restore", "{\"snapshot_id\":\"snap-20261115T100000Z\"}", "ApprovalRequired", "wait");
+  want(&w, "ada", "main", "k", "2");
+  world_ok(&w, "state.briefing.generate", "{\"detail_level\":\"detailed\"}");
+  assert_string_equal(world_out(&w, "briefing.pending_approvals.approvals.0.capability"), "\"state.snapshot.restore\"");
+  char *input = text_of("{\"approval_id\":%s}", world_out(&w, "briefing.pending_approvals.approvals.0.approval_id"));
+  w.is_operator = true;
+  world_ok(&w, "approvals.approve", input);
+  free(input);
+  w.is_operator = false;
+  world_ok(&w, "state.briefing.generate", "{\"since\":\"2026-11-15T10:00:00Z\"}");
+  assert_string_equal(world_out(&w, "briefing.approval_decisions.approved"), "1");
+  assert_string_equal(world_out(&w, "briefing.pending_approvals.count"), "0");
+  world_ok(&w, "state.snapshot.restore", "{\"snapshot_id\":\"snap-20261115T100000Z\"}");
+  want(&w, "ada", "main", "k", "1");
+  world_fails(&w, "state.snapshot.restore", "{\"snapshot_id\":\"snap-20261115T100000Z\"}", "ApprovalRequired",
+              "wait"); /* it was good once */
+  world_close(&w);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -182,6 +209,7 @@ int main(void)
     cmocka_unit_test(snapshot_restore__err_RestoreImpossible__changes_nothing),
     cmocka_unit_test(snapshot_restore__err_SnapshotNotFound__names_the_snapshot),
     cmocka_unit_test(snapshot_restore__works_after_gc),
+    cmocka_unit_test(snapshot_restore__an_agent_needs_approval),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
