@@ -70,9 +70,10 @@ pd_code pd_home_store(pd_home *home, const char *name, bool create, pd_store **o
 pd_store *pd_home_opened(pd_home *home, const char *name)
 {
   pthread_mutex_lock(&home->lock);
-  pd_store *found = find_store(home, name);
+  pd_home_entry *entry = find_store(home, name);
+  pd_store *store = entry ? entry->store : NULL;
   pthread_mutex_unlock(&home->lock);
-  return found;
+  return store;
 }
 
 /* ---- agents ---- */
