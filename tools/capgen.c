@@ -356,7 +356,12 @@ static void cell(FILE *f, const char *text)
 
 static const char *type_words(const capability *c, pd_json schema)
 {
-  const char *type = member_text(c, schema, "type");
+  pd_json kind = pd_json_member(schema, "type");
+  if (kind.kind == PD_JSON_ARRAY) { /* ["string", "null"]: the first says it */
+    pd_json_walk walk = pd_json_walk_begin(kind);
+    if (!pd_json_walk_next(&walk, NULL, &kind)) refuse(c->path, "a type is an empty list");
+  }
+  const char *type = text_of(c->path, kind);
   if (!*type) return "any JSON";
   return strcmp(member_text(c, schema, "format"), "date-time") == 0 ? "date-time" : type;
 }
