@@ -69,7 +69,7 @@ PD_MUST_USE pd_code pd_bundle_head_decode(pd_bytes bytes, pd_bundle_head *out, p
 /* ---- writing (bundle_stream.c) ---- */
 
 typedef struct pd_bundle_out {
-  int fd;
+  pd_sink sink;
   pd_hash hash;
   pd_buf raw, packed;
   ZSTD_CCtx *zstd;
@@ -77,7 +77,7 @@ typedef struct pd_bundle_out {
 } pd_bundle_out;
 
 /* Pair with pd_bundle_out_done, also on failure. */
-PD_MUST_USE pd_code pd_bundle_out_begin(pd_bundle_out *out, int fd, uint32_t format, pd_bytes head, pd_error *err);
+PD_MUST_USE pd_code pd_bundle_out_begin(pd_bundle_out *out, const pd_sink *sink, uint32_t format, pd_bytes head, pd_error *err);
 PD_MUST_USE pd_code pd_bundle_add(pd_bundle_out *out, const void *data, size_t size, pd_error *err);
 PD_MUST_USE pd_code pd_bundle_add_number(pd_bundle_out *out, uint64_t n, pd_error *err);
 PD_MUST_USE pd_code pd_bundle_add_sized(pd_bundle_out *out, pd_bytes bytes, pd_error *err);
@@ -95,7 +95,7 @@ typedef struct pd_bundle_place {
 
 /* The first failure sticks in `code` and `why`, and everything after it is zeros: one look at the end of an item is enough. */
 typedef struct pd_bundle_in {
-  int fd;
+  pd_source source;
   uint64_t size;              /* of the file, without the checksum */
   uint64_t first_at;          /* the first block */
   uint64_t block_at, next_at; /* this block and the one behind it */
@@ -107,8 +107,11 @@ typedef struct pd_bundle_in {
   pd_error why;
 } pd_bundle_in;
 
-/* D1: compare the checksum, read the header. `fd` must be a file that can be read from anywhere. Pair with pd_bundle_in_done. */
-PD_MUST_USE pd_code pd_bundle_in_open(pd_bundle_in *in, int fd, pd_bundle_head *out_head, pd_error *err);
+/* Files as sinks and sources: the context is the file descriptor's address. PD_INVALID for a source that is no regular file. */
+pd_sink pd_bundle_file_sink(int *fd);
+PD_MUST_USE pd_code pd_bundle_file_source(int *fd, pd_source *out, pd_error *err);
+/* D1: compare the checksum, read the header. Pair with pd_bundle_in_done. */
+PD_MUST_USE pd_code pd_bundle_in_open(pd_bundle_in *in, const pd_source *source, pd_bundle_head *out_head, pd_error *err);
 /* Another reader of the same bundle. */
 PD_MUST_USE pd_code pd_bundle_in_copy(pd_bundle_in *in, const pd_bundle_in *other, pd_error *err);
 void pd_bundle_in_done(pd_bundle_in *in);
@@ -178,7 +181,7 @@ typedef struct pd_bundle_reader {
   uint64_t changes, value_bytes;
 } pd_bundle_reader;
 
-PD_MUST_USE pd_code pd_bundle_reader_open(pd_bundle_reader *r, int fd, pd_bundle_head *out_head, pd_error *err);
+PD_MUST_USE pd_code pd_bundle_reader_open(pd_bundle_reader *r, const pd_source *source, pd_bundle_head *out_head, pd_error *err);
 void pd_bundle_reader_done(pd_bundle_reader *r);
 /* From the beginning, in another depth. The first pass must be PD_BUNDLE_SKIP. */
 void pd_bundle_again(pd_bundle_reader *r, pd_bundle_depth depth);

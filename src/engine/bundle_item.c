@@ -110,9 +110,9 @@ void pd_bundle_commit_done(pd_bundle_commit *commit)
   free(commit->changes);
 }
 
-pd_code pd_bundle_reader_open(pd_bundle_reader *r, int fd, pd_bundle_head *out_head, pd_error *err)
+pd_code pd_bundle_reader_open(pd_bundle_reader *r, const pd_source *source, pd_bundle_head *out_head, pd_error *err)
 {
-  TRY(pd_bundle_in_open(&r->in, fd, out_head, err));
+  TRY(pd_bundle_in_open(&r->in, source, out_head, err));
   return pd_bundle_in_copy(&r->aside, &r->in, err);
 }
 
