@@ -80,6 +80,7 @@ static const cli_command *const commands[] = {
   &cmd_approvals,
   &cmd_audit,
   &cmd_policy,
+  &cmd_vault,
   &cmd_man,
   &cmd_complete,
   NULL,

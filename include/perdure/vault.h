@@ -17,11 +17,13 @@
 #ifndef PERDURE_VAULT_H
 #define PERDURE_VAULT_H
 
-#include <perdure/state.h>
+#include <perdure/perdure.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+typedef struct pd_home pd_home; /* state.h */
 
 #define PD_PASSPHRASE_SIZE_MIN 8
 #define PD_PASSPHRASE_SIZE_MAX 1024
@@ -46,9 +48,9 @@ PD_API void pd_vault_lock(pd_home *home);
 
 typedef struct pd_vault_state {
   bool exists;
-  bool is_unlocked;   /* in this process */
+  bool is_unlocked;    /* in this process */
   int64_t locks_at_ms; /* when it locks itself unless it is used; 0: never, or it is locked */
-  uint32_t key_count; /* master keys in it */
+  uint32_t key_count;  /* master keys in it */
   uint32_t memory_kib, passes, lanes;
 } pd_vault_state;
 
@@ -57,8 +59,8 @@ typedef struct pd_vault_state {
 PD_API PD_MUST_USE pd_code pd_vault_status(pd_home *home, pd_vault_state *out, pd_error *err);
 
 typedef struct pd_vault_rotation {
-  pd_bytes new_passphrase; /* empty: it stays */
-  bool makes_new_key;      /* new backups get a new master key; old ones stay readable */
+  pd_bytes new_passphrase;         /* empty: it stays */
+  bool makes_new_key;              /* new backups get a new master key; old ones stay readable */
   const pd_vault_options *options; /* of the new passphrase; NULL: as they were */
 } pd_vault_rotation;
 
