@@ -69,6 +69,11 @@ typedef struct pd_vault_rotation {
  * stays so; other processes have to unlock it again after a change of the passphrase. */
 PD_API PD_MUST_USE pd_code pd_vault_rotate(pd_home *home, pd_bytes passphrase, const pd_vault_rotation *rotation, pd_error *err);
 
+/* Take in the master key of another home's vault, by a backup of it: a file that state.backup.export wrote there, and the passphrase of its
+ * time. Its backups can then be imported and restored here. This vault must be unlocked (PD_LOCKED). PD_DECRYPT: the passphrase is
+ * wrong, or the file is no whole backup; the message tells which. PD_LIMIT: too many keys. No error if the key is here already. */
+PD_API PD_MUST_USE pd_code pd_vault_learn(pd_home *home, const char *path, pd_bytes passphrase, pd_error *err);
+
 #ifdef __cplusplus
 }
 #endif

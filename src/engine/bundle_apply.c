@@ -13,7 +13,7 @@
 #define GROUP_COUNT_MAX 512
 #define GROUP_BYTES_MAX ((size_t)4 << 20)
 #define LARGE_TRIES_MAX 16
-#define KEPT_BYTES_MAX ((size_t)64 << 10)
+#define KEPT_BYTES_MAX ((size_t)4 << 10)
 
 /* Commits of one line that are appended together. */
 typedef struct group {

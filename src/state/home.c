@@ -5,6 +5,7 @@
 #include "base/base.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "state/backup.h"
 #include "state/tiers.h"
 
 #include <errno.h>
@@ -56,6 +57,14 @@ pd_code pd_home_store(pd_home *home, const char *name, bool create, pd_store **o
     code = open_store(home, name, create, out, err);
   pthread_mutex_unlock(&home->lock);
   return code;
+}
+
+pd_store *pd_home_opened(pd_home *home, const char *name)
+{
+  pthread_mutex_lock(&home->lock);
+  pd_store *found = find_store(home, name);
+  pthread_mutex_unlock(&home->lock);
+  return found;
 }
 
 /* ---- agents ---- */
@@ -149,7 +158,8 @@ static pd_code set_up(pd_home *home, const pd_home_options *options, pd_error *e
   TRY(pd_ear_new(home, &home->ear, err));
   TRY(pd_audit_new(home, &home->audit, err));
   TRY(pd_vault_new(home, &home->vault, err));
-  return pd_activity_new(home, &home->activity, err);
+  TRY(pd_activity_new(home, &home->activity, err));
+  return pd_restore_resume(home, err);
 }
 
 pd_code pd_home_open(const char *uri, const pd_home_options *options, pd_home **out, pd_error *err)
