@@ -73,7 +73,7 @@ static bool take_text(pd_json value, char *out, size_t size)
 
 static pd_code take_store(pd_json object, uint64_t stream_size, pd_backup_manifest *out, pd_error *err)
 {
-  pd_backup_store *store;
+  pd_backup_store *store = NULL;
   char name[PD_NAME_SIZE_MAX + 1], hex[PD_ID_HEX_SIZE];
   pd_json_field f[] = {{.name = "name"},    {.name = "head"},    {.name = "at"},         {.name = "size"},
                        {.name = "commits"}, {.name = "changes"}, {.name = "value_bytes"}};
