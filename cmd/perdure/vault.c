@@ -125,7 +125,7 @@ static const args_option vault_options[] = {PASSPHRASE_OPTIONS,
                                             {0}};
 
 const cli_command cmd_vault = {
-  .spec = {"vault", vault_options, 1, 1},
+  .spec = {"vault", vault_options, 1, 1, false},
   .group = "care",
   .summary = "The key of this home's backups",
   .usage = "init|unlock|lock|status|rotate",
