@@ -61,8 +61,10 @@ pd_code pd_home_store(pd_home *home, const char *name, bool create, pd_store **o
 
 pd_store *pd_home_opened(pd_home *home, const char *name)
 {
+  pd_store *found = NULL;
   pthread_mutex_lock(&home->lock);
-  pd_store *found = find_store(home, name);
+  for (size_t i = 0; i < home->entry_count && !found; i++)
+    if (strcmp(home->entries[i].name, name) == 0) found = home->entries[i].store;
   pthread_mutex_unlock(&home->lock);
   return found;
 }
