@@ -21,6 +21,7 @@ extern const cli_command cmd_blame, cmd_bisect;                                 
 
 extern const cli_command cmd_du, cmd_doctor, cmd_repair;                       /* du.c, doctor.c, repair.c */
 extern const cli_command cmd_vault;                                            /* vault.c */
+extern const cli_command cmd_backup, cmd_vault;                                /* backup.c, vault.c */
 extern const cli_command cmd_watch;                                            /* watch.c */
 extern const cli_command cmd_merge, cmd_cherry_pick, cmd_revert, cmd_settings; /* merge.c, settings.c */
 

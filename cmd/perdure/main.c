@@ -83,6 +83,7 @@ static const cli_command *const commands[] = {
   &cmd_audit,
   &cmd_policy,
   &cmd_vault,
+  &cmd_backup,
   &cmd_man,
   &cmd_complete,
   NULL,

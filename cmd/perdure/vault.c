@@ -1,7 +1,9 @@
 /* vault.c: `vault init|unlock|lock|status|rotate`. */
 #include "base/base.h"
+#include "base/buf.h"
 #include "base/error.h"
 #include "commands.h"
+#include "door.h"
 #include "passphrase.h"
 
 #include <stdio.h>
@@ -22,28 +24,27 @@ static pd_code open_home(cli_session *cli, pd_home **out, pd_error *err)
   return code;
 }
 
-static pd_code print_state(cli_session *cli, pd_home *home, pd_error *err)
+/* As the holder sees it, if one runs. */
+static pd_code print_state(cli_session *cli, const args_parsed *args, pd_error *err)
 {
-  pd_vault_state state;
-  TRY(pd_vault_status(home, &state, err));
-  if (!state.exists) cli->exit_code = CLI_EXIT_NEGATIVE;
+  CLEANUP(pd_buf_done) pd_buf out = {0};
+  pd_json answer;
+  uint64_t keys = 0;
+  TRY(door_call(cli, args, "vault.status", pd_text("{}"), &out, err));
+  TRY(pd_json_parse(pd_buf_bytes(&out), &answer, err));
+  bool exists = pd_json_true(pd_json_member(answer, "exists"));
+  if (!exists) cli->exit_code = CLI_EXIT_NEGATIVE;
   if (cli->is_json) {
     pd_json_writer w = cli_json(cli, err);
-    pd_json_open(&w, '{');
-    pd_json_put_bool(&w, "exists", state.exists);
-    pd_json_put_bool(&w, "unlocked", state.is_unlocked);
-    pd_json_put_number(&w, "keys", state.key_count);
-    pd_json_put_number(&w, "memory_kib", state.memory_kib);
-    pd_json_put_number(&w, "passes", state.passes);
-    pd_json_put_number(&w, "lanes", state.lanes);
-    pd_json_close(&w, '}');
+    pd_json_value(&w, answer);
     return cli_json_end(cli, &w);
   }
-  if (!state.exists)
+  if (!pd_json_u64(pd_json_member(answer, "keys"), &keys)) keys = 0;
+  if (!exists)
     out_text(&cli->out, "no vault\n");
   else
-    out_printf(&cli->out, "%s, %u master key%s, Argon2id with %u KiB, %u passes, %u lane%s\n", state.is_unlocked ? "unlocked" : "locked",
-               state.key_count, state.key_count == 1 ? "" : "s", state.memory_kib, state.passes, state.lanes, state.lanes == 1 ? "" : "s");
+    out_printf(&cli->out, "%s, %llu master key%s\n", pd_json_true(pd_json_member(answer, "unlocked")) ? "unlocked" : "locked",
+               (unsigned long long)keys, keys == 1 ? "" : "s");
   return PD_OK;
 }
 
@@ -53,22 +54,27 @@ static pd_code init_vault(cli_session *cli, pd_home *home, const args_parsed *ar
   TRY(passphrase_read(args, "", "New passphrase", true, &pass, err));
   TRY(pd_vault_init(home, pass.text, NULL, err));
   cli_say(cli, "vault: made. Keep the passphrase: without it no backup can be read, by anybody");
-  return print_state(cli, home, err);
+  return print_state(cli, args, err);
 }
 
 static pd_code unlock_vault(cli_session *cli, pd_home *home, const args_parsed *args, pd_error *err)
 {
   CLEANUP(passphrase_done) passphrase pass = {0};
+  pd_vault_state state;
+  TRY(pd_vault_status(home, &state, err));
+  if (!state.exists) return pd_error_set(err, PD_NOT_FOUND, "there is no vault yet; make one with: perdure vault init");
   TRY(passphrase_read(args, "", "Passphrase", false, &pass, err));
-  TRY(pd_vault_unlock(home, pass.text, err));
-  return print_state(cli, home, err);
+  TRY(door_start_holder(cli, err));
+  TRY(vault_ask_holder(cli, "unlock", NULL, &pass, err));
+  return print_state(cli, args, err);
 }
 
 static pd_code lock_vault(cli_session *cli, pd_home *home, const args_parsed *args, pd_error *err)
 {
-  (void)args;
-  pd_vault_lock(home);
-  return print_state(cli, home, err);
+  (void)home;
+  pd_code code = vault_ask_holder(cli, "lock", NULL, NULL, err);
+  if (code && code != PD_NOT_FOUND) return code; /* no holder: nothing is unlocked */
+  return print_state(cli, args, err);
 }
 
 static pd_code rotate_vault(cli_session *cli, pd_home *home, const args_parsed *args, pd_error *err)
@@ -84,13 +90,13 @@ static pd_code rotate_vault(cli_session *cli, pd_home *home, const args_parsed *
           !rotation.makes_new_key ? "the passphrase is changed"
           : fresh.text.size       ? "passphrase and key are changed"
                                   : "the key is changed");
-  return print_state(cli, home, err);
+  return print_state(cli, args, err);
 }
 
 static pd_code show_vault(cli_session *cli, pd_home *home, const args_parsed *args, pd_error *err)
 {
-  (void)args;
-  return print_state(cli, home, err);
+  (void)home;
+  return print_state(cli, args, err);
 }
 
 static const struct verb {
@@ -119,14 +125,15 @@ static const args_option vault_options[] = {PASSPHRASE_OPTIONS,
                                             {0}};
 
 const cli_command cmd_vault = {
-  .spec = {"vault", vault_options, 1, 1},
+  .spec = {"vault", vault_options, 1, 1, false},
   .group = "care",
   .summary = "The key of this home's backups",
   .usage = "init|unlock|lock|status|rotate",
   .about = "The vault holds the master key that backups are encrypted with, itself encrypted under a passphrase.\n"
            "Without the passphrase nobody reads the backups: keep it apart from them.\n\n"
            "  init     make the vault; it stays locked\n"
-           "  unlock   check the passphrase, and unlock\n"
+           "  unlock   unlock it for the commands that follow: a process in the background holds the key until\n"
+           "           `lock`, or until it was not used for a while (vault.idle)\n"
            "  lock     wipe the keys from memory\n"
            "  status   is there a vault, and is it unlocked? Exit 1 if there is none\n"
            "  rotate   change the passphrase, or with --new-key the master key, or both\n\n"
