@@ -1,6 +1,6 @@
 /*
- * errors_test.c: failures that are a capability's own, provoked one by one: the code, the recovery, and that nothing came of the call. Those
- * of the other capabilities are with the rest of their tests.
+ * errors_test.c: failures that are a capability's own, provoked one by one: the code, the recovery, and that nothing came of the call.
+ * Those of the other capabilities are with the rest of their tests.
  */
 #include "state/world.h"
 
