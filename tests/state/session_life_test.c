@@ -308,7 +308,7 @@ static void memory__of_1000_sessions_is_given_back_when_they_end(void **state)
   size_t heap_full = mallinfo2().uordblks + mallinfo2().hblkhd, resident_full = resident_bytes();
   for (size_t i = 0; i < MANY; i++) assert_int_equal(pd_session_end(w->home, "main", ids[i], NULL), PD_OK);
   size_t heap_after = mallinfo2().uordblks + mallinfo2().hblkhd, resident_after = resident_bytes();
-  print_message("heap %zu, %zu, %zu; resident %zu, %zu, %zu\n", heap_before, heap_full, heap_after, resident_before, resident_full,
+  print_message("# heap %zu, %zu, %zu; resident %zu, %zu, %zu\n", heap_before, heap_full, heap_after, resident_before, resident_full,
                 resident_after);
   if (!getenv("PERDURE_SANITIZER")) { /* which keeps what is freed */
     assert_true(heap_full - heap_before >= (size_t)MANY * VALUE_SIZE);
