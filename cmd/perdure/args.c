@@ -86,7 +86,10 @@ static pd_code parse_long(parser *p, const char *text)
   const char *value = text[size] ? text + size + 1 : NULL;
   const args_option *option;
   const char **slot = find_slot(p->out, text, size, 0, &option);
-  if (!slot && p->out->spec && p->out->spec->takes_fields) return keep_field(p, text, size, value);
+  bool takes_fields = p->out->spec && p->out->spec->takes_fields;
+  /* state.persistent.get has a field of that name; who asks for perdure's own version names no command */
+  if (slot && takes_fields && strcmp(option->name, "version") == 0) slot = NULL;
+  if (!slot && takes_fields) return keep_field(p, text, size, value);
   if (!slot) {
     char name[WORD_SIZE_MAX + 1];
     snprintf(name, sizeof name, "%.*s", (int)(size < WORD_SIZE_MAX ? size : WORD_SIZE_MAX), text);
