@@ -30,6 +30,11 @@ static const char *session_of(const args_parsed *args)
   return session && *session ? session : NULL;
 }
 
+static bool is_operator(const cli_session *cli, const args_parsed *args)
+{
+  return cli->is_operator || args_get(args, "operator");
+}
+
 /* ---- the holder ---- */
 
 /* A connection to the holder; -1 if none runs. */
@@ -150,7 +155,7 @@ static pd_code write_request(const cli_session *cli, const args_parsed *args, co
   pd_json_put_text(&w, "call", capability);
   pd_json_put_text(&w, "agent", cli->agent);
   if (session_of(args)) pd_json_put_text(&w, "session", session_of(args));
-  if (args_get(args, "operator")) pd_json_put_bool(&w, "operator", true);
+  if (is_operator(cli, args)) pd_json_put_bool(&w, "operator", true);
   if (pd_json_parse(input, &json, NULL) == PD_OK) {
     pd_json_key(&w, "input");
     pd_json_value(&w, json);
@@ -189,7 +194,7 @@ static pd_code call_here(cli_session *cli, const args_parsed *args, const char *
 {
   pd_home *home = NULL;
   TRY(pd_home_open(cli->uri, NULL, &home, err));
-  pd_ctx ctx = {.home = home, .agent = cli->agent, .session = session_of(args), .is_operator = args_get(args, "operator") != NULL};
+  pd_ctx ctx = {.home = home, .agent = cli->agent, .session = session_of(args), .is_operator = is_operator(cli, args)};
   pd_code code = pd_call(&ctx, capability, input, out, err);
   pd_code closed = pd_home_close(home, code ? NULL : err);
   return code ? code : closed;
