@@ -3,9 +3,9 @@
 . "$(dirname "$0")/tap.sh"
 unset PERDURE_SESSION
 
-# on_terminal COMMAND: run it on a terminal; its output is in $out, without carriage returns
+# on_terminal COMMAND: run it on a terminal; its output is in $out, without carriage returns and the echo of the end of input
 on_terminal() {
-  NO_COLOR=1 TERM=xterm script -qec "$perdure --no-pager $1" /dev/null </dev/null 2>"$err" | tr -d '\r' >"$out"
+  NO_COLOR=1 TERM=xterm script -qec "$perdure --no-pager $1" /dev/null </dev/null 2>"$err" | tr -d '\r\b\000' | sed 's|\^[@D]||g' >"$out"
 }
 
 t list__is_tab_separated_in_a_pipe
