@@ -1,6 +1,6 @@
 /*
- * answer.c: see fields.h: what a capability answered, for people. Sizes and times are made readable where a person reads: on a terminal, and
- * in documents (answers with objects in them), which no script would take apart without --json.
+ * answer.c: see fields.h: what a capability answered, for people. Sizes and times are made readable where a person reads: on a terminal,
+ * and in documents (answers with objects in them), which no script would take apart without --json.
  */
 #include "base/base.h"
 #include "base/buf.h"
