@@ -6,6 +6,8 @@
 #include "base/error.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #define NAME_SIZE 64
 
@@ -123,4 +125,13 @@ pd_code fields_write(const char *capability, const char *const *names, const arg
   for (size_t i = 0; i < args->field_count; i++) TRY(write_option(&w, properties, capability, &args->fields[i], err));
   pd_json_close(&w, '}');
   return w.code;
+}
+
+pd_code fields_full_path(const char *path, char out[FIELDS_PATH_SIZE], pd_error *err)
+{
+  char here[FIELDS_PATH_SIZE];
+  if (path[0] != '/' && realpath(path, out)) return PD_OK;
+  if (path[0] != '/' && !getcwd(here, sizeof here)) return pd_error_set(err, PD_STORAGE, "the current folder has no name");
+  int size = path[0] == '/' ? snprintf(out, FIELDS_PATH_SIZE, "%s", path) : snprintf(out, FIELDS_PATH_SIZE, "%s/%s", here, path);
+  return size < FIELDS_PATH_SIZE ? PD_OK : pd_error_set(err, PD_LIMIT, "the path %.100s is too long", path);
 }

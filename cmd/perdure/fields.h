@@ -10,6 +10,10 @@
  * take all words that are left. PD_INVALID names what is unknown or does not fit. */
 PD_MUST_USE pd_code fields_write(const char *capability, const char *const *names, const args_parsed *args, pd_buf *out, pd_error *err);
 
+#define FIELDS_PATH_SIZE 4096 /* PATH_MAX: realpath writes as much */
+/* A path as an absolute one: relative to where the person is, not to where the holder is. */
+PD_MUST_USE pd_code fields_full_path(const char *path, char out[FIELDS_PATH_SIZE], pd_error *err);
+
 /* tier.c: the capability that a shorthand calls, or NULL. */
 const char *tier_capability(const char *tier, const char *verb);
 

@@ -90,6 +90,11 @@ static pd_code run_tier(cli_session *cli, const args_parsed *args, pd_error *err
   pd_capability_info info;
   TRY(pd_capability_find(found->capability, &info, err));
   cli->is_operator = info.permission == PD_PERMIT_OPERATOR;
+  char path[FIELDS_PATH_SIZE];
+  if (args->word_count > 1 && found->names[0] && strcmp(found->names[0], "path") == 0) {
+    TRY(fields_full_path(args->words[1], path, err));
+    args->words[1] = path;
+  }
   TRY(fields_write(found->capability, found->names, args, &input, err));
   pd_code code = door_call(cli, args, found->capability, pd_buf_bytes(&input), &out, err);
   if (code) return answer_failed(cli, &out, code, err);

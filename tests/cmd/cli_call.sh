@@ -27,6 +27,26 @@ want_err_like "did you mean 'state.session.get'"
 run call state.sesion.get
 want_code 2
 
+t call__who_only_looks_does_not_make_a_home
+for look in health 'persistent get k' 'shared list' 'call state.session.list'; do
+  # shellcheck disable=SC2086 # the words of a command
+  run --store nowhere $look
+  want_failure 4 'there is no home at'
+done
+run --json --store nowhere persistent get k
+want_code 4
+want_err_like '"hint":"make one with: perdure init"'
+want_true [ ! -e nowhere ]
+
+t folders__a_path_is_relative_to_where_the_person_is
+mkdir watched
+run --store here folders watch watched
+want_out_like "^path: $PWD/watched\$"
+run --store here folders unwatch ./watched
+want_code 0
+run --store here folders list
+want_no_out
+
 t call__fields_words_json_and_standard_input_become_the_input
 run call state.shared.set --key mode --value '"x"' --expected-version 0
 want_line '{"version":1}'
