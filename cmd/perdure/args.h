@@ -12,6 +12,8 @@
 #define ARGS_OPTION_MAX 24
 #define ARGS_GIVEN_MAX 256
 #define ARGS_FIELD_MAX 16
+/* The flag that is a field too: with a value, after the first word of a command that takes fields. */
+#define ARGS_FLAG_OR_FIELD "version"
 
 typedef struct args_option {
   const char *name;
