@@ -190,7 +190,7 @@ static void backup_list__err_IoError__a_folder_that_cannot_be_read(void **state)
   backup_create__err_IoError__a_folder_that_cannot_be_written(state);
 }
 
-static void backup_list__files_that_are_no_backups_are_told_apart(void **state)
+static void backup_list__out_unreadable__names_files_that_are_no_backups(void **state)
 {
   (void)state;
   world w;
@@ -457,7 +457,7 @@ int main(void)
     cmocka_unit_test(backup_list__out_backups__newest_first_with_all_fields),
     cmocka_unit_test(backup_list__out_count__is_the_number_of_backups),
     cmocka_unit_test(backup_list__err_IoError__a_folder_that_cannot_be_read),
-    cmocka_unit_test(backup_list__files_that_are_no_backups_are_told_apart),
+    cmocka_unit_test(backup_list__out_unreadable__names_files_that_are_no_backups),
     cmocka_unit_test(backup_restore__in_backup_id__chooses_the_backup),
     cmocka_unit_test(backup_restore__in_agent__restores_only_that_agent_out_of_a_full_one),
     cmocka_unit_test(backup_restore__out_restored__is_true),
