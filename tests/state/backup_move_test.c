@@ -103,6 +103,24 @@ static void backup_export__err_BackupNotFound__an_unknown_id(void **state)
   world_close(&w);
 }
 
+static void backup_export__err_DecryptionFailed__a_damaged_header_is_not_sent_away(void **state)
+{
+  (void)state;
+  world w;
+  pd_buf bytes = {0};
+  open_with_state(&w);
+  char *id = create(&w, "{}"), *path = file_of(&w, id), *away = temp_folder_new();
+  char *input = text_of("{\"backup_id\":\"%s\",\"path\":\"%s\"}", id, away);
+  read_whole(path, &bytes);
+  bytes.data[100] ^= 1;
+  write_whole(path, pd_buf_bytes(&bytes));
+  world_fails(&w, "state.backup.export", input, "DecryptionFailed", "check_vault");
+  pd_buf_done(&bytes);
+  free(id), free(path), free(input);
+  temp_folder_free(away);
+  world_close(&w);
+}
+
 static void refuse_path(world *w, const char *id, const char *path)
 {
   char *input = text_of("{\"backup_id\":\"%s\",\"path\":\"%s\"}", id, path);
@@ -344,6 +362,7 @@ int main(void)
     cmocka_unit_test(backup_export__out_size_bytes__is_the_size_of_the_file),
     cmocka_unit_test(backup_export__effect_1__copies_the_file_also_while_the_vault_is_locked),
     cmocka_unit_test(backup_export__err_BackupNotFound__an_unknown_id),
+    cmocka_unit_test(backup_export__err_DecryptionFailed__a_damaged_header_is_not_sent_away),
     cmocka_unit_test(backup_export__err_IoError__paths_that_cannot_be_written),
     cmocka_unit_test(backup_export__err_DecryptionFailed__a_damaged_header_is_not_copied),
     cmocka_unit_test(backup_import__brings_a_backup_to_another_home_that_restores_it),
