@@ -18,6 +18,8 @@ const bench_row bench_rows[] = {
   {14, "large", "100-byte edits in a 10 MB value", "64 KiB; its first put", "≤ 1×; ≤ 0.05×", row_large},
   {15, "gc", "bytes that gc returns", "bytes on disk before", "≥ 0.8×", row_gc},
   {16, "watch", "watch, put in one process to event in another", "5 ms", "≤ 1×", row_watch},
+  {17, "session", "state.session.get/set, one thread", "1 M calls/s pre-parsed; 300 k/s JSON", "≥ 1×", row_session},
+  {18, "persistent", "state.persistent.set, buffered", "the engine's own buffered put", "≥ 0.7×", row_persistent},
 };
 const size_t bench_row_count = sizeof(bench_rows) / sizeof(bench_rows[0]);
 
@@ -41,6 +43,7 @@ const bench_sizes bench_sizes_full = {
   .memory_ops = 200000,
   .merge_ops = 20,
   .gc_versions = 1000000,
+  .session_ops = 1000000,
 };
 
 const bench_sizes bench_sizes_quick = {
@@ -63,4 +66,5 @@ const bench_sizes bench_sizes_quick = {
   .memory_ops = 5000,
   .merge_ops = 5,
   .gc_versions = 10000,
+  .session_ops = 20000,
 };

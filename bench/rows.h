@@ -32,5 +32,7 @@ PD_MUST_USE pd_code row_merge(bench *b, pd_error *err);
 PD_MUST_USE pd_code row_large(bench *b, pd_error *err);
 PD_MUST_USE pd_code row_gc(bench *b, pd_error *err);
 PD_MUST_USE pd_code row_watch(bench *b, pd_error *err);
+PD_MUST_USE pd_code row_session(bench *b, pd_error *err);
+PD_MUST_USE pd_code row_persistent(bench *b, pd_error *err);
 
 #endif

@@ -9,6 +9,7 @@
  * common.json among the files has the errors that every capability may answer with. A file that is not as it should be is refused with
  * its name and what is wrong, and nothing is written.
  */
+#include "base/array.h"
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/json.h"
@@ -31,6 +32,7 @@ typedef struct capability {
 static capability caps[FILES_MAX];
 static size_t cap_count;
 static pd_json common; /* its errors */
+static pd_buf common_bytes;
 
 __attribute__((noreturn, format(printf, 2, 3))) static void refuse(const char *path, const char *fmt, ...)
 {
@@ -56,13 +58,31 @@ static void read_file(const char *path, pd_buf *out)
   fclose(f);
 }
 
-/* A decoded string; "" for what is absent. Never freed: the program is short. */
+/* Texts live until the program ends. */
+static char **kept;
+static size_t kept_count, kept_capacity;
+
+static const char *keep(const char *path, pd_buf *text)
+{
+  if (pd_buf_byte(text, 0, NULL) || pd_array_grow(&kept, kept_count, &kept_capacity, sizeof *kept, "texts", NULL)) refuse(path, "no memory");
+  return kept[kept_count++] = (char *)text->data;
+}
+
+static void free_kept(void)
+{
+  pd_buf_done(&common_bytes);
+  for (size_t i = 0; i < cap_count; i++) pd_buf_done(&caps[i].bytes);
+  for (size_t i = 0; i < kept_count; i++) free(kept[i]);
+  free(kept);
+}
+
+/* A decoded string; "" for what is absent. */
 static const char *text_of(const char *path, pd_json value)
 {
   pd_buf buf = {0};
   if (value.kind == PD_JSON_NONE) return "";
-  if (pd_json_decode(value, &buf, NULL) || pd_buf_byte(&buf, 0, NULL)) refuse(path, "a text was expected, not %s", pd_json_kind_name(value.kind));
-  return (const char *)buf.data;
+  if (pd_json_decode(value, &buf, NULL)) refuse(path, "a text was expected, not %s", pd_json_kind_name(value.kind));
+  return keep(path, &buf);
 }
 
 static const char *member_text(const capability *c, pd_json object, const char *key)
@@ -105,6 +125,7 @@ static void add_file(const char *path)
   const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
   if (strcmp(base, "common.json") == 0) {
     common = pd_json_member(c->json, "errors");
+    common_bytes = c->bytes;
     return;
   }
   snprintf(c->name, sizeof c->name, "%.*s", (int)(strlen(base) - strlen(".json")), base);
@@ -148,8 +169,8 @@ static const char *one_line(pd_json value)
   pd_buf buf = {0};
   pd_json_writer w = {.out = &buf};
   pd_json_value(&w, value);
-  if (w.code || pd_buf_byte(&buf, 0, NULL)) refuse("", "no memory");
-  return (const char *)buf.data;
+  if (w.code) refuse("", "no memory");
+  return keep("", &buf);
 }
 
 static const char *number_or(pd_json object, const char *key, const char *otherwise)
@@ -356,7 +377,12 @@ static void cell(FILE *f, const char *text)
 
 static const char *type_words(const capability *c, pd_json schema)
 {
-  const char *type = member_text(c, schema, "type");
+  pd_json kind = pd_json_member(schema, "type");
+  if (kind.kind == PD_JSON_ARRAY) { /* ["string", "null"]: the first says it */
+    pd_json_walk walk = pd_json_walk_begin(kind);
+    if (!pd_json_walk_next(&walk, NULL, &kind)) refuse(c->path, "a type is an empty list");
+  }
+  const char *type = text_of(c->path, kind);
   if (!*type) return "any JSON";
   return strcmp(member_text(c, schema, "format"), "date-time") == 0 ? "date-time" : type;
 }
@@ -528,6 +554,7 @@ int main(int argc, char **argv)
     fputs("usage: capgen table OUT.c FILE... | capgen header OUT.h FILE... | capgen docs FOLDER FILE...\n", stderr);
     return 2;
   }
+  atexit(free_kept);
   for (int i = 3; i < argc; i++) add_file(argv[i]);
   qsort(caps, cap_count, sizeof caps[0], by_name);
   if (strcmp(argv[1], "table") == 0) {

@@ -2,6 +2,7 @@
 #include "args.h"
 
 #include "base/base.h"
+#include "base/distance.h"
 #include "base/error.h"
 
 #include <stdio.h>
@@ -15,33 +16,6 @@ typedef struct parser {
   const char *(*near)(const char *name);
   pd_error *err;
 } parser;
-
-static unsigned least3(unsigned a, unsigned b, unsigned c)
-{
-  unsigned least = a < b ? a : b;
-  return least < c ? least : c;
-}
-
-unsigned args_distance(const char *a, const char *b)
-{
-  size_t na = strlen(a), nb = strlen(b);
-  if (na > WORD_SIZE_MAX || nb > WORD_SIZE_MAX) return WORD_SIZE_MAX;
-  unsigned rows[3][WORD_SIZE_MAX + 1];
-  unsigned *before = rows[0], *last = rows[1], *now = rows[2];
-  for (size_t j = 0; j <= nb; j++) last[j] = (unsigned)j;
-  for (size_t i = 1; i <= na; i++) {
-    now[0] = (unsigned)i;
-    for (size_t j = 1; j <= nb; j++) {
-      unsigned cost = a[i - 1] != b[j - 1];
-      now[j] = least3(last[j] + 1, now[j - 1] + 1, last[j - 1] + cost);
-      bool is_swap = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
-      if (is_swap && before[j - 2] + 1 < now[j]) now[j] = before[j - 2] + 1;
-    }
-    unsigned *free_row = before;
-    before = last, last = now, now = free_row;
-  }
-  return last[nb];
-}
 
 /* The slot of the option that `fits`, in the command's table or the common one. */
 static const char **find_slot(args_parsed *a, const char *name, size_t name_size, char letter, const args_option **out_option)
@@ -66,7 +40,7 @@ static void suggest_option(args_parsed *a, const char *name)
   unsigned best_distance = 3;
   for (int t = 0; t < 2; t++)
     for (size_t i = 0; tables[t] && tables[t][i].name; i++) {
-      unsigned distance = args_distance(name, tables[t][i].name);
+      unsigned distance = pd_text_distance(name, tables[t][i].name);
       if (distance < best_distance && distance < strlen(name)) best = tables[t][i].name, best_distance = distance;
     }
   if (best)

@@ -74,7 +74,4 @@ PD_MUST_USE pd_code args_number(const args_parsed *args, const char *name, uint6
 PD_MUST_USE pd_code args_parse_size(const char *what, const char *text, uint64_t *out, pd_error *err);
 PD_MUST_USE pd_code args_parse_number(const char *what, const char *text, uint64_t least, uint64_t *out, pd_error *err);
 
-/* How many letters have to be inserted, removed, replaced or swapped with their neighbour to make `b` from `a`. */
-unsigned args_distance(const char *a, const char *b);
-
 #endif

@@ -57,6 +57,12 @@ bool bundle_progress(void *ctx, uint64_t done, uint64_t total)
   return progress_show(&view->bar, done, total);
 }
 
+void bundle_prepare(cli_session *cli)
+{
+  cli->value_size_max = CLI_VALUE_SIZE_LIMIT;
+  cli->cache_size_max = CLI_BUNDLE_CACHE_SIZE;
+}
+
 void bundle_view_init(bundle_view *view, cli_session *cli, const char *what, pd_error *err)
 {
   memset(view, 0, sizeof *view);
@@ -139,19 +145,22 @@ static pd_code export_to(cli_session *cli, const char *path, const pd_export_opt
 
 static pd_code run_export(cli_session *cli, const args_parsed *args, pd_error *err)
 {
-  const char *since = args_get(args, "since"), *path = args->words[args->word_count - 1];
+  const char *since[ARGS_GIVEN_MAX], *path = args->words[args->word_count - 1];
+  size_t since_count = 0, given = 0;
   progress_bar bar;
+  for (const char *at; since_count < ARGS_GIVEN_MAX && (at = args_next(args, "since", &given));) since[since_count++] = at;
   pd_export_options options = {.refs = args->words,
                                .ref_count = args->word_count - 1,
                                .is_all = args_get(args, "all") != NULL,
-                               .since = &since,
-                               .since_count = since ? 1 : 0,
+                               .since = since,
+                               .since_count = since_count,
                                .progress = progress_show,
                                .ctx = &bar};
   pd_export_report report;
   if (options.is_all && options.ref_count) return pd_error_set(err, PD_INVALID, "either REF or --all, not both");
   if (strcmp(path, "-") == 0 && isatty(STDOUT_FILENO))
     return pd_error_set(err, PD_INVALID, "a bundle is not for a terminal: name a file, or redirect the output");
+  bundle_prepare(cli);
   TRY(cli_open(cli, CLI_READ, err));
   progress_init(&bar, cli, "export");
   pd_code code = export_to(cli, path, &options, &report, err);
@@ -162,7 +171,7 @@ static pd_code run_export(cli_session *cli, const args_parsed *args, pd_error *e
 
 static const args_option export_options[] = {
   {"all", 'a', NULL, "every commit and ref, with tags, pins, message links and settings"},
-  {"since", 0, "X", "leave out X and what came before it; the importer must have it"},
+  {"since", 0, "X", "leave out X and what came before it; the importer must have it (repeatable)"},
   {0},
 };
 
@@ -226,6 +235,7 @@ static pd_code run_import(cli_session *cli, const args_parsed *args, pd_error *e
                                .progress = bundle_progress,
                                .ctx = &view};
   TRY(open_bundle(args->words[0], &fd, err));
+  bundle_prepare(cli);
   TRY(cli_open(cli, options.is_dry_run ? CLI_READ : CLI_CREATE, err));
   bundle_view_init(&view, cli, "import", err);
   pd_code code = import_from(&view, fd, &options, err);

@@ -13,6 +13,8 @@ typedef struct bundle_view {
   pd_json_writer refs; /* on it */
 } bundle_view;
 
+/* Before the store is opened: as large values as there are, and little memory. */
+void bundle_prepare(cli_session *cli);
 void bundle_view_init(bundle_view *view, cli_session *cli, const char *what, pd_error *err);
 void bundle_view_done(bundle_view *view);
 const char *bundle_fate_name(pd_import_fate fate);

@@ -24,12 +24,15 @@
 #define CLI_EXIT_OPERATOR 6 /* the operator has to do something: approve, unlock, permit */
 
 #define CLI_VALUE_SIZE_MAX ((size_t)64 * 1024 * 1024)
+#define CLI_VALUE_SIZE_LIMIT ((size_t)UINT32_MAX - 1)   /* whatever a store can hold; for what was put already */
+#define CLI_BUNDLE_CACHE_SIZE ((size_t)8 * 1024 * 1024) /* history goes by once: nothing is read again */
 #define CLI_SHORT_ID 12
 
 typedef struct cli_session {
   const char *uri, *agent;
   bool is_json, is_quiet;
   size_t value_size_max; /* of a put; 0: CLI_VALUE_SIZE_MAX */
+  size_t cache_size_max; /* 0: the library's own choice */
   bool has_pager;        /* commands with long output set out.wants_pager to this */
   out_stream out;
   pd_store *store; /* NULL: not open */

@@ -1,4 +1,5 @@
 /* clone.c: `clone`, `push` and `pull`: from home to home on this machine, through bundles. */
+#include "base/array.h"
 #include "base/base.h"
 #include "base/error.h"
 #include "bundle.h"
@@ -40,7 +41,8 @@ static pd_code other_uri(const char *text, char **out, pd_error *err)
 
 static pd_code other_open(cli_session *cli, other *o, bool is_read_only, pd_error *err)
 {
-  pd_options options = {.is_read_only = is_read_only, .must_exist = true, .value_size_max = CLI_VALUE_SIZE_MAX};
+  pd_options options = {
+    .is_read_only = is_read_only, .must_exist = true, .value_size_max = CLI_VALUE_SIZE_LIMIT, .cache_size_max = CLI_BUNDLE_CACHE_SIZE};
   pd_code code = pd_store_open(o->uri, o->agent, &options, &o->store, err);
   if (code != PD_NOT_FOUND) return code;
   cli->exit_code = CLI_EXIT_STORAGE;
@@ -63,7 +65,7 @@ static pd_code clone_into(cli_session *cli, const other *from, pd_error *err)
   bundle_view view;
   pd_import_report report;
   bundle_view_init(&view, cli, "clone", err);
-  pd_transfer_options options = {.is_all = true};
+  pd_transfer_options options = {.is_all = true, .export_progress = bundle_progress, .export_ctx = &view};
   options.import = (pd_import_options){.adopts_current = true, .visit_ref = bundle_take_ref, .progress = bundle_progress, .ctx = &view};
   pd_code code = pd_transfer(from->store, cli->store, &options, &report, err);
   if (!code) code = pd_remote_set(cli->store, ORIGIN, from->uri, from->agent, err);
@@ -93,6 +95,7 @@ static pd_code run_clone(cli_session *cli, const args_parsed *args, pd_error *er
     cli->uri = to.uri;
   }
   TRY(other_open(cli, &from, true, err));
+  bundle_prepare(cli);
   TRY(cli_open(cli, CLI_CREATE, err));
   pd_code code = check_new(cli, err);
   if (!code) code = clone_into(cli, &from, err);
@@ -147,7 +150,7 @@ static pd_code find_remote(cli_session *cli, const args_parsed *args, other *o, 
 static pd_transfer_options transfer_of(cli_session *cli, const args_parsed *args, bundle_view *view, const char **own_ref)
 {
   *own_ref = pd_store_ref(cli->store);
-  pd_transfer_options t = {.is_all = args_get(args, "all") != NULL};
+  pd_transfer_options t = {.is_all = args_get(args, "all") != NULL, .export_progress = bundle_progress, .export_ctx = view};
   t.refs = args->word_count ? args->words : own_ref;
   t.ref_count = args->word_count ? args->word_count : 1;
   t.import = (pd_import_options){.visit_ref = bundle_take_ref, .progress = bundle_progress, .ctx = view};
@@ -176,6 +179,7 @@ static pd_code run_push(cli_session *cli, const args_parsed *args, pd_error *err
 {
   CLEANUP(other_done) other to = {0};
   bundle_view view;
+  bundle_prepare(cli);
   TRY(cli_open(cli, CLI_WRITE, err));
   TRY(find_remote(cli, args, &to, err));
   TRY(other_open(cli, &to, false, err));
@@ -185,24 +189,49 @@ static pd_code run_push(cli_session *cli, const args_parsed *args, pd_error *err
   return code;
 }
 
-/* Move the refs forward to what was fetched; those that have diverged are told, and stay. */
-static pd_code forward_refs(cli_session *cli, const pd_transfer_options *t, pd_error *err)
+/* The refs that came, by their names there. */
+typedef struct fetched {
+  bundle_view *view;
+  char (*names)[PD_REF_SIZE_MAX + 1];
+  size_t count, capacity;
+  pd_code code;
+} fetched;
+
+static void fetched_done(fetched *f)
 {
-  for (size_t i = 0; !t->is_all && i < t->ref_count; i++) {
-    char there[PD_REF_SIZE_MAX + 16];
-    bool has_moved;
-    pd_error why;
-    snprintf(there, sizeof there, ORIGIN "/%s", t->refs[i]);
-    pd_code code = pd_forward(cli->store, t->refs[i], there, NULL, &has_moved, &why);
-    if (code == PD_CONFLICT) {
-      cli_say(cli, "'%s' and '%s' have diverged; to bring them together: perdure merge %s --ref %s", t->refs[i], there, there, t->refs[i]);
-      cli->exit_code = CLI_EXIT_CONFLICT;
-      continue;
-    }
-    if (code && err) *err = why;
-    TRY(code);
-    cli_say(cli, "'%s' %s", t->refs[i], has_moved ? "moved forward" : "is up to date");
+  free(f->names);
+}
+
+static void take_fetched(void *ctx, const pd_import_ref *ref)
+{
+  fetched *f = ctx;
+  bundle_take_ref(f->view, ref);
+  if (!f->code) f->code = pd_array_grow(&f->names, f->count, &f->capacity, sizeof *f->names, "a list of refs", NULL);
+  if (!f->code) snprintf(f->names[f->count++], sizeof *f->names, "%s", ref->name + strlen(ORIGIN "/"));
+}
+
+static bool show_fetched(void *ctx, uint64_t done, uint64_t total)
+{
+  fetched *f = ctx;
+  return bundle_progress(f->view, done, total);
+}
+
+/* Move a ref forward to what was fetched; one that has diverged is told, and stays. */
+static pd_code forward_ref(cli_session *cli, const char *name, pd_error *err)
+{
+  char there[PD_REF_SIZE_MAX + 16];
+  bool has_moved;
+  pd_error why;
+  snprintf(there, sizeof there, ORIGIN "/%s", name);
+  pd_code code = pd_forward(cli->store, name, there, NULL, &has_moved, &why);
+  if (code == PD_CONFLICT) {
+    cli_say(cli, "'%s' and '%s' have diverged; to bring them together: perdure merge %s --ref %s", name, there, there, name);
+    cli->exit_code = CLI_EXIT_CONFLICT;
+    return PD_OK;
   }
+  if (code && err) *err = why;
+  TRY(code);
+  cli_say(cli, "'%s' %s", name, has_moved ? "moved forward" : "is up to date");
   return PD_OK;
 }
 
@@ -212,17 +241,22 @@ static pd_code pull_from(bundle_view *view, const args_parsed *args, other *from
   const char *own_ref;
   pd_import_report report;
   pd_transfer_options t = transfer_of(cli, args, view, &own_ref);
-  t.import.as = ORIGIN;
+  CLEANUP(fetched_done) fetched f = {.view = view};
+  t.import = (pd_import_options){.as = ORIGIN, .visit_ref = take_fetched, .progress = show_fetched, .ctx = &f};
   TRY(pd_transfer(from->store, cli->store, &t, &report, err));
   TRY(remember(cli, args, from, err));
   TRY(bundle_print(view, &report, false, err));
-  return forward_refs(cli, &t, err);
+  if (f.code) return pd_error_memory(err, "a list of refs");
+  for (size_t i = 0; i < f.count; i++)
+    if (strncmp(f.names[i], ORIGIN "/", strlen(ORIGIN "/")) != 0) TRY(forward_ref(cli, f.names[i], err));
+  return PD_OK;
 }
 
 static pd_code run_pull(cli_session *cli, const args_parsed *args, pd_error *err)
 {
   CLEANUP(other_done) other from = {0};
   bundle_view view;
+  bundle_prepare(cli);
   TRY(cli_open(cli, CLI_WRITE, err));
   TRY(find_remote(cli, args, &from, err));
   TRY(other_open(cli, &from, true, err));
@@ -256,7 +290,8 @@ const cli_command cmd_pull = {
   .summary = "Fetch refs from another home and move yours forward",
   .usage = "[REF…]",
   .about = "Fetches the refs (default: the current one) as origin/REF, then moves REF forward. One that has diverged\n"
-           "stays, and the exit code is 3: perdure merge origin/REF. With --all, everything is fetched and nothing moves.",
+           "stays, and the exit code is 3: perdure merge origin/REF. With --all, so it goes with every ref there.\n"
+           "What is itself a picture of a third home (origin/…) is fetched and moves nothing here.",
   .example = "$ perdure pull --remote sqlite:../home\n$ perdure pull --all",
   .run = run_pull,
 };

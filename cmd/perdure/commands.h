@@ -20,6 +20,8 @@ extern const cli_command cmd_link, cmd_resolve, cmd_messages;                   
 extern const cli_command cmd_blame, cmd_bisect;                                 /* blame.c, bisect.c */
 
 extern const cli_command cmd_du, cmd_doctor, cmd_repair;                       /* du.c, doctor.c, repair.c */
+extern const cli_command cmd_vault;                                            /* vault.c */
+extern const cli_command cmd_backup, cmd_vault;                                /* backup.c, vault.c */
 extern const cli_command cmd_watch;                                            /* watch.c */
 extern const cli_command cmd_merge, cmd_cherry_pick, cmd_revert, cmd_settings; /* merge.c, settings.c */
 
@@ -28,6 +30,8 @@ extern const cli_command cmd_session, cmd_persistent, cmd_shared, cmd_snapshot, 
   cmd_health;                                                  /* tier.c */
 extern const cli_command cmd_audit;                            /* audit.c: the operator's */
 extern const cli_command cmd_approvals, cmd_audit, cmd_policy; /* approvals.c, audit.c, policy.c: the operator's */
+
+extern const cli_command cmd_config; /* config.c */
 
 extern const cli_command cmd_man, cmd_complete; /* man.c, complete.c: for machines */
 

@@ -62,6 +62,7 @@ static const struct {
   {"log", "log_bytes", offsetof(pd_du, log_bytes)},
   {"bag: large values", "bag_value_bytes", offsetof(pd_du, bag_value_bytes)},
   {"bag: nodes, pieces, lists", "bag_node_bytes", offsetof(pd_du, bag_node_bytes)},
+  {"gc would free", "gc_bytes", offsetof(pd_du, gc_bytes)},
   {"overhead of the files", "overhead_bytes", offsetof(pd_du, overhead_bytes)},
   {"on disk", "disk_bytes", offsetof(pd_du, disk_bytes)},
 };

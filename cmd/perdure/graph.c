@@ -10,6 +10,7 @@
 
 #include "base/base.h"
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "record.h"
 
@@ -235,6 +236,22 @@ static void print_root(graph *g, const pd_id *root)
   print_dot(g, root, line, NULL, 0);
 }
 
+/* Lanes that are open at the end go on in history that gc retired. */
+static pd_code print_cut(graph *g, const pd_log_query *query, pd_error *err)
+{
+  pd_gc_info info;
+  char time[PD_TIME_TEXT_SIZE];
+  bool is_open = false;
+  for (size_t i = 0; i < g->lane_count; i++) is_open |= g->is_lane[i];
+  TRY(pd_gc_status(g->cli->store, &info, err));
+  if (!is_open || info.cut <= 1 || query->before) return PD_OK;
+  for (size_t i = 0; i < g->lane_count; i++) out_text(&g->cli->out, g->is_lane[i] ? "~ " : "  ");
+  out_printf(&g->cli->out, "older history was retired by gc on %s by ", pd_time_text(info.retired_ms, time));
+  out_safe(&g->cli->out, pd_text(info.by));
+  out_text(&g->cli->out, "\n");
+  return PD_OK;
+}
+
 pd_code graph_print(cli_session *cli, const pd_log_query *query, pd_error *err)
 {
   CLEANUP(graph_done) graph g = {.cli = cli};
@@ -254,5 +271,5 @@ pd_code graph_print(cli_session *cli, const pd_log_query *query, pd_error *err)
     print_dot(&g, &d->id, d->line, d->parents, d->parent_count);
   }
   print_root(&g, &root.id);
-  return PD_OK;
+  return print_cut(&g, query, err);
 }

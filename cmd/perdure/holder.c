@@ -6,6 +6,7 @@
  *   {"hold":"status"} {"hold":"stop"}                                 what it holds; leave
  */
 #include "base/base.h"
+#include "base/base64.h"
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/json.h"
@@ -131,14 +132,45 @@ static void answer_hold(holder *h, pd_json request, pd_buf *out)
   pd_json_close(&w, '}');
 }
 
+/* {"vault":"unlock","passphrase":BASE64}, {"vault":"learn","path":…,"passphrase":BASE64}, {"vault":"lock"}. The passphrase is in the line
+ * and in `secret`; both are wiped. */
+static void answer_vault(holder *h, pd_json request, pd_json what, pd_buf *out)
+{
+  pd_error err = {0};
+  pd_code code = PD_OK;
+  CLEANUP(free_text) char *path = text_member(request, "path");
+  pd_buf secret = {.size_max = PD_PASSPHRASE_SIZE_MAX + 2};
+  pd_json text = pd_json_member(request, "passphrase");
+  bool has_text =
+    text.kind == PD_JSON_STRING && pd_base64_decode((pd_bytes){(const char *)text.raw.data + 1, text.raw.size - 2}, &secret, NULL) == PD_OK;
+  if (pd_json_is(what, "lock"))
+    pd_vault_lock(h->home);
+  else if (has_text && pd_json_is(what, "unlock"))
+    code = pd_vault_unlock(h->home, pd_buf_bytes(&secret), &err);
+  else if (has_text && path && pd_json_is(what, "learn"))
+    code = pd_vault_learn(h->home, path, pd_buf_bytes(&secret), &err);
+  else
+    code = pd_error_set(&err, PD_INVALID, "the holder does not understand");
+  if (secret.data) explicit_bzero(secret.data, secret.capacity);
+  pd_buf_done(&secret);
+  pd_json_writer w = {.out = out};
+  pd_json_open(&w, '{');
+  pd_json_put_number(&w, "code", (uint64_t)code);
+  pd_json_put_text(&w, "message", code ? err.message : "");
+  pd_json_close(&w, '}');
+}
+
 static void answer_line(holder *h, pd_bytes line, pd_buf *out)
 {
   pd_json request;
   pd_buf_clear(out);
   if (pd_json_parse(line, &request, NULL)) return;
   CLEANUP(free_text) char *capability = text_member(request, "call");
+  pd_json vault = pd_json_member(request, "vault");
   if (capability)
     answer_call(h, request, capability, out);
+  else if (vault.kind == PD_JSON_STRING)
+    answer_vault(h, request, vault, out);
   else
     answer_hold(h, request, out);
 }
@@ -159,6 +191,7 @@ static bool answer_lines(connection *c, pd_buf *in, pd_buf *out)
   while ((end = memchr(in->data, '\n', in->size))) {
     size_t size = (size_t)(end - in->data);
     answer_line(c->h, (pd_bytes){in->data, size}, out);
+    explicit_bzero(in->data, size); /* it may have been a passphrase */
     if (!out->size || pd_buf_byte(out, '\n', NULL) || !write_all(c->fd, out->data, out->size)) return false;
     memmove(in->data, end + 1, in->size - size - 1);
     in->size -= size + 1;

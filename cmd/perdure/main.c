@@ -3,6 +3,7 @@
  * and out: parse, run, flush, close, tell.
  */
 #include "base/base.h"
+#include "base/distance.h"
 #include "base/error.h"
 #include "commands.h"
 
@@ -69,6 +70,7 @@ static const cli_command *const commands[] = {
   &cmd_cherry_pick,
   &cmd_revert,
   &cmd_settings,
+  &cmd_config,
   &cmd_tag,
   &cmd_pin,
   &cmd_link,
@@ -80,6 +82,8 @@ static const cli_command *const commands[] = {
   &cmd_approvals,
   &cmd_audit,
   &cmd_policy,
+  &cmd_vault,
+  &cmd_backup,
   &cmd_man,
   &cmd_complete,
   NULL,
@@ -134,7 +138,7 @@ static const char *near_command(const char *name)
   unsigned best_distance = 3;
   for (size_t i = 0; commands[i]; i++) {
     if (strcmp(commands[i]->group, CLI_HIDDEN) == 0) continue;
-    unsigned distance = args_distance(name, commands[i]->spec.name);
+    unsigned distance = pd_text_distance(name, commands[i]->spec.name);
     if (distance < best_distance && distance < strlen(name)) best = commands[i]->spec.name, best_distance = distance;
   }
   return best;

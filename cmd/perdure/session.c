@@ -13,6 +13,7 @@ pd_code cli_open(cli_session *cli, cli_open_mode mode, pd_error *err)
     .is_read_only = mode == CLI_READ,
     .must_exist = mode != CLI_CREATE,
     .value_size_max = cli->value_size_max ? cli->value_size_max : CLI_VALUE_SIZE_MAX,
+    .cache_size_max = cli->cache_size_max,
   };
   pd_code code = pd_store_open(cli->uri, cli->agent, &options, &cli->store, err);
   return code == PD_NOT_FOUND ? cli_no_store(cli, err) : code;

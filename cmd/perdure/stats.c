@@ -1,5 +1,6 @@
 /* stats.c: `stats`: how much of what. */
 #include "base/base.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "commands.h"
 
@@ -11,12 +12,57 @@ static void print_size(out_stream *o, const char *label, uint64_t bytes)
   out_printf(o, "%-22s %14s\n", label, out_size(bytes, text));
 }
 
-static void print_table(cli_session *cli, const pd_stats *s)
+/* What is not in pd_stats, because it has to be listed. */
+typedef struct more_stats {
+  uint64_t tags, pins, settings;
+  pd_gc_info gc;
+} more_stats;
+
+static bool count_mark(void *ctx, const pd_mark *mark)
+{
+  (void)mark;
+  ++*(uint64_t *)ctx;
+  return true;
+}
+
+static bool count_setting(void *ctx, const char *name, pd_bytes value)
+{
+  (void)name;
+  (void)value;
+  ++*(uint64_t *)ctx;
+  return true;
+}
+
+static pd_code look_further(pd_store *s, more_stats *out, pd_error *err)
+{
+  *out = (more_stats){0};
+  TRY(pd_tag_list(s, count_mark, &out->tags, err));
+  TRY(pd_pin_list(s, count_mark, &out->pins, err));
+  TRY(pd_setting_list(s, NULL, count_setting, &out->settings, err));
+  return pd_gc_status(s, &out->gc, err);
+}
+
+static void print_gc(out_stream *o, const pd_gc_info *gc)
+{
+  char time[PD_TIME_TEXT_SIZE];
+  if (gc->cut > 1) out_printf(o, "%-22s %10" PRIu64 "\n", "retired before record", gc->cut);
+  out_printf(o, "%-22s %10s\n", "gc by itself", gc->is_auto ? "on" : "off");
+  if (gc->auto_ms) out_printf(o, "%-22s %s\n", "gc last ran by itself", pd_time_text(gc->auto_ms, time));
+  if (!gc->auto_trouble[0]) return;
+  out_printf(o, "%-22s ", "gc has trouble");
+  out_safe(o, pd_text(gc->auto_trouble));
+  out_text(o, "\n");
+}
+
+static void print_table(cli_session *cli, const pd_stats *s, const more_stats *more)
 {
   out_stream *o = &cli->out;
   out_printf(o, "%-22s %s\n%-22s %s\n%-22s %s\n", "store", cli->uri, "agent", cli->agent, "ref", pd_store_ref(cli->store));
   out_printf(o, "%-22s %10" PRIu64 "\n", "keys", s->keys);
   out_printf(o, "%-22s %10" PRIu64 "\n", "refs", s->refs);
+  out_printf(o, "%-22s %10" PRIu64 "\n", "tags", more->tags);
+  out_printf(o, "%-22s %10" PRIu64 "\n", "pins", more->pins);
+  out_printf(o, "%-22s %10" PRIu64 "\n", "settings", more->settings);
   out_printf(o, "%-22s %10" PRIu64 "\n", "records", s->records);
   out_printf(o, "%-22s %10" PRIu64 "\n", "keyframes", s->keyframes);
   out_printf(o, "%-22s %10" PRIu64 "\n", "records to replay", s->tail_records);
@@ -24,9 +70,10 @@ static void print_table(cli_session *cli, const pd_stats *s)
   print_size(o, "bag", s->bag_bytes);
   print_size(o, "on disk", s->disk_bytes);
   out_printf(o, "%-22s %10s\n", "survives power loss", s->is_durable ? "yes" : "no");
+  print_gc(o, &more->gc);
 }
 
-static pd_code print_json(cli_session *cli, const pd_stats *s, pd_error *err)
+static pd_code print_json(cli_session *cli, const pd_stats *s, const more_stats *more, pd_error *err)
 {
   pd_json_writer w = cli_json(cli, err);
   pd_json_open(&w, '{');
@@ -42,6 +89,13 @@ static pd_code print_json(cli_session *cli, const pd_stats *s, pd_error *err)
   pd_json_put_number(&w, "bag_bytes", s->bag_bytes);
   pd_json_put_number(&w, "disk_bytes", s->disk_bytes);
   pd_json_put_bool(&w, "is_durable", s->is_durable);
+  pd_json_put_number(&w, "tags", more->tags);
+  pd_json_put_number(&w, "pins", more->pins);
+  pd_json_put_number(&w, "settings", more->settings);
+  pd_json_put_number(&w, "gc_cut", more->gc.cut);
+  pd_json_put_bool(&w, "gc_auto", more->gc.is_auto);
+  if (more->gc.auto_ms) pd_json_put_number(&w, "gc_auto_ms", (uint64_t)more->gc.auto_ms);
+  if (more->gc.auto_trouble[0]) pd_json_put_text(&w, "gc_trouble", more->gc.auto_trouble);
   pd_json_close(&w, '}');
   return cli_json_end(cli, &w);
 }
@@ -51,9 +105,11 @@ static pd_code run_stats(cli_session *cli, const args_parsed *args, pd_error *er
   (void)args;
   pd_stats stats;
   TRY(cli_open(cli, CLI_READ, err));
+  more_stats more;
   TRY(pd_store_stats(cli->store, &stats, err));
-  if (cli->is_json) return print_json(cli, &stats, err);
-  print_table(cli, &stats);
+  TRY(look_further(cli->store, &more, err));
+  if (cli->is_json) return print_json(cli, &stats, &more, err);
+  print_table(cli, &stats, &more);
   return PD_OK;
 }
 

@@ -5,8 +5,9 @@
  * Importing gives the target the same commits with the same ids, the same versions of keys and the same times. A bundle is
  * verified as a whole before anything of it is taken in: its checksum, every commit id, every tree, every value.
  *
- * Files are given as file descriptors, which stay yours. Values that were erased travel as erased. A history that retention has cut
- * travels as far as it is left: its oldest commits with their whole trees, as in a shallow clone. What was retired there is retired here.
+ * Files are given as file descriptors, which stay yours, or as a pair of functions for bundles that lie inside something else. Values
+ * that were erased travel as erased. A history that retention has cut travels as far as it is left: its oldest commits with their
+ * whole trees, as in a shallow clone. What was retired there is retired here.
  */
 #ifndef PERDURE_BUNDLE_H
 #define PERDURE_BUNDLE_H
@@ -41,6 +42,16 @@ typedef struct pd_export_report {
  * of the moment it began. PD_NOT_FOUND for an unknown ref; PD_RETIRED if gc took away meanwhile what belongs in it: try again.
  * PD_STORAGE or PD_FULL for the file, of which then nothing can be used. */
 PD_API PD_MUST_USE pd_code pd_export(pd_store *store, int fd, const pd_export_options *options, pd_export_report *out, pd_error *err);
+
+/* Where bundles go that lie inside something else: called with one run of bytes after the other. A failure ends the export. */
+typedef struct pd_sink {
+  pd_code (*write)(void *ctx, const void *data, size_t size, pd_error *err);
+  void *ctx;
+} pd_sink;
+
+/* pd_export into `sink`. Its function is called without any lock held. */
+PD_API PD_MUST_USE pd_code pd_export_to(pd_store *store, const pd_sink *sink, const pd_export_options *options, pd_export_report *out,
+                                        pd_error *err);
 
 typedef enum pd_import_fate {
   PD_IMPORT_CREATED = 1,
@@ -81,12 +92,25 @@ typedef struct pd_import_report {
  * here; the message names it. PD_CONFLICT: a ref has diverged. PD_LIMIT: a value is over this handle's limit. */
 PD_API PD_MUST_USE pd_code pd_import(pd_store *store, int fd, const pd_import_options *options, pd_import_report *out, pd_error *err);
 
+/* Where they come from: exactly `size` bytes, which are read from anywhere, and more than once. */
+typedef struct pd_source {
+  pd_code (*read)(void *ctx, uint64_t at, void *data, size_t size, pd_error *err); /* all of them, or an error */
+  uint64_t size;
+  void *ctx;
+} pd_source;
+
+/* pd_import from `source`. Its function is called without any lock held. */
+PD_API PD_MUST_USE pd_code pd_import_from(pd_store *store, const pd_source *source, const pd_import_options *options, pd_import_report *out,
+                                          pd_error *err);
+
 /* ---- between two stores ---- */
 
 typedef struct pd_transfer_options {
   const char *const *refs; /* NULL: the current ref of `from` */
   size_t ref_count;
   bool is_all;
+  pd_bundle_progress export_progress; /* may be NULL; `import.progress` goes on where it ends */
+  void *export_ctx;
   pd_import_options import;
 } pd_transfer_options;
 

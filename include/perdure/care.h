@@ -24,6 +24,7 @@ typedef struct pd_du {
   uint64_t history_versions, history_bytes; /* the others: version_bytes = live_bytes + history_bytes */
   uint64_t log_bytes;                       /* as pd_stats says */
   uint64_t bag_value_bytes, bag_node_bytes; /* large values; tree nodes, catalogs, pieces. Together: pd_stats.bag_bytes */
+  uint64_t gc_bytes;                        /* of log and bag, what pd_gc would free: by the settings gc.keep-…, else by its defaults */
   uint64_t overhead_bytes, disk_bytes;      /* disk_bytes = log_bytes + bag_bytes + overhead_bytes, unless the backend has no files */
 } pd_du;
 
@@ -50,8 +51,9 @@ typedef struct pd_diagnosis {
 
 /* Look at a home for everything that could be wrong: the folder (owner, permissions, file system, free space), its files (foreign, left
  * over, readable by others), names that differ only by case, and each store: format, journal, write-ahead log, lock file, whether it opens,
- * its newest records and keyframe, a sample of each ref, the clock, signed heads without a key. `visit` gets each diagnosis; those that
- * are fine too, with PD_SEVERITY_OK. *out_worst (may be NULL) is the worst severity. Changes nothing. Quick: it does not replace pd_verify.
+ * its newest records and keyframe, a sample of each ref, the share that gc would free (up to 256 MiB of content), gc by itself that failed,
+ * the clock, signed heads without a key. `visit` gets each diagnosis; those that are fine too, with PD_SEVERITY_OK. *out_worst (may be
+ * NULL) is the worst severity. Changes nothing. Quick: it does not replace pd_verify.
  * PD_OK if the home could be looked at, whatever was found: also if it does not exist. */
 PD_API PD_MUST_USE pd_code pd_doctor(const char *uri, void (*visit)(void *ctx, const pd_diagnosis *diagnosis), void *ctx,
                                      pd_severity *out_worst, pd_error *err);

@@ -52,6 +52,24 @@ PD_API pd_code pd_home_close(pd_home *home, pd_error *err);
  * that is wrong changes nothing: PD_INVALID names the line, and the rules from before stay in force. */
 PD_API PD_MUST_USE pd_code pd_home_reload(pd_home *home, pd_error *err);
 
+/* ---- configuration ------------------------------------------------------------------------------------------------- */
+
+/* A setting that is in force. Texts are borrowed until the visitor returns; name, unit and about have static storage. */
+typedef struct pd_config_info {
+  const char *name;   /* "session.quota" */
+  const char *value;  /* "50 MiB", "1h", "forever": as it may be written in perdure.toml */
+  const char *unit;   /* of the number: "count", "bytes", "ms", "days" */
+  const char *origin; /* "default", FILE:LINE, or the name of a variable of the environment */
+  const char *about;
+  uint64_t number, number_default;
+} pd_config_info;
+
+/* Visit every setting, in the order of the manual. `home` may be NULL: what a home without perdure.toml would have. PD_INVALID then for a
+ * wrong value in the environment. */
+PD_API PD_MUST_USE pd_code pd_config_each(pd_home *home, void (*visit)(void *ctx, const pd_config_info *info), void *ctx, pd_error *err);
+/* Is everything in `file` right? PD_INVALID names the line and what is wrong there. `*out_count` (may be NULL): settings in it. */
+PD_API PD_MUST_USE pd_code pd_config_check(const char *file, size_t *out_count, pd_error *err);
+
 /* ---- who calls ---------------------------------------------------------------------------------------------------- */
 
 /* Who calls. Zero-initialise; texts are borrowed until the call returns. */

@@ -2,6 +2,7 @@
 #include "base/array.h"
 #include "base/base.h"
 #include "base/buf.h"
+#include "base/error.h"
 #include "base/json_merge.h"
 
 #include <stdlib.h>
@@ -12,19 +13,42 @@ typedef struct member {
   pd_json name, value;
 } member;
 
+#define FEW 8 /* small: objects nest, and threads may have small stacks */
+
 typedef struct members {
-  member *items;
+  member *items; /* `few`, or on the heap when they are more */
   size_t count, capacity;
+  member few[FEW];
 } members;
 
 static void members_done(members *m)
 {
-  free(m->items);
+  if (m->items != m->few) free(m->items);
+}
+
+static pd_code add_member(members *m, member one, pd_error *err)
+{
+  if (m->count == FEW && m->items == m->few) {
+    member *heap = malloc(2 * sizeof m->few);
+    if (!heap) return pd_error_memory(err, "a JSON object");
+    m->items = memcpy(heap, m->few, sizeof m->few);
+    m->capacity = (size_t)2 * FEW;
+  }
+  if (m->items != m->few) TRY(pd_array_grow(&m->items, m->count, &m->capacity, sizeof one, "a JSON object", err));
+  m->items[m->count++] = one;
+  return PD_OK;
 }
 
 static int compare_members(const void *a, const void *b)
 {
   return pd_json_string_compare(((const member *)a)->name, ((const member *)b)->name);
+}
+
+static bool is_sorted(const members *m)
+{
+  for (size_t i = 1; i < m->count; i++)
+    if (compare_members(&m->items[i - 1], &m->items[i]) > 0) return false;
+  return true;
 }
 
 static pd_code write_canonical(pd_json_writer *w, pd_json value);
@@ -33,6 +57,10 @@ static pd_code write_canonical(pd_json_writer *w, pd_json value);
 static pd_code write_string(pd_json_writer *w, pd_json value)
 {
   CLEANUP(pd_buf_done) pd_buf text = {0};
+  if (!memchr(value.raw.data, '\\', value.raw.size) && !memchr(value.raw.data, 0x7F, value.raw.size)) {
+    pd_json_raw(w, value.raw); /* it would be written as it stands */
+    return w->code;
+  }
   pd_code code = pd_json_decode(value, &text, NULL);
   if (code == PD_NO_MEMORY) return pd_buf_reserve(&text, value.raw.size, w->err);
   if (code)
@@ -44,14 +72,13 @@ static pd_code write_string(pd_json_writer *w, pd_json value)
 
 static pd_code write_object(pd_json_writer *w, pd_json object)
 {
-  CLEANUP(members_done) members all = {0};
+  CLEANUP(members_done) members all;
+  all.items = all.few;
+  all.count = all.capacity = 0;
   pd_json_walk walk = pd_json_walk_begin(object);
   member one;
-  while (pd_json_walk_next(&walk, &one.name, &one.value)) {
-    TRY(pd_array_grow(&all.items, all.count, &all.capacity, sizeof one, "a JSON object", w->err));
-    all.items[all.count++] = one;
-  }
-  if (all.count > 1) qsort(all.items, all.count, sizeof one, compare_members);
+  while (pd_json_walk_next(&walk, &one.name, &one.value)) TRY(add_member(&all, one, w->err));
+  if (!is_sorted(&all)) qsort(all.items, all.count, sizeof one, compare_members);
   pd_json_open(w, '{');
   for (size_t i = 0; i < all.count; i++) {
     TRY(write_string(w, all.items[i].name));

@@ -24,7 +24,9 @@ static const uint8_t *skip_space(const uint8_t *p, const uint8_t *end)
 /* Past the closing quote of the string at p. */
 static const uint8_t *skip_string(const uint8_t *p, const uint8_t *end)
 {
-  for (p++; p < end && *p != '"'; p++)
+  const uint8_t *quote = ++p < end ? memchr(p, '"', (size_t)(end - p)) : NULL;
+  if (quote && (quote == p || quote[-1] != '\\')) return quote + 1; /* nothing is escaped just before it: it is the end */
+  for (; p < end && *p != '"'; p++)
     if (*p == '\\') p++;
   return p + 1;
 }
@@ -173,9 +175,18 @@ static int decode_next(decoder *d)
   return d->pending[0];
 }
 
+/* What is between the quotes, if that is the string itself: without escapes. */
+static bool plain_inside(pd_json value, pd_bytes *out)
+{
+  *out = (pd_bytes){(const uint8_t *)value.raw.data + 1, value.raw.size - 2};
+  return !memchr(out->data, '\\', out->size);
+}
+
 bool pd_json_is(pd_json value, const char *text)
 {
+  pd_bytes inside;
   if (value.kind != PD_JSON_STRING) return false;
+  if (plain_inside(value, &inside)) return strlen(text) == inside.size && memcmp(text, inside.data, inside.size) == 0;
   decoder d = decode_begin(value);
   for (int c; (c = decode_next(&d)) >= 0; text++)
     if (!*text || (uint8_t)*text != c) return false;
@@ -184,6 +195,8 @@ bool pd_json_is(pd_json value, const char *text)
 
 int pd_json_string_compare(pd_json a, pd_json b)
 {
+  pd_bytes inside_a, inside_b;
+  if (plain_inside(a, &inside_a) && plain_inside(b, &inside_b)) return pd_bytes_compare(inside_a, inside_b);
   decoder da = decode_begin(a), db = decode_begin(b);
   for (;;) {
     int ca = decode_next(&da), cb = decode_next(&db);
@@ -288,7 +301,9 @@ pd_code pd_json_unique(pd_json value, pd_error *err)
   TRY(collect_keys(value, &buf, err));
   owned_key *keys = (owned_key *)(void *)buf.data;
   size_t count = buf.size / sizeof *keys;
-  if (count > 1) qsort(keys, count, sizeof *keys, compare_keys);
+  bool is_sorted = true;
+  for (size_t i = 1; i < count && is_sorted; i++) is_sorted = compare_keys(&keys[i - 1], &keys[i]) <= 0;
+  if (!is_sorted) qsort(keys, count, sizeof *keys, compare_keys);
   for (size_t i = 1; i < count; i++)
     if (compare_keys(&keys[i - 1], &keys[i]) == 0)
       return pd_error_set(err, PD_INVALID, "key %.*s is given twice in one object", shown_size(keys[i].name),

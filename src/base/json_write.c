@@ -112,7 +112,11 @@ void pd_json_value(pd_json_writer *w, pd_json value)
       add(w, run, (size_t)(p - run));
       run = p + 1;
     } else if (*p == '"') {
-      is_in_string = !is_in_string;
+      const uint8_t *quote = is_in_string ? NULL : memchr(p + 1, '"', (size_t)(end - p - 1));
+      if (quote && quote[-1] != '\\')
+        p = quote; /* past a string in which the first quote is not escaped */
+      else
+        is_in_string = !is_in_string;
     } else if (*p == '\\') {
       p++; /* only strings have backslashes: whatever follows is no quote that ends one */
     }

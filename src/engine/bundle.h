@@ -3,7 +3,8 @@
  *
  *   D1  A bundle ends with the SHA-256 of everything before it. Nothing is parsed before that was compared, so what the parsers meet
  *       later is either whole or made on purpose; they still check every bound.
- *   D2  Memory is bounded by what one commit holds: blocks are at most PD_BUNDLE_BLOCK_MAX bytes when unpacked, whatever they claim.
+ *   D2  Memory is bounded by what one commit holds inline: blocks are at most PD_BUNDLE_BLOCK_MAX bytes when unpacked, whatever they
+ *       claim, and large values go from the file to the bag piece by piece.
  *   D3  Before anything is appended, every commit id follows from its tree and parents, and every tree from the changes.
  *   D4  Imported commits are appended under a hidden ref; the visible refs move in one append at the end. Whatever happens before
  *       that, the refs are as they were, and importing again skips what is there.
@@ -25,8 +26,9 @@
 #define PD_BUNDLE_REF_MAX 100000
 #define PD_BUNDLE_BASE_MAX 1000000
 #define PD_BUNDLE_META_MAX 1000000
+#define PD_BUNDLE_META_SIZE_MAX PD_CHUNKED_SIZE_MIN /* of one; settings are the largest */
 #define PD_BUNDLE_PIECE_MAX ((uint64_t)1 << 32)
-#define PD_BUNDLE_COMMIT_MAX PD_RECORD_SIZE_MAX /* values of one commit together (D2) */
+#define PD_BUNDLE_COMMIT_MAX PD_RECORD_SIZE_MAX /* values of one commit together, but for those in pieces that are not kept (D2) */
 
 /* What an item of the stream begins with. */
 #define PD_BUNDLE_END 0
@@ -69,7 +71,7 @@ PD_MUST_USE pd_code pd_bundle_head_decode(pd_bytes bytes, pd_bundle_head *out, p
 /* ---- writing (bundle_stream.c) ---- */
 
 typedef struct pd_bundle_out {
-  int fd;
+  pd_sink sink;
   pd_hash hash;
   pd_buf raw, packed;
   ZSTD_CCtx *zstd;
@@ -77,7 +79,7 @@ typedef struct pd_bundle_out {
 } pd_bundle_out;
 
 /* Pair with pd_bundle_out_done, also on failure. */
-PD_MUST_USE pd_code pd_bundle_out_begin(pd_bundle_out *out, int fd, uint32_t format, pd_bytes head, pd_error *err);
+PD_MUST_USE pd_code pd_bundle_out_begin(pd_bundle_out *out, const pd_sink *sink, uint32_t format, pd_bytes head, pd_error *err);
 PD_MUST_USE pd_code pd_bundle_add(pd_bundle_out *out, const void *data, size_t size, pd_error *err);
 PD_MUST_USE pd_code pd_bundle_add_number(pd_bundle_out *out, uint64_t n, pd_error *err);
 PD_MUST_USE pd_code pd_bundle_add_sized(pd_bundle_out *out, pd_bytes bytes, pd_error *err);
@@ -95,7 +97,7 @@ typedef struct pd_bundle_place {
 
 /* The first failure sticks in `code` and `why`, and everything after it is zeros: one look at the end of an item is enough. */
 typedef struct pd_bundle_in {
-  int fd;
+  pd_source source;
   uint64_t size;              /* of the file, without the checksum */
   uint64_t first_at;          /* the first block */
   uint64_t block_at, next_at; /* this block and the one behind it */
@@ -107,8 +109,11 @@ typedef struct pd_bundle_in {
   pd_error why;
 } pd_bundle_in;
 
-/* D1: compare the checksum, read the header. `fd` must be a file that can be read from anywhere. Pair with pd_bundle_in_done. */
-PD_MUST_USE pd_code pd_bundle_in_open(pd_bundle_in *in, int fd, pd_bundle_head *out_head, pd_error *err);
+/* Files as sinks and sources: the context is the file descriptor's address. PD_INVALID for a source that is no regular file. */
+pd_sink pd_bundle_file_sink(int *fd);
+PD_MUST_USE pd_code pd_bundle_file_source(int *fd, pd_source *out, pd_error *err);
+/* D1: compare the checksum, read the header. Pair with pd_bundle_in_done. */
+PD_MUST_USE pd_code pd_bundle_in_open(pd_bundle_in *in, const pd_source *source, pd_bundle_head *out_head, pd_error *err);
 /* Another reader of the same bundle. */
 PD_MUST_USE pd_code pd_bundle_in_copy(pd_bundle_in *in, const pd_bundle_in *other, pd_error *err);
 void pd_bundle_in_done(pd_bundle_in *in);
@@ -133,6 +138,8 @@ typedef struct pd_bundle_change {
   int64_t created_ms;      /* of grafts, if it is not linked and not the first version */
   size_t key_at, key_size; /* in bytes */
   size_t value_at;
+  bool is_far; /* large, and not kept: pd_bundle_value reads it from here */
+  pd_bundle_place place;
   uint32_t size;
   pd_id value_id;
 } pd_bundle_change;
@@ -151,7 +158,7 @@ typedef struct pd_bundle_commit {
   pd_buf texts, bytes;
   pd_bundle_change *changes;
   size_t count, capacity;
-  uint64_t value_bytes;
+  uint64_t kept_bytes; /* of values */
 } pd_bundle_commit;
 
 void pd_bundle_commit_done(pd_bundle_commit *commit);
@@ -165,6 +172,7 @@ typedef enum pd_bundle_depth {
 /* Reads items one after the other. */
 typedef struct pd_bundle_reader {
   pd_bundle_in in, aside; /* aside: for pieces that came before */
+  pd_bundle_in far;       /* for values that are read once more */
   pd_bundle_depth depth;
   uint64_t value_size_max;
   uint64_t commit_index;
@@ -178,7 +186,7 @@ typedef struct pd_bundle_reader {
   uint64_t changes, value_bytes;
 } pd_bundle_reader;
 
-PD_MUST_USE pd_code pd_bundle_reader_open(pd_bundle_reader *r, int fd, pd_bundle_head *out_head, pd_error *err);
+PD_MUST_USE pd_code pd_bundle_reader_open(pd_bundle_reader *r, const pd_source *source, pd_bundle_head *out_head, pd_error *err);
 void pd_bundle_reader_done(pd_bundle_reader *r);
 /* From the beginning, in another depth. The first pass must be PD_BUNDLE_SKIP. */
 void pd_bundle_again(pd_bundle_reader *r, pd_bundle_depth depth);
@@ -186,6 +194,9 @@ void pd_bundle_again(pd_bundle_reader *r, pd_bundle_depth depth);
 PD_MUST_USE pd_code pd_bundle_next(pd_bundle_reader *r, uint8_t *out_kind, pd_error *err);
 /* A commit, graft or part. `out` is overwritten, its memory used again. */
 PD_MUST_USE pd_code pd_bundle_read_commit(pd_bundle_reader *r, uint8_t kind, pd_bundle_commit *out, pd_error *err);
+/* The bytes of a value that was not kept, some at a time (D2). */
+typedef pd_code (*pd_bundle_visit)(void *ctx, pd_bytes some, pd_error *err);
+PD_MUST_USE pd_code pd_bundle_value(pd_bundle_reader *r, const pd_bundle_change *ch, pd_bundle_visit visit, void *ctx, pd_error *err);
 PD_MUST_USE pd_code pd_bundle_read_meta(pd_bundle_reader *r, pd_buf *out_key, pd_buf *out_value, pd_error *err);
 /* Does this entry of PD_META_REF travel? What belongs to a home alone stays: where it pushes to, and anything that counts records. */
 bool pd_bundle_is_portable(pd_bytes key);

@@ -7,13 +7,16 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "engine/bundle.h"
+#include "engine/upload.h"
 
 #include <stdlib.h>
 
 #define GROUP_COUNT_MAX 512
-#define GROUP_BYTES_MAX ((size_t)4 << 20)
+#define GROUP_BYTES_MAX ((size_t)1 << 20)
 #define LARGE_TRIES_MAX 16
-#define KEPT_BYTES_MAX ((size_t)64 << 10)
+#define WINDOW_SIZE ((size_t)1 << 20)
+#define KEPT_BYTES_MAX ((size_t)16 << 10)
+#define KEPT_CHANGES_MAX 32
 
 /* Commits of one line that are appended together. */
 typedef struct group {
@@ -104,13 +107,15 @@ static pd_code stage_start(group *g, pd_error *err)
   return pd_stage(s, &intent, NULL, NULL, err);
 }
 
-static pd_change_in change_of(const pd_bundle_commit *commit, const pd_bundle_change *ch)
+static pd_change_in change_of(const pd_bundle_commit *commit, const pd_bundle_change *ch, pd_pieces *pieces)
 {
   return (pd_change_in){.key = {commit->bytes.data + ch->key_at, ch->key_size},
-                        .value = {ch->is_erased || ch->is_delete ? NULL : commit->bytes.data + ch->value_at, ch->size},
+                        .value = {ch->is_erased || ch->is_delete || ch->is_far ? NULL : commit->bytes.data + ch->value_at, ch->size},
+                        .pieces = ch->is_far ? pieces : NULL,
                         .value_id = ch->value_id,
                         .is_delete = ch->is_delete,
                         .is_erased = ch->is_erased,
+                        .is_cold = true,
                         .version = ch->version,
                         .is_linked = ch->is_linked,
                         .created_ms = ch->created_ms,
@@ -124,12 +129,13 @@ static pd_code stage_record(pd_store *s, const pd_intent *intent, pd_ack *out, p
   return pd_stage(s, intent, NULL, out, err);
 }
 
-static pd_code make_commit(group *g, size_t index, make_record make, pd_error *err)
+/* `pieces`: of each change, the large values in the bag; NULL if there are none. */
+static pd_code make_commit(group *g, size_t index, make_record make, pd_pieces *pieces, pd_error *err)
 {
   const pd_bundle_commit *commit = &g->commits[index];
   pd_change_in *changes = calloc(commit->count + 1, sizeof *changes);
   if (!changes) return pd_error_memory(err, "a bundle");
-  for (size_t i = 0; i < commit->count; i++) changes[i] = change_of(commit, &commit->changes[i]);
+  for (size_t i = 0; i < commit->count; i++) changes[i] = change_of(commit, &commit->changes[i], pieces ? &pieces[i] : NULL);
   const char *texts = (const char *)commit->texts.data;
   pd_commit merged[PD_PARENT_COUNT_MAX];
   bool is_graft = commit->kind != PD_BUNDLE_COMMIT;
@@ -158,7 +164,7 @@ static pd_code stage_group(void *ctx, pd_error *err)
 {
   group *g = ctx;
   TRY(stage_start(g, err));
-  for (size_t i = 0; i < g->count; i++) TRY(make_commit(g, i, stage_record, err));
+  for (size_t i = 0; i < g->count; i++) TRY(make_commit(g, i, stage_record, NULL, err));
   return PD_OK;
 }
 
@@ -167,16 +173,65 @@ static pd_code stage_only_start(void *ctx, pd_error *err)
   return stage_start(ctx, err);
 }
 
+/* A value on its way from the bundle to the bag. */
+typedef struct passage {
+  pd_upload *upload;
+  pd_buf window;
+} passage;
+
+static void passage_done(passage *p)
+{
+  pd_upload_free(p->upload);
+  pd_buf_done(&p->window);
+}
+
+static pd_code pass_on(passage *p, bool is_end, pd_error *err)
+{
+  size_t used;
+  TRY(pd_upload_add(p->upload, pd_buf_bytes(&p->window), is_end, &used, err));
+  if (used) memmove(p->window.data, p->window.data + used, p->window.size - used);
+  p->window.size -= used;
+  return PD_OK;
+}
+
+static pd_code take_some(void *ctx, pd_bytes some, pd_error *err)
+{
+  passage *p = ctx;
+  TRY(pd_buf_append(&p->window, some.data, some.size, err));
+  return p->window.size < WINDOW_SIZE ? PD_OK : pass_on(p, false, err);
+}
+
+static pd_code upload(group *g, const pd_bundle_commit *commit, const pd_bundle_change *ch, pd_pieces *out, pd_error *err)
+{
+  CLEANUP(passage_done) passage p = {0};
+  TRY(pd_upload_new(g->im->s, PD_IMPORT_REF, (pd_bytes){commit->bytes.data + ch->key_at, ch->key_size}, &p.upload, err));
+  TRY(pd_bundle_value(&g->im->reader, ch, take_some, &p, err));
+  TRY(pass_on(&p, true, err));
+  return pd_upload_end(p.upload, out, err);
+}
+
+static pd_code upload_all(group *g, pd_pieces *pieces, pd_error *err)
+{
+  const pd_bundle_commit *commit = &g->commits[0];
+  for (size_t i = 0; i < commit->count; i++)
+    if (commit->changes[i].is_far) TRY(upload(g, commit, &commit->changes[i], &pieces[i], err));
+  return PD_OK;
+}
+
 /* A commit with values so large that they go into the bag in pieces first is written alone. Another import may move the ref between
- * the two steps. */
+ * the two steps, or end and delete it. */
 static pd_code write_large(group *g, pd_error *err)
 {
   pd_error why = {.code = PD_OK};
   pd_code code = PD_CONFLICT;
-  for (unsigned tries = 0; code == PD_CONFLICT && tries < LARGE_TRIES_MAX; tries++) {
-    TRY(pd_write_many(g->im->s, stage_only_start, g, err));
-    code = make_commit(g, 0, pd_write, &why);
+  pd_pieces *pieces = calloc(g->commits[0].count + 1, sizeof *pieces);
+  if (!pieces) return pd_error_memory(err, "a bundle");
+  for (unsigned tries = 0; (code == PD_CONFLICT || code == PD_NOT_FOUND) && tries < LARGE_TRIES_MAX; tries++) {
+    code = pd_write_many(g->im->s, stage_only_start, g, &why);
+    if (!code) code = upload_all(g, pieces, &why);
+    if (!code) code = make_commit(g, 0, pd_write, pieces, &why);
   }
+  free(pieces);
   if (code && err) *err = why;
   return code;
 }
@@ -186,6 +241,28 @@ static bool is_large(const pd_bundle_commit *commit)
   for (size_t i = 0; i < commit->count; i++)
     if (!commit->changes[i].is_delete && !commit->changes[i].is_erased && commit->changes[i].size > PD_CHUNKED_SIZE_MIN) return true;
   return false;
+}
+
+/* Hundreds of large ones would add up. */
+static void trim(pd_bundle_commit *commit)
+{
+  if (commit->bytes.capacity > KEPT_BYTES_MAX) pd_buf_done(&commit->bytes);
+  if (commit->capacity <= KEPT_CHANGES_MAX) return;
+  free(commit->changes);
+  commit->changes = NULL;
+  commit->count = commit->capacity = 0;
+}
+
+/* Nodes that no keyframe has saved cannot leave the cache, and an import is faster than the thread that writes keyframes. */
+static void trim_trees(pd_store *s)
+{
+  pd_store_lock(s);
+  bool is_full = s->tree.pool.dirty_bytes > s->cache_size_max / 4;
+  pd_store_unlock(s);
+  if (is_full) (void)!pd_keyframe_write(s, NULL); /* what is in the log is whole without it */
+  pd_store_lock(s);
+  pd_cache_trim(s);
+  pd_store_unlock(s);
 }
 
 static pd_code flush_group(group *g, pd_error *err)
@@ -199,8 +276,8 @@ static pd_code flush_group(group *g, pd_error *err)
   }
   const pd_ack *last = &g->acks[g->count - 1];
   g->last = (pd_commit){last->commit, last->tree, last->seq};
-  for (size_t i = 0; i < g->count; i++)
-    if (g->commits[i].bytes.capacity > KEPT_BYTES_MAX) pd_buf_done(&g->commits[i].bytes); /* hundreds of large ones would add up */
+  for (size_t i = 0; i < g->count; i++) trim(&g->commits[i]);
+  trim_trees(g->im->s);
   g->count = g->bytes = 0;
   return PD_OK;
 }

@@ -364,7 +364,7 @@ static pd_code collect_metas(pd_exporter *ex, pd_error *err)
   TRY(pd_iter_open(ex->s, PD_META_REF, NULL, &iter, err));
   pd_code code;
   while (!(code = pd_iter_next(iter, &entry, &value, err))) {
-    if (!pd_bundle_is_portable(entry.key) || value.size > PD_INLINE_SIZE_MAX) continue;
+    if (!pd_bundle_is_portable(entry.key) || value.size > PD_BUNDLE_META_SIZE_MAX) continue;
     code = pd_buf_byte(&ex->metas, kind, err);
     if (!code) code = pd_add_sized(&ex->metas, entry.key, err);
     if (!code) code = pd_add_sized(&ex->metas, value, err);
@@ -382,12 +382,12 @@ static bool has_grafts(const pd_exporter *ex)
   return false;
 }
 
-static pd_code write_bundle(pd_exporter *ex, int fd, pd_error *err)
+static pd_code write_bundle(pd_exporter *ex, const pd_sink *sink, pd_error *err)
 {
   static const uint8_t end = PD_BUNDLE_END;
   CLEANUP(pd_buf_done) pd_buf head = {0};
   TRY(pd_bundle_head_encode(&ex->head, &head, err));
-  TRY(pd_bundle_out_begin(&ex->out, fd, has_grafts(ex) ? PD_BUNDLE_FORMAT : PD_BUNDLE_FORMAT_WHOLE, pd_buf_bytes(&head), err));
+  TRY(pd_bundle_out_begin(&ex->out, sink, has_grafts(ex) ? PD_BUNDLE_FORMAT : PD_BUNDLE_FORMAT_WHOLE, pd_buf_bytes(&head), err));
   TRY(write_commits(ex, err));
   TRY(pd_bundle_add(&ex->out, ex->metas.data, ex->metas.size, err));
   TRY(pd_bundle_add(&ex->out, &end, 1, err));
@@ -396,7 +396,7 @@ static pd_code write_bundle(pd_exporter *ex, int fd, pd_error *err)
   return pd_bundle_out_end(&ex->out, err);
 }
 
-static pd_code run_export(pd_exporter *ex, int fd, pd_error *err)
+static pd_code run_export(pd_exporter *ex, const pd_sink *sink, pd_error *err)
 {
   pd_store_lock(ex->s);
   pd_code code = choose_moment(ex, err);
@@ -407,14 +407,20 @@ static pd_code run_export(pd_exporter *ex, int fd, pd_error *err)
   TRY(choose_order(ex, err));
   TRY(choose_bases(ex, err));
   TRY(collect_metas(ex, err));
-  return write_bundle(ex, fd, err);
+  return write_bundle(ex, sink, err);
 }
 
 pd_code pd_export(pd_store *store, int fd, const pd_export_options *options, pd_export_report *out, pd_error *err)
 {
+  pd_sink sink = pd_bundle_file_sink(&fd);
+  return pd_export_to(store, &sink, options, out, err);
+}
+
+pd_code pd_export_to(pd_store *store, const pd_sink *sink, const pd_export_options *options, pd_export_report *out, pd_error *err)
+{
   static const pd_export_options defaults;
   CLEANUP(exporter_done) pd_exporter ex = {.s = store, .options = options ? options : &defaults};
-  TRY(run_export(&ex, fd, err));
+  TRY(run_export(&ex, sink, err));
   ex.report.commits = ex.order_count;
   ex.report.refs = ex.head.ref_count;
   ex.report.metas = ex.head.meta_count;

@@ -58,13 +58,13 @@ static pd_code adopt_current(pd_importer *im, pd_error *err)
   return ref.is_current ? PD_OK : pd_switch(im->s, im->head.current, NULL, err);
 }
 
-static pd_code run_import(pd_importer *im, int fd, pd_error *err)
+static pd_code run_import(pd_importer *im, const pd_source *source, pd_error *err)
 {
   if (im->options->as) TRY(pd_ref_check(im->options->as, err));
   if (im->s->is_read_only && !im->options->is_dry_run)
     return pd_error_set(err, PD_READ_ONLY, "the store of agent '%s' is open read-only", im->s->agent);
   im->reader.value_size_max = im->s->value_size_max;
-  TRY(pd_bundle_reader_open(&im->reader, fd, &im->head, err));
+  TRY(pd_bundle_reader_open(&im->reader, source, &im->head, err));
   strcpy(im->report.source, im->head.store);
   TRY(pd_import_check(im, err));
   TRY(pd_import_plan_refs(im, err));
@@ -81,9 +81,16 @@ static pd_code run_import(pd_importer *im, int fd, pd_error *err)
 
 pd_code pd_import(pd_store *store, int fd, const pd_import_options *options, pd_import_report *out, pd_error *err)
 {
+  pd_source source;
+  TRY(pd_bundle_file_source(&fd, &source, err));
+  return pd_import_from(store, &source, options, out, err);
+}
+
+pd_code pd_import_from(pd_store *store, const pd_source *source, const pd_import_options *options, pd_import_report *out, pd_error *err)
+{
   static const pd_import_options defaults;
   CLEANUP(importer_done) pd_importer im = {.s = store, .options = options ? options : &defaults};
-  TRY(run_import(&im, fd, err));
+  TRY(run_import(&im, source, err));
   if (out) *out = im.report;
   return PD_OK;
 }
@@ -168,6 +175,8 @@ pd_code pd_transfer(pd_store *from, pd_store *to, const pd_transfer_options *opt
   TRY(keep_known(from, &k, err));
   TRY(open_temporary(&fd, err));
   pd_export_options ex = {.refs = o->refs, .ref_count = o->ref_count, .is_all = o->is_all, .since = k.texts, .since_count = k.count};
+  ex.progress = o->export_progress;
+  ex.ctx = o->export_ctx;
   TRY(pd_export(from, fd, &ex, NULL, err));
   return pd_import(to, fd, &o->import, out, err);
 }

@@ -110,9 +110,10 @@ void pd_bundle_commit_done(pd_bundle_commit *commit)
   free(commit->changes);
 }
 
-pd_code pd_bundle_reader_open(pd_bundle_reader *r, int fd, pd_bundle_head *out_head, pd_error *err)
+pd_code pd_bundle_reader_open(pd_bundle_reader *r, const pd_source *source, pd_bundle_head *out_head, pd_error *err)
 {
-  TRY(pd_bundle_in_open(&r->in, fd, out_head, err));
+  TRY(pd_bundle_in_open(&r->in, source, out_head, err));
+  TRY(pd_bundle_in_copy(&r->far, &r->in, err));
   return pd_bundle_in_copy(&r->aside, &r->in, err);
 }
 
@@ -120,6 +121,7 @@ void pd_bundle_reader_done(pd_bundle_reader *r)
 {
   pd_bundle_in_done(&r->in);
   pd_bundle_in_done(&r->aside);
+  pd_bundle_in_done(&r->far);
   free(r->pieces);
 }
 
@@ -214,7 +216,8 @@ static void take_value(pd_bundle_reader *r, pd_bundle_commit *out, pd_bundle_cha
   if (size > r->value_size_max)
     (void)!pd_bundle_fail(&r->in, PD_LIMIT, "the bundle has a value of %llu bytes, the limit is %llu", (unsigned long long)size,
                           (unsigned long long)r->value_size_max);
-  if (out->value_bytes + size > PD_BUNDLE_COMMIT_MAX && !ch->is_erased)
+  bool is_kept = !ch->is_erased && !(is_in_pieces && size > PD_CHUNKED_SIZE_MIN);
+  if (is_kept && (out->kept_bytes += size) > PD_BUNDLE_COMMIT_MAX)
     (void)!pd_bundle_fail(&r->in, PD_LIMIT, "the bundle has a commit of over %zu bytes", PD_BUNDLE_COMMIT_MAX);
   ch->size = r->in.code ? 0 : (uint32_t)size;
   ch->value_at = out->bytes.size;
@@ -223,14 +226,47 @@ static void take_value(pd_bundle_reader *r, pd_bundle_commit *out, pd_bundle_cha
     return;
   }
   pd_hash_init(&hash);
-  sink to = {r->depth == PD_BUNDLE_KEEP ? &out->bytes : NULL, r->depth == PD_BUNDLE_SKIP ? NULL : &hash};
+  ch->is_far = r->depth == PD_BUNDLE_KEEP && !is_kept;
+  ch->place = pd_bundle_tell(&r->in);
+  sink to = {r->depth == PD_BUNDLE_KEEP && !ch->is_far ? &out->bytes : NULL, r->depth == PD_BUNDLE_SKIP ? NULL : &hash};
   if (is_in_pieces)
     take_pieces(r, ch->size, to);
   else
     pd_bundle_bytes(&r->in, ch->size, to.buf, to.hash);
   ch->value_id = pd_hash_end(&hash);
   r->value_bytes += ch->size;
-  out->value_bytes += ch->size;
+}
+
+/* One piece, to the end of `window`. */
+static pd_code read_piece(pd_bundle_reader *r, uint64_t left, pd_buf *window, pd_error *err)
+{
+  pd_bundle_in *from = &r->far;
+  uint64_t which = pd_bundle_number(from, PD_BUNDLE_PIECE_MAX);
+  uint64_t size = which ? 0 : pd_bundle_number(from, left);
+  if (which && which <= r->piece_count) {
+    from = &r->aside;
+    size = r->pieces[which - 1].size;
+    pd_bundle_seek(from, r->pieces[which - 1].place);
+  }
+  if (!size || size > left) (void)!pd_bundle_fail(from, PD_CORRUPT, "the bundle changed while it was read");
+  pd_bundle_bytes(from, size, window, NULL);
+  if (from->code && err) *err = from->why;
+  return from->code;
+}
+
+pd_code pd_bundle_value(pd_bundle_reader *r, const pd_bundle_change *ch, pd_bundle_visit visit, void *ctx, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf piece = {0};
+  pd_bundle_seek(&r->far, ch->place);
+  uint64_t count = pd_bundle_number(&r->far, ch->size), left = ch->size;
+  for (; count; count--) {
+    pd_buf_clear(&piece);
+    TRY(read_piece(r, left, &piece, err));
+    left -= piece.size;
+    TRY(visit(ctx, pd_buf_bytes(&piece), err));
+  }
+  if (!left && !r->far.code) return PD_OK;
+  return pd_error_set(err, PD_CORRUPT, "the bundle changed while it was read");
 }
 
 /* ---- commits ---- */
@@ -323,7 +359,7 @@ pd_code pd_bundle_read_commit(pd_bundle_reader *r, uint8_t kind, pd_bundle_commi
   pd_buf_clear(&out->texts);
   pd_buf_clear(&out->bytes);
   out->count = 0;
-  out->value_bytes = 0;
+  out->kept_bytes = 0;
   out->kind = kind;
   out->index = r->commit_index;
   r->commit_index += kind != PD_BUNDLE_PART;
@@ -359,7 +395,7 @@ pd_code pd_bundle_read_meta(pd_bundle_reader *r, pd_buf *out_key, pd_buf *out_va
   pd_buf_clear(out_key);
   pd_buf_clear(out_value);
   pd_bundle_bytes(&r->in, pd_bundle_number(&r->in, PD_KEY_SIZE_MAX), out_key, NULL);
-  pd_bundle_bytes(&r->in, pd_bundle_number(&r->in, PD_INLINE_SIZE_MAX), out_value, NULL);
+  pd_bundle_bytes(&r->in, pd_bundle_number(&r->in, PD_BUNDLE_META_SIZE_MAX), out_value, NULL);
   if (!r->in.code && (pd_key_check(pd_buf_bytes(out_key), NULL) || !pd_bundle_is_portable(pd_buf_bytes(out_key))))
     (void)!pd_bundle_fail(&r->in, PD_CORRUPT, "the bundle has a name of a tag, pin, link or setting that is none");
   return settle(r, err);

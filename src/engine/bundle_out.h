@@ -48,7 +48,8 @@ typedef struct pd_exporter {
   pd_sent *sent;
   size_t sent_count, sent_size, piece_count;
   pd_buf metas;
-  const pd_knot *graft; /* the last one that was written */
+  const pd_knot *graft;   /* the last one that was written */
+  uint64_t chunked_bytes; /* of report.value_bytes: in pieces */
 } pd_exporter;
 
 /* ---- bundle_write.c ---- */

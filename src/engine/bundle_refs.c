@@ -242,7 +242,7 @@ static pd_code new_metas(pd_importer *im, pd_change_in *changes, size_t *out_cou
   for (uint64_t i = 0; i < im->head.meta_count; i++) {
     pd_node *leaf = NULL;
     size_t index;
-    pd_bytes key = pd_take_sized(&c, PD_KEY_SIZE_MAX), value = pd_take_sized(&c, PD_INLINE_SIZE_MAX);
+    pd_bytes key = pd_take_sized(&c, PD_KEY_SIZE_MAX), value = pd_take_sized(&c, PD_BUNDLE_META_SIZE_MAX);
     if (root) TRY(pd_tree_find(&s->tree, root, key, &leaf, &index, err));
     if (leaf) continue;
     changes[(*out_count)++] = (pd_change_in){.key = key, .value = value, .value_id = pd_value_id(value), .expect_version = PD_ANY_VERSION};

@@ -23,13 +23,11 @@
 
 /* ---- writing ---- */
 
-static pd_code write_all(pd_bundle_out *out, const void *data, size_t size, pd_error *err)
+static pd_code write_file(void *ctx, const void *data, size_t size, pd_error *err)
 {
   const uint8_t *next = data;
-  pd_hash_add(&out->hash, data, size);
-  out->written += size;
   while (size) {
-    ssize_t n = write(out->fd, next, size);
+    ssize_t n = write(*(int *)ctx, next, size);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0)
       return pd_error_set(err, errno == ENOSPC || errno == EDQUOT ? PD_FULL : PD_STORAGE, "cannot write the bundle: %s", strerror(errno));
@@ -39,10 +37,22 @@ static pd_code write_all(pd_bundle_out *out, const void *data, size_t size, pd_e
   return PD_OK;
 }
 
-pd_code pd_bundle_out_begin(pd_bundle_out *out, int fd, uint32_t format, pd_bytes head, pd_error *err)
+pd_sink pd_bundle_file_sink(int *fd)
+{
+  return (pd_sink){write_file, fd};
+}
+
+static pd_code write_all(pd_bundle_out *out, const void *data, size_t size, pd_error *err)
+{
+  pd_hash_add(&out->hash, data, size);
+  out->written += size;
+  return out->sink.write(out->sink.ctx, data, size, err);
+}
+
+pd_code pd_bundle_out_begin(pd_bundle_out *out, const pd_sink *sink, uint32_t format, pd_bytes head, pd_error *err)
 {
   memset(out, 0, sizeof *out);
-  out->fd = fd;
+  out->sink = *sink;
   pd_hash_init(&out->hash);
   if (head.size > PD_BUNDLE_HEAD_MAX) return pd_error_set(err, PD_LIMIT, "too many refs for one bundle");
   out->zstd = ZSTD_createCCtx();
@@ -113,11 +123,11 @@ void pd_bundle_out_done(pd_bundle_out *out)
 
 /* ---- reading ---- */
 
-static pd_code read_at(int fd, uint64_t at, void *data, size_t size, pd_error *err)
+static pd_code read_file(void *ctx, uint64_t at, void *data, size_t size, pd_error *err)
 {
   uint8_t *next = data;
   while (size) {
-    ssize_t n = pread(fd, next, size, (off_t)at);
+    ssize_t n = pread(*(int *)ctx, next, size, (off_t)at);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return pd_error_set(err, PD_STORAGE, "cannot read the bundle: %s", strerror(errno));
     if (!n) return pd_error_set(err, PD_CORRUPT, "the bundle is cut off");
@@ -128,11 +138,25 @@ static pd_code read_at(int fd, uint64_t at, void *data, size_t size, pd_error *e
   return PD_OK;
 }
 
+pd_code pd_bundle_file_source(int *fd, pd_source *out, pd_error *err)
+{
+  struct stat st;
+  if (fstat(*fd, &st) != 0) return pd_error_set(err, PD_STORAGE, "cannot read the bundle: %s", strerror(errno));
+  if (!S_ISREG(st.st_mode)) return pd_error_set(err, PD_INVALID, "a bundle is read from a regular file");
+  *out = (pd_source){read_file, (uint64_t)st.st_size, fd};
+  return PD_OK;
+}
+
+static pd_code read_at(const pd_bundle_in *in, uint64_t at, void *data, size_t size, pd_error *err)
+{
+  return in->source.read(in->source.ctx, at, data, size, err);
+}
+
 static pd_code check_start(pd_bundle_in *in, uint64_t file_size, uint32_t *out_head_size, pd_error *err)
 {
   uint8_t start[START_SIZE];
   size_t size = file_size < START_SIZE ? (size_t)file_size : START_SIZE;
-  TRY(read_at(in->fd, 0, start, size, err));
+  TRY(read_at(in, 0, start, size, err));
   if (!size || memcmp(start, MAGIC, size < MAGIC_SIZE ? size : MAGIC_SIZE) != 0) return pd_error_set(err, PD_FORMAT, "this is no bundle");
   if (file_size < START_SIZE + BLOCK_START_SIZE + PD_ID_SIZE) return pd_error_set(err, PD_CORRUPT, "the bundle is cut off");
   pd_cursor c = {start + MAGIC_SIZE, start + START_SIZE, false};
@@ -150,11 +174,11 @@ static pd_code check_sum(pd_bundle_in *in, pd_error *err)
   pd_hash_init(&hash);
   for (uint64_t at = 0; at < in->size;) {
     size_t some = in->size - at < READ_SIZE ? (size_t)(in->size - at) : READ_SIZE;
-    TRY(read_at(in->fd, at, in->packed.data, some, err));
+    TRY(read_at(in, at, in->packed.data, some, err));
     pd_hash_add(&hash, in->packed.data, some);
     at += some;
   }
-  TRY(read_at(in->fd, in->size, sum.bytes, PD_ID_SIZE, err));
+  TRY(read_at(in, in->size, sum.bytes, PD_ID_SIZE, err));
   pd_id got = pd_hash_end(&hash);
   if (pd_id_equal(&got, &sum)) return PD_OK;
   return pd_error_set(err, PD_CORRUPT, "the bundle is damaged or cut off: it does not match its checksum");
@@ -166,7 +190,7 @@ static pd_code read_head(pd_bundle_in *in, uint32_t head_size, pd_bundle_head *o
   if (head_size > PD_BUNDLE_HEAD_MAX || head_size > in->size - START_SIZE - BLOCK_START_SIZE)
     return pd_error_set(err, PD_CORRUPT, "the bundle's header is malformed");
   TRY(pd_buf_reserve(&bytes, head_size + 1, err));
-  TRY(read_at(in->fd, START_SIZE, bytes.data, head_size, err));
+  TRY(read_at(in, START_SIZE, bytes.data, head_size, err));
   bytes.size = head_size;
   in->first_at = START_SIZE + head_size;
   return pd_bundle_head_decode(pd_buf_bytes(&bytes), out_head, err);
@@ -180,16 +204,13 @@ static pd_code prepare(pd_bundle_in *in, pd_error *err)
   return pd_buf_reserve(&in->packed, ZSTD_compressBound(PD_BUNDLE_BLOCK_MAX), err);
 }
 
-pd_code pd_bundle_in_open(pd_bundle_in *in, int fd, pd_bundle_head *out_head, pd_error *err)
+pd_code pd_bundle_in_open(pd_bundle_in *in, const pd_source *source, pd_bundle_head *out_head, pd_error *err)
 {
-  struct stat st;
   uint32_t head_size = 0;
   memset(in, 0, sizeof *in);
-  in->fd = fd;
-  if (fstat(fd, &st) != 0) return pd_error_set(err, PD_STORAGE, "cannot read the bundle: %s", strerror(errno));
-  if (!S_ISREG(st.st_mode)) return pd_error_set(err, PD_INVALID, "a bundle is read from a regular file");
-  TRY(check_start(in, (uint64_t)st.st_size, &head_size, err));
-  in->size = (uint64_t)st.st_size - PD_ID_SIZE;
+  in->source = *source;
+  TRY(check_start(in, source->size, &head_size, err));
+  in->size = source->size - PD_ID_SIZE;
   TRY(prepare(in, err));
   TRY(check_sum(in, err));
   TRY(read_head(in, head_size, out_head, err));
@@ -199,7 +220,7 @@ pd_code pd_bundle_in_open(pd_bundle_in *in, int fd, pd_bundle_head *out_head, pd
 
 pd_code pd_bundle_in_copy(pd_bundle_in *in, const pd_bundle_in *other, pd_error *err)
 {
-  *in = (pd_bundle_in){.fd = other->fd, .size = other->size, .first_at = other->first_at};
+  *in = (pd_bundle_in){.source = other->source, .size = other->size, .first_at = other->first_at};
   pd_bundle_rewind(in);
   return prepare(in, err);
 }
@@ -244,7 +265,7 @@ static bool next_block(pd_bundle_in *in)
   in->next = 0;
   pd_buf_clear(&in->raw);
   if (in->size - in->block_at < BLOCK_START_SIZE) return malformed(in), false;
-  if ((in->code = read_at(in->fd, in->block_at, start, sizeof start, &in->why))) return false;
+  if ((in->code = read_at(in, in->block_at, start, sizeof start, &in->why))) return false;
   pd_cursor c = {start, start + sizeof start, false};
   uint32_t packed = pd_take_u32(&c), raw = pd_take_u32(&c);
   if (!packed && !raw) {
@@ -255,7 +276,7 @@ static bool next_block(pd_bundle_in *in)
   }
   if (!raw || raw > PD_BUNDLE_BLOCK_MAX || packed > in->packed.capacity || packed > in->size - in->block_at - BLOCK_START_SIZE)
     return malformed(in), false;
-  if ((in->code = read_at(in->fd, in->block_at + BLOCK_START_SIZE, in->packed.data, packed, &in->why))) return false;
+  if ((in->code = read_at(in, in->block_at + BLOCK_START_SIZE, in->packed.data, packed, &in->why))) return false;
   size_t got = ZSTD_decompressDCtx(in->zstd, in->raw.data, raw, in->packed.data, packed); /* D2: never more than `raw` */
   if (ZSTD_isError(got) || got != raw) return malformed(in), false;
   in->raw.size = raw;

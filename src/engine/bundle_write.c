@@ -64,6 +64,7 @@ pd_code pd_export_value(pd_exporter *ex, const pd_rec_change *ch, pd_buf *scratc
   if (ch->is_erased) return pd_bundle_add(&ex->out, ch->value_id.bytes, PD_ID_SIZE, err);
   ex->report.value_bytes += ch->size;
   if (!ch->is_in_bag) return pd_bundle_add(&ex->out, ch->value.data, ch->value.size, err);
+  if (ch->is_chunked) ex->chunked_bytes += ch->size;
   if (ch->is_chunked) return write_chunks(ex, ch, scratch, err);
   TRY(pd_bundle_add_number(&ex->out, 1, err));
   return write_piece(ex, &ch->value_id, scratch, err);
@@ -113,13 +114,13 @@ pd_code pd_export_commit(pd_exporter *ex, const pd_knot *l, const pd_rec *rec, p
   TRY(pd_export_origin(ex, rec, err));
   TRY(pd_bundle_add_number(&ex->out, rec->change_count, err));
   pd_cursor c = pd_rec_changes(rec);
-  uint64_t bytes_before = ex->report.value_bytes;
+  uint64_t bytes_before = ex->report.value_bytes - ex->chunked_bytes;
   for (size_t i = 0; i < rec->change_count; i++) {
     pd_rec_change ch;
     pd_rec_next(rec, &c, &ch);
     TRY(write_change(ex, &ch, scratch, err));
   }
-  if (ex->report.value_bytes - bytes_before > PD_BUNDLE_COMMIT_MAX)
+  if (ex->report.value_bytes - ex->chunked_bytes - bytes_before > PD_BUNDLE_COMMIT_MAX)
     return pd_error_set(err, PD_LIMIT, "the commit of record %llu holds over %zu bytes of values: too much for a bundle",
                         (unsigned long long)rec->seq, PD_BUNDLE_COMMIT_MAX);
   return PD_OK;

@@ -101,7 +101,7 @@ static pd_code plan_change(pd_store *s, plan *p, pd_node *root, const pd_change_
   *edit = (pd_tree_edit){.key = in->key, .is_delete = in->is_delete, .value_id = in->value_id};
   edit->rider =
     (pd_rider){.seq = s->tip_seq + 1, .version = ch->version, .created_ms = ch->created_ms, .updated_ms = now_ms, .size = ch->size};
-  bool has_bytes = !in->is_delete && !in->pieces && !in->is_erased;
+  bool has_bytes = !in->is_delete && !in->pieces && !in->is_erased && !in->is_cold;
   edit->has_value = has_bytes && in->value.size <= PD_EMBED_SIZE_MAX;
   edit->value = in->value;
   if (has_bytes && !edit->has_value && in->value.size <= PD_CELL_SIZE_MAX) TRY(pd_cell_new(&s->tree.pool, in->value, &edit->cell, err));

@@ -6,7 +6,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "engine/store.h"
+#include "engine/gc.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -16,6 +16,8 @@
 #define SAMPLE_KEYS 200
 #define TAIL_RECORDS_HIGH 60000
 #define CLOCK_SLACK_MS 60000
+#define GARBAGE_BYTES_HIGH ((uint64_t)1 << 20)
+#define GARBAGE_LOOK_BYTES_MAX ((uint64_t)256 << 20) /* of more, finding out takes too long for a quick look */
 #define OVERHEAD_BYTES_HIGH ((uint64_t)16 << 20)
 
 const char *pd_severity_name(pd_severity severity)
@@ -94,6 +96,28 @@ static void check_sizes(pd_doctor_view *v, pd_store *s)
                 (unsigned long long)(payload >> 20));
 }
 
+/* Old history: how much of it there is, and whether gc by itself gets on. */
+static void check_gc(pd_doctor_view *v, pd_store *s)
+{
+  pd_gc_info info;
+  pd_gc_policy policy;
+  pd_stats stats;
+  uint64_t garbage;
+  if (pd_gc_status(s, &info, NULL) || pd_auto_gc_policy(s, &policy, NULL) || pd_store_stats(s, &stats, NULL)) return;
+  if (info.auto_trouble[0])
+    pd_diagnose(v, PD_SEVERITY_WARNING, s->agent, "see the message; then: perdure gc --auto", "gc could not run by itself: %s",
+                info.auto_trouble);
+  if (info.cut > 1)
+    pd_diagnose(v, PD_SEVERITY_OK, s->agent, "", "gc retired what was before record %llu, but for %llu commits",
+                (unsigned long long)info.cut, (unsigned long long)info.points);
+  uint64_t payload = stats.log_bytes + stats.bag_bytes;
+  if (payload > GARBAGE_LOOK_BYTES_MAX || pd_gc_would_free(s, &policy, &garbage, NULL)) return;
+  bool is_much = garbage >= GARBAGE_BYTES_HIGH && garbage >= payload / 4;
+  if (is_much && !info.is_auto)
+    pd_diagnose(v, PD_SEVERITY_NOTE, s->agent, "perdure gc --dry-run says what would go; or: perdure settings gc.auto on",
+                "%llu %% of its content is old history that gc would retire", (unsigned long long)(garbage * 100 / payload));
+}
+
 static bool take_signature(void *ctx, const char *name, pd_bytes value, const pd_entry *entry)
 {
   (void)name, (void)value, (void)entry;
@@ -128,6 +152,7 @@ static void check_store(pd_doctor_view *v, const char *agent)
   }
   check_refs(v, s);
   check_sizes(v, s);
+  check_gc(v, s);
   check_clock(v, s);
   check_signatures(v, s);
   (void)!pd_store_close(s, NULL);

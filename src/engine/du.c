@@ -6,7 +6,7 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
-#include "engine/store.h"
+#include "engine/gc.h"
 
 #include <stdlib.h>
 
@@ -201,6 +201,12 @@ pd_code pd_du_store(pd_store *store, const char *at, pd_bytes prefix, unsigned d
   du.disk_bytes = stats.disk_bytes;
   uint64_t payload = stats.log_bytes + stats.bag_bytes;
   du.overhead_bytes = stats.disk_bytes > payload ? stats.disk_bytes - payload : 0;
+  pd_gc_policy policy;
+  TRY(pd_auto_gc_policy(store, &policy, err));
+  pd_error why;
+  pd_code code = pd_gc_would_free(store, &policy, &du.gc_bytes, &why);
+  if (code && code != PD_UNSUPPORTED && err) *err = why;
+  if (code && code != PD_UNSUPPORTED) return code;
   *out = du;
   return PD_OK;
 }

@@ -75,7 +75,6 @@ static pd_code read_policy(pd_store *s, bool *out_is_on, pd_gc_policy *out, pd_e
   bool is_set;
   TRY(read_setting(s, PD_SETTING_GC_AUTO, &value, &is_set, err));
   *out_is_on = is_set && pd_bytes_equal(pd_buf_bytes(&value), pd_text("on"));
-  if (!*out_is_on) return PD_OK;
   struct {
     const char *name;
     uint64_t *out;
@@ -289,6 +288,17 @@ pd_code pd_gc_auto(pd_store *store, bool *out_did, pd_gc_report *out, pd_error *
   if (out_did) *out_did = true;
   if (out) *out = report;
   return PD_OK;
+}
+
+pd_code pd_auto_gc_policy(pd_store *s, pd_gc_policy *out, pd_error *err)
+{
+  bool is_on;
+  *out = (pd_gc_policy){0};
+  pd_store_lock(s);
+  pd_code code = pd_refresh(s, err);
+  if (!code) code = read_policy(s, &is_on, out, err);
+  pd_store_unlock(s);
+  return code;
 }
 
 pd_code pd_auto_gc_status(pd_store *s, pd_gc_info *out, pd_error *err)

@@ -18,8 +18,9 @@
 #define DUE_RECORDS_MIN 4096
 #define DUE_RECORDS_MAX 49152
 #define DUE_BYTES_MAX ((uint64_t)64 << 20)
-#define DUE_RATIO 24      /* log bytes for each byte of nodes that a keyframe would write */
-#define DUE_CACHE_SHARE 8 /* nodes that are not saved cannot leave the cache */
+#define DUE_RATIO 24          /* log bytes for each byte of nodes that a keyframe would write */
+#define DUE_CACHE_SHARE 8     /* nodes that are not saved cannot leave the cache */
+#define DUE_RECORDS_STUCK 128 /* nor can the values that they hold, which may be large */
 #define CHUNK_COUNT 256
 #define CONFLICT_TRIES 3
 #define CHUNK_BYTES ((size_t)512 << 10)
@@ -31,6 +32,7 @@ bool pd_keyframe_is_due(const pd_store *s)
   if (s->is_keyframing || s->wants_keyframe || s->is_read_only) return false;
   if (records >= DUE_RECORDS_MAX || s->tail_bytes >= DUE_BYTES_MAX) return true;
   if (s->tree.pool.dirty_bytes > s->cache_size_max / DUE_CACHE_SHARE) return true;
+  if (s->trim_again_bytes && records >= DUE_RECORDS_STUCK) return true;
   return records >= DUE_RECORDS_MIN && s->tail_bytes >= DUE_RATIO * s->tree.pool.dirty_bytes;
 }
 

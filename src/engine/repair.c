@@ -207,6 +207,15 @@ static pd_code repair(repairer *r, const char *uri, pd_error *err)
   return PD_OK;
 }
 
+/* What stopped the repair is a finding like the others: of the cut that gc made, say, nothing can be made again. */
+static pd_code take_as_finding(repairer *r, const pd_error *why)
+{
+  pd_repair_finding finding = {.can_mend = false, .what = why->message};
+  r->report.findings++;
+  if (r->options->finding) r->options->finding(r->options->ctx, &finding);
+  return PD_OK;
+}
+
 pd_code pd_repair(const char *uri, const char *agent, const pd_repair_options *options, pd_repair_report *out, pd_error *err)
 {
   static const pd_repair_options defaults;
@@ -214,7 +223,14 @@ pd_code pd_repair(const char *uri, const char *agent, const pd_repair_options *o
   if (!r) return pd_error_memory(err, "a repair");
   r->options = options ? options : &defaults;
   pd_code code = pd_store_open_mending(uri, agent, r->options->is_dry_run, &r->s, err);
-  if (!code) code = repair(r, uri, err);
+  if (!code) {
+    pd_error why;
+    code = repair(r, uri, &why);
+    if (code == PD_CORRUPT)
+      code = take_as_finding(r, &why);
+    else if (code && err)
+      *err = why;
+  }
   if (!code && out) *out = r->report;
   if (!code && r->report.findings)
     code = pd_error_set(err, PD_CORRUPT, "the store of agent '%s' has %llu damage%s that cannot be repaired", agent,

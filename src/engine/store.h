@@ -355,6 +355,7 @@ typedef struct pd_change_in {
   bool is_delete;
   bool must_exist; /* a delete of an absent key is PD_NOT_FOUND, not nothing */
   bool is_erased;  /* imported without its bytes: `value` has only its size */
+  bool is_cold;    /* nobody is going to read it soon: it need not stay in memory */
   uint64_t expect_version;
   uint64_t version;   /* 0: the next one. Else what a graft says */
   bool is_linked;     /* a graft's: it follows the version that is in the tree; else nothing before it is in this log */
@@ -446,6 +447,8 @@ void pd_auto_gc_start(pd_store *s);
 void pd_auto_gc_stop(pd_store *s);
 /* PD_INVALID if a setting "gc.…" is none, or cannot have this value. */
 PD_MUST_USE pd_code pd_auto_gc_check(const char *name, pd_bytes value, pd_error *err);
+/* What the settings say is to be kept, whether it runs by itself or not. Takes the lock. */
+PD_MUST_USE pd_code pd_auto_gc_policy(pd_store *s, pd_gc_policy *out, pd_error *err);
 PD_MUST_USE pd_code pd_auto_gc_status(pd_store *s, pd_gc_info *out, pd_error *err);
 
 /* ---- meta.c: tags, pins, settings, message links: a tree of its own, under a ref that users do not see ---- */

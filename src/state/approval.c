@@ -19,14 +19,15 @@ const char *pd_approval_status_name(pd_approval_status status)
 
 /* ---- one item ---- */
 
+/* As perdure writes it, and no other way. */
 static bool take_time(pd_json value, int64_t *out)
 {
-  char text[PD_TIME_TEXT_SIZE];
+  char text[PD_TIME_TEXT_SIZE], again[PD_TIME_TEXT_SIZE];
   if (value.kind == PD_JSON_NONE || value.kind == PD_JSON_NULL) return true;
   if (value.kind != PD_JSON_STRING || value.raw.size - 2 >= sizeof text) return false;
   memcpy(text, (const char *)value.raw.data + 1, value.raw.size - 2);
   text[value.raw.size - 2] = 0;
-  return pd_time_parse(text, out);
+  return pd_time_parse(text, out) && *out > 0 && strcmp(pd_time_text(*out, again), text) == 0;
 }
 
 static bool take_status(pd_json value, pd_approval_status *out)

@@ -56,7 +56,10 @@ bool pd_in_bool(const pd_frame *frame, const char *name, bool otherwise)
 pd_code pd_in_value(const pd_frame *frame, const char *name, pd_buf *out, pd_error *err)
 {
   pd_json_writer w = {.out = out, .err = err};
-  pd_json_value(&w, pd_in(frame, name));
+  if (frame->input->is_compact)
+    pd_json_raw(&w, pd_in(frame, name).raw);
+  else
+    pd_json_value(&w, pd_in(frame, name));
   return w.code;
 }
 

@@ -37,8 +37,11 @@ const pd_config_item pd_config_items[] = {
 };
 const size_t pd_config_item_count = COUNT_OF(pd_config_items);
 
+_Static_assert(COUNT_OF(pd_config_items) <= PD_CONFIG_COUNT_MAX, "pd_config has no room for the origins of all settings");
+
 void pd_config_defaults(pd_config *config)
 {
+  *config = (pd_config){0};
   for (size_t i = 0; i < pd_config_item_count; i++)
     *(uint64_t *)((char *)config + pd_config_items[i].offset) = pd_config_items[i].otherwise;
 }

@@ -7,6 +7,16 @@
 
 #include <perdure/state.h>
 
+#define PD_CONFIG_COUNT_MAX 64
+#define PD_CONFIG_TEXT_SIZE 40
+
+typedef enum pd_config_origin_kind { PD_ORIGIN_DEFAULT = 0, PD_ORIGIN_FILE, PD_ORIGIN_ENVIRONMENT } pd_config_origin_kind;
+
+typedef struct pd_config_origin {
+  pd_config_origin_kind kind;
+  size_t line; /* of the file */
+} pd_config_origin;
+
 typedef struct pd_config {
   uint64_t session_quota_bytes, session_idle_ms, session_count_max;
   uint64_t persistent_quota_bytes, persistent_versions; /* versions 0: forever */
@@ -20,16 +30,19 @@ typedef struct pd_config {
   uint64_t queue_visibility_ms, queue_count_max;
   uint64_t activity_flush_ms;
   uint64_t briefing_files_max;
+
+  char *file;                                    /* that was read; NULL: none */
+  pd_config_origin origins[PD_CONFIG_COUNT_MAX]; /* of each item */
 } pd_config;
 
 typedef enum pd_config_unit { PD_UNIT_COUNT = 0, PD_UNIT_BYTES, PD_UNIT_MS, PD_UNIT_DAYS } pd_config_unit;
 
 typedef struct pd_config_item {
-  const char *name; /* "session.quota": [session] quota = "50 MB" */
+  const char *name; /* "session.quota": [session] quota = "50 MiB" */
   pd_config_unit unit;
   size_t offset; /* in pd_config, of a uint64_t */
   uint64_t otherwise, min, max;
-  const char *about;
+  const char *about; /* "0: never" or "0: forever" at its end makes that word a value */
 } pd_config_item;
 
 extern const pd_config_item pd_config_items[];
@@ -39,5 +52,15 @@ void pd_config_defaults(pd_config *config);
 /* Defaults, then `file` (must exist) or FOLDER/perdure.toml (need not), then the environment. `folder` and `file` may be NULL.
  * PD_INVALID names the file, the line and what is wrong there. */
 PD_MUST_USE pd_code pd_config_load(pd_config *config, const char *folder, const char *file, pd_error *err);
+void pd_config_done(pd_config *config);
+
+/* ---- config_value.c ---- */
+
+/* A value as people write it; false if it is none, or too large for 64 bits. The item's bounds are not looked at. */
+bool pd_config_parse(const pd_config_item *item, const char *text, uint64_t *out);
+/* The shortest exact text, which pd_config_parse reads back; returns `out`. */
+const char *pd_config_text(const pd_config_item *item, uint64_t number, char out[PD_CONFIG_TEXT_SIZE]);
+/* How values of that unit are written, for messages. Static storage. */
+const char *pd_config_form(pd_config_unit unit);
 
 #endif

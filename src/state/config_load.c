@@ -1,11 +1,199 @@
-/* config_load.c: first slice. */
+/* config_load.c: what is in force: defaults, then the file, then the environment; and where each value came from. */
+#include "base/base.h"
+#include "base/distance.h"
+#include "base/error.h"
+#include "base/toml.h"
 #include "state/config.h"
+#include "state/home.h"
+
+#include <ctype.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define ENV_SIZE 64
+
+static uint64_t *value_at(const pd_config *config, const pd_config_item *item)
+{
+  return (uint64_t *)((char *)(uintptr_t)config + item->offset);
+}
+
+static const pd_config_item *find_item(const char *name)
+{
+  for (size_t i = 0; i < pd_config_item_count; i++)
+    if (strcmp(pd_config_items[i].name, name) == 0) return &pd_config_items[i];
+  return NULL;
+}
+
+static const char *nearest(const char *name)
+{
+  size_t best = 0;
+  for (size_t i = 1; i < pd_config_item_count; i++)
+    if (pd_text_distance(name, pd_config_items[i].name) < pd_text_distance(name, pd_config_items[best].name)) best = i;
+  return pd_config_items[best].name;
+}
+
+/* `where` is FILE:LINE or the name of a variable. */
+static pd_code unknown(const char *where, const char *name, pd_error *err)
+{
+  return pd_error_set(err, PD_INVALID, "%s: there is no setting '%.100s'; the nearest is '%s'", where, name, nearest(name));
+}
+
+/* ---- one value ---- */
+
+static pd_code take_number(pd_config *config, const pd_config_item *item, uint64_t number, const char *where, pd_error *err)
+{
+  char low[PD_CONFIG_TEXT_SIZE], high[PD_CONFIG_TEXT_SIZE], text[PD_CONFIG_TEXT_SIZE];
+  if (number >= item->min && number <= item->max) {
+    *value_at(config, item) = number;
+    return PD_OK;
+  }
+  pd_config_item plain = *item;
+  plain.about = ""; /* without a word for 0: a bound is told as a number */
+  return pd_error_set(err, PD_INVALID, "%s: '%s' is %s; it must be from %s to %s", where, item->name, pd_config_text(&plain, number, text),
+                      pd_config_text(&plain, item->min, low), pd_config_text(&plain, item->max, high));
+}
+
+static pd_code take_text(pd_config *config, const pd_config_item *item, const char *text, const char *where, pd_error *err)
+{
+  uint64_t number = 0;
+  if (pd_config_parse(item, text, &number)) return take_number(config, item, number, where, err);
+  return pd_error_set(err, PD_INVALID, "%s: '%s' is '%.60s'; it must be %s", where, item->name, text, pd_config_form(item->unit));
+}
+
+/* ---- the file ---- */
+
+static pd_code take_entry(pd_config *config, const pd_toml_entry *entry, const char *file, pd_error *err)
+{
+  char where[PATH_MAX + 32];
+  const pd_toml_value *value = &entry->value;
+  const pd_config_item *item = find_item(entry->name);
+  snprintf(where, sizeof where, "%s:%zu", file, entry->line);
+  if (!item) return unknown(where, entry->name, err);
+  if (value->kind == PD_TOML_STRING) {
+    TRY(take_text(config, item, value->text, where, err));
+  } else if (value->kind == PD_TOML_INTEGER && value->integer >= 0) {
+    TRY(take_number(config, item, (uint64_t)value->integer, where, err));
+  } else {
+    return pd_error_set(err, PD_INVALID, "%s: '%s' is %s; it must be %s", where, item->name,
+                        value->kind == PD_TOML_INTEGER ? "negative" : pd_toml_kind_name(value->kind), pd_config_form(item->unit));
+  }
+  config->origins[item - pd_config_items] = (pd_config_origin){PD_ORIGIN_FILE, entry->line};
+  return PD_OK;
+}
+
+/* A table that has no setting in it may be misspelt, and its settings would go astray one day. */
+static pd_code check_table(const pd_toml_table *table, const char *file, pd_error *err)
+{
+  char where[PATH_MAX + 32];
+  size_t size = strlen(table->name);
+  snprintf(where, sizeof where, "%s:%zu", file, table->line);
+  if (table->is_list) return pd_error_set(err, PD_INVALID, "%s: [[%.100s]]: there are no arrays of tables here", where, table->name);
+  for (size_t i = 0; i < pd_config_item_count || !size; i++)
+    if (!size || (strncmp(pd_config_items[i].name, table->name, size) == 0 && pd_config_items[i].name[size] == '.')) return PD_OK;
+  return unknown(where, table->name, err);
+}
+
+static pd_code read_file(pd_config *config, const char *path, bool must_exist, pd_error *err)
+{
+  CLEANUP(pd_toml_done) pd_toml doc = {0};
+  pd_code code = pd_toml_read(path, &doc, err);
+  if (code) return code == PD_NOT_FOUND && !must_exist ? PD_OK : code;
+  config->file = strdup(path);
+  if (!config->file) return pd_error_memory(err, "the configuration");
+  for (size_t i = 0; i < doc.table_count; i++) TRY(check_table(&doc.tables[i], path, err));
+  for (size_t i = 0; i < doc.entry_count; i++) TRY(take_entry(config, &doc.entries[i], path, err));
+  return PD_OK;
+}
+
+/* ---- the environment ---- */
+
+static const char *variable_of(const pd_config_item *item, char out[ENV_SIZE])
+{
+  snprintf(out, ENV_SIZE, "PERDURE_%s", item->name);
+  for (char *at = out; *at; at++) *at = *at == '.' ? '_' : (char)toupper((unsigned char)*at);
+  return out;
+}
+
+static pd_code read_environment(pd_config *config, pd_error *err)
+{
+  char variable[ENV_SIZE];
+  for (size_t i = 0; i < pd_config_item_count; i++) {
+    const char *text = getenv(variable_of(&pd_config_items[i], variable));
+    if (!text || !*text) continue;
+    TRY(take_text(config, &pd_config_items[i], text, variable, err));
+    config->origins[i] = (pd_config_origin){PD_ORIGIN_ENVIRONMENT, 0};
+  }
+  return PD_OK;
+}
 
 pd_code pd_config_load(pd_config *config, const char *folder, const char *file, pd_error *err)
 {
-  (void)folder;
-  (void)file;
-  (void)err;
+  char path[PATH_MAX];
   pd_config_defaults(config);
+  if (file) {
+    TRY(read_file(config, file, true, err));
+  } else if (folder) {
+    int size = snprintf(path, sizeof path, "%s/perdure.toml", folder);
+    if (size >= (int)sizeof path) return pd_error_set(err, PD_LIMIT, "the path %.100s… is too long", folder);
+    TRY(read_file(config, path, false, err));
+  }
+  return read_environment(config, err);
+}
+
+void pd_config_done(pd_config *config)
+{
+  free(config->file);
+  config->file = NULL;
+}
+
+/* ---- for those who ask ---- */
+
+static const char *origin_text(const pd_config *config, size_t index, char *out, size_t size)
+{
+  char variable[ENV_SIZE];
+  switch (config->origins[index].kind) {
+  case PD_ORIGIN_FILE: snprintf(out, size, "%s:%zu", config->file, config->origins[index].line); break;
+  case PD_ORIGIN_ENVIRONMENT: snprintf(out, size, "%s", variable_of(&pd_config_items[index], variable)); break;
+  default: snprintf(out, size, "default"); break;
+  }
+  return out;
+}
+
+static void visit_all(const pd_config *config, void (*visit)(void *ctx, const pd_config_info *info), void *ctx)
+{
+  static const char *const units[] = {"count", "bytes", "ms", "days"};
+  char value[PD_CONFIG_TEXT_SIZE], origin[PATH_MAX + 32];
+  for (size_t i = 0; i < pd_config_item_count; i++) {
+    const pd_config_item *item = &pd_config_items[i];
+    pd_config_info info = {
+      .name = item->name,
+      .value = pd_config_text(item, *value_at(config, item), value),
+      .unit = units[item->unit],
+      .origin = origin_text(config, i, origin, sizeof origin),
+      .about = item->about,
+      .number = *value_at(config, item),
+      .number_default = item->otherwise,
+    };
+    visit(ctx, &info);
+  }
+}
+
+pd_code pd_config_each(pd_home *home, void (*visit)(void *ctx, const pd_config_info *info), void *ctx, pd_error *err)
+{
+  CLEANUP(pd_config_done) pd_config own = {0};
+  if (!home) TRY(pd_config_load(&own, NULL, NULL, err));
+  visit_all(home ? &home->config : &own, visit, ctx);
+  return PD_OK;
+}
+
+pd_code pd_config_check(const char *file, size_t *out_count, pd_error *err)
+{
+  CLEANUP(pd_config_done) pd_config config = {0};
+  pd_config_defaults(&config);
+  TRY(read_file(&config, file, true, err));
+  size_t count = 0;
+  for (size_t i = 0; i < pd_config_item_count; i++) count += config.origins[i].kind == PD_ORIGIN_FILE;
+  if (out_count) *out_count = count;
   return PD_OK;
 }

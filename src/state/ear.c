@@ -4,6 +4,7 @@
 #include "base/array.h"
 #include "base/base.h"
 #include "base/error.h"
+#include "state/quota.h"
 #include "state/subscription.h"
 #include "state/tiers.h"
 
@@ -27,8 +28,8 @@ struct pd_ear {
   bool has_thread, is_stopping;
   listener *listeners; /* an agent keeps its place once it has one, so that who walks them misses none */
   size_t count, capacity;
-  size_t waiting;      /* in all */
-  uint64_t generation; /* counts joins */
+  size_t waiting;  /* in all */
+  pd_watch *watch; /* of the shared log, open while somebody waits; used by the thread, opened and closed under the lock */
 };
 
 pd_code pd_ear_new(pd_home *home, pd_ear **out, pd_error *err)
@@ -50,6 +51,7 @@ void pd_ear_free(pd_ear *ear)
   pthread_cond_broadcast(&ear->changed);
   pthread_mutex_unlock(&ear->lock);
   if (ear->has_thread) pthread_join(ear->thread, NULL);
+  pd_watch_close(ear->watch);
   pthread_cond_destroy(&ear->changed);
   pthread_mutex_destroy(&ear->lock);
   free(ear->listeners);
@@ -73,53 +75,30 @@ static void move_for_all(pd_ear *ear)
 }
 
 /* Sleep while nobody waits. False: stop. */
-static bool is_wanted(pd_ear *ear, pd_watch **watch, uint64_t *out_generation)
+static bool is_wanted(pd_ear *ear)
 {
   pthread_mutex_lock(&ear->lock);
   while (!ear->is_stopping && !ear->waiting) {
-    pd_watch_close(*watch); /* nobody wants what happens meanwhile */
-    *watch = NULL;
+    pd_watch_close(ear->watch); /* nobody wants what happens meanwhile */
+    ear->watch = NULL;
     pthread_cond_wait(&ear->changed, &ear->lock);
   }
   bool is_stopping = ear->is_stopping;
-  *out_generation = ear->generation;
   pthread_mutex_unlock(&ear->lock);
   return !is_stopping;
-}
-
-static pd_code open_watch(pd_ear *ear, pd_watch **out)
-{
-  pd_store *store;
-  TRY(pd_home_store(ear->home, PD_STORE_SHARED, true, &store, NULL));
-  pd_watch_options options = {.ref = pd_store_ref(store)};
-  return pd_watch_open(store, &options, out, NULL);
-}
-
-static void pause_a_slice(void)
-{
-  nanosleep(&(struct timespec){.tv_nsec = SLICE_MS * 1000000L}, NULL); /* a store that fails is not asked in a circle */
 }
 
 static void *listen(void *ctx)
 {
   pd_ear *ear = ctx;
-  pd_watch *watch = NULL;
   pd_watch_event event;
-  uint64_t generation = 0, moved_generation = 0;
-  bool is_news = true;
-  while (is_wanted(ear, &watch, &generation)) {
-    if (!watch && open_watch(ear, &watch)) {
-      pause_a_slice();
-      continue;
-    }
-    if (is_news || generation != moved_generation) move_for_all(ear);
-    moved_generation = generation;
-    pd_code code = pd_watch_next(watch, SLICE_MS, &event, NULL);
-    is_news = code == PD_OK;
-    while (code == PD_OK) code = pd_watch_next(watch, 0, &event, NULL);
-    if (code != PD_NOT_FOUND) pause_a_slice();
+  while (is_wanted(ear)) {
+    pd_code code = pd_watch_next(ear->watch, SLICE_MS, &event, NULL);
+    bool is_news = code == PD_OK;
+    while (code == PD_OK) code = pd_watch_next(ear->watch, 0, &event, NULL);
+    if (is_news) move_for_all(ear);
+    if (code != PD_NOT_FOUND) nanosleep(&(struct timespec){.tv_nsec = SLICE_MS * 1000000L}, NULL); /* it fails: not in a circle */
   }
-  pd_watch_close(watch);
   return NULL;
 }
 
@@ -138,8 +117,20 @@ static pd_code start_thread(pd_ear *ear, pd_error *err)
   return PD_OK;
 }
 
+/* Opened by who wants it, so that what happens after pd_ear_join returned is heard. Calls the store with the ear's lock held, which
+ * nothing that the store calls asks for. */
+static pd_code open_watch(pd_ear *ear, pd_error *err)
+{
+  pd_store *store;
+  if (ear->watch) return PD_OK;
+  TRY(pd_home_store(ear->home, PD_STORE_SHARED, true, &store, err));
+  pd_watch_options options = {.ref = PD_STATE_REF};
+  return pd_watch_open(store, &options, &ear->watch, err);
+}
+
 static pd_code join_locked(pd_ear *ear, const char *agent, pd_error *err)
 {
+  TRY(open_watch(ear, err));
   TRY(start_thread(ear, err));
   size_t i = 0;
   while (i < ear->count && strcmp(ear->listeners[i].agent, agent) != 0) i++;
@@ -151,7 +142,6 @@ static pd_code join_locked(pd_ear *ear, const char *agent, pd_error *err)
   }
   ear->listeners[i].count++;
   ear->waiting++;
-  ear->generation++;
   pthread_cond_broadcast(&ear->changed);
   return PD_OK;
 }

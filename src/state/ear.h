@@ -7,7 +7,7 @@
 
 #include "state/home.h"
 
-/* Listen for `agent` until pd_ear_leave. To be called before the agent's queue is looked at. */
+/* Listen for `agent` until pd_ear_leave. Look at the queue once more after it: what came before is not heard. */
 PD_MUST_USE pd_code pd_ear_join(pd_home *home, const char *agent, pd_error *err);
 void pd_ear_leave(pd_home *home, const char *agent);
 

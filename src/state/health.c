@@ -143,16 +143,16 @@ static pd_code look_at_store(pd_home *home, pd_lease *lease, pd_health *h, pd_er
 
 static pd_code look_at_audit(pd_home *home, pd_health *h, pd_error *err)
 {
-  pd_audit_status audit;
-  pd_audit_status_get(home, &audit);
-  h->audit_waiting = audit.waiting;
-  h->audit_lost = audit.lost;
-  if (audit.is_failing)
+  pd_audit_status is;
+  pd_audit_status_get(home, &is);
+  h->audit_waiting = is.waiting;
+  h->audit_lost = is.lost;
+  if (is.is_failing)
     TRY(reason(h, PD_HEALTH_DEGRADED, PD_STORE_SYSTEM, err, "the audit cannot be written, %llu lines wait: %s",
-               (unsigned long long)audit.waiting, audit.message));
-  if (audit.lost)
-    return reason(h, PD_HEALTH_DEGRADED, PD_STORE_SYSTEM, err, "%llu lines of the audit were lost since the home was opened",
-                  (unsigned long long)audit.lost);
+               (unsigned long long)is.waiting, is.message));
+  if (is.lost)
+    return reason(h, PD_HEALTH_FAILING, PD_STORE_SYSTEM, err, "%llu lines of the audit were lost since the home was opened",
+                  (unsigned long long)is.lost);
   return PD_OK;
 }
 

@@ -5,7 +5,9 @@
 #include "base/base.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "state/backup.h"
 #include "state/tiers.h"
+#include "state/window.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -19,14 +21,19 @@ int64_t pd_home_now(pd_home *home)
 
 /* ---- stores ---- */
 
-static pd_store *find_store(pd_home *home, const char *name)
+static bool is_agent(const char *name)
+{
+  return strcmp(name, PD_STORE_SHARED) != 0 && strcmp(name, PD_STORE_SYSTEM) != 0;
+}
+
+static pd_home_entry *find_store(pd_home *home, const char *name)
 {
   for (size_t i = 0; i < home->entry_count; i++)
-    if (strcmp(home->entries[i].name, name) == 0) return home->entries[i].store;
+    if (strcmp(home->entries[i].name, name) == 0) return &home->entries[i];
   return NULL;
 }
 
-static pd_code open_store(pd_home *home, const char *name, bool create, pd_store **out, pd_error *err)
+static pd_code open_store(pd_home *home, const char *name, bool create, pd_home_entry **out, pd_error *err)
 {
   TRY(pd_array_grow(&home->entries, home->entry_count, &home->entry_capacity, sizeof home->entries[0], "a home's stores", err));
   pd_options options = {
@@ -41,29 +48,35 @@ static pd_code open_store(pd_home *home, const char *name, bool create, pd_store
   TRY(pd_store_open(home->uri, name, &options, &entry->store, err));
   snprintf(entry->name, sizeof entry->name, "%s", name);
   home->entry_count++;
-  *out = entry->store;
+  entry->is_kept = !is_agent(name);
+  *out = entry;
   return PD_OK;
 }
 
 pd_code pd_home_store(pd_home *home, const char *name, bool create, pd_store **out, pd_error *err)
 {
   pthread_mutex_lock(&home->lock);
-  pd_store *found = find_store(home, name);
-  pd_code code = PD_OK;
-  if (found)
-    *out = found;
-  else
-    code = open_store(home, name, create, out, err);
+  pd_home_entry *entry = find_store(home, name);
+  pd_code code = entry ? PD_OK : open_store(home, name, create, &entry, err);
+  if (code == PD_OK && create && !entry->is_kept) { /* once: the lock may be held over it, as over the open */
+    code = pd_window_keep(entry->store, home->config.persistent_versions, err);
+    entry->is_kept = code == PD_OK;
+  }
+  if (code == PD_OK) *out = entry->store;
   pthread_mutex_unlock(&home->lock);
   return code;
 }
 
-/* ---- agents ---- */
-
-static bool is_agent(const char *name)
+pd_store *pd_home_opened(pd_home *home, const char *name)
 {
-  return strcmp(name, PD_STORE_SHARED) != 0 && strcmp(name, PD_STORE_SYSTEM) != 0;
+  pthread_mutex_lock(&home->lock);
+  pd_home_entry *entry = find_store(home, name);
+  pd_store *store = entry ? entry->store : NULL;
+  pthread_mutex_unlock(&home->lock);
+  return store;
 }
+
+/* ---- agents ---- */
 
 typedef struct name_list {
   char (*names)[PD_NAME_SIZE_MAX + 1];
@@ -149,7 +162,8 @@ static pd_code set_up(pd_home *home, const pd_home_options *options, pd_error *e
   TRY(pd_ear_new(home, &home->ear, err));
   TRY(pd_audit_new(home, &home->audit, err));
   TRY(pd_vault_new(home, &home->vault, err));
-  return pd_activity_new(home, &home->activity, err);
+  TRY(pd_activity_new(home, &home->activity, err));
+  return pd_restore_resume(home, err);
 }
 
 pd_code pd_home_open(const char *uri, const pd_home_options *options, pd_home **out, pd_error *err)
@@ -171,6 +185,12 @@ pd_code pd_home_open(const char *uri, const pd_home_options *options, pd_home **
   return PD_OK;
 }
 
+/* Processes that write little and often, as the command line does, would never come to it. It is tried again next time. */
+static void run_gc(pd_store *store)
+{
+  if (pd_gc_auto(store, NULL, NULL, NULL)) return;
+}
+
 pd_code pd_home_close(pd_home *home, pd_error *err)
 {
   if (!home) return PD_OK;
@@ -185,10 +205,12 @@ pd_code pd_home_close(pd_home *home, pd_error *err)
   pd_policy_free(home->policy);
   pd_code code = PD_OK;
   for (size_t i = 0; i < home->entry_count; i++) {
+    if (home->entries[i].is_kept && is_agent(home->entries[i].name)) run_gc(home->entries[i].store);
     pd_code closed = pd_store_close(home->entries[i].store, code ? NULL : err);
     if (!code) code = closed;
   }
   pthread_mutex_destroy(&home->lock);
+  pd_config_done(&home->config);
   free(home->entries);
   free(home->folder);
   free(home->uri);

@@ -19,6 +19,7 @@
 typedef struct pd_home_entry {
   char name[PD_NAME_SIZE_MAX + 1];
   pd_store *store;
+  bool is_kept; /* an agent's, that was written to: the versions it keeps are as configured */
 } pd_home_entry;
 
 /* Each tier keeps what it needs in a struct of its own, made by its _new and freed by its _free (which takes NULL). */
@@ -52,8 +53,10 @@ struct pd_home {
 
 int64_t pd_home_now(pd_home *home);
 /* The store of an agent, or PD_STORE_SHARED, PD_STORE_SYSTEM. Borrowed until the home closes. Made if it is not there and `create`;
- * else PD_NOT_FOUND. Takes the home's lock. */
+ * else PD_NOT_FOUND. `create` also says that it will be written to (window.h). Takes the home's lock. */
 PD_MUST_USE pd_code pd_home_store(pd_home *home, const char *name, bool create, pd_store **out, pd_error *err);
+/* The same if it is open already; NULL else. */
+pd_store *pd_home_opened(pd_home *home, const char *name);
 /* FOLDER/name into `out`, made (mode 0700) if it is not there. PD_UNSUPPORTED if the home has no folder; `what` is for that message. */
 PD_MUST_USE pd_code pd_home_folder(pd_home *home, const char *name, const char *what, char *out, size_t size, pd_error *err);
 /* Is it an agent that has a store here? Never true for shared and system. */

@@ -211,12 +211,32 @@ void pd_input_done(pd_input *input)
   pd_buf_done(&input->copy);
 }
 
+static void hash_text(pd_hash *hash, const char *text)
+{
+  pd_hash_add(hash, text, strlen(text));
+}
+
+/* name:size:bytes */
+static void hash_field(pd_hash *hash, const char *name, pd_bytes bytes)
+{
+  char size[24];
+  char *at = size + sizeof size;
+  *--at = ':';
+  for (size_t left = bytes.size; left || at == size + sizeof size - 1; left /= 10) *--at = (char)('0' + left % 10);
+  hash_text(hash, name);
+  pd_hash_add(hash, ":", 1);
+  pd_hash_add(hash, at, (size_t)(size + sizeof size - at));
+  pd_hash_add(hash, bytes.data, bytes.size);
+}
+
 /* name:size:bytes for each field that is there, so that no two inputs share a text. */
 static pd_code hash_input(const pd_input *input, pd_id *out, pd_error *err)
 {
-  CLEANUP(pd_buf_done) pd_buf text = {0};
   CLEANUP(pd_buf_done) pd_buf value = {0};
-  TRY(pd_buf_printf(&text, err, "%s\n", input->capability->name));
+  pd_hash hash;
+  pd_hash_init(&hash);
+  hash_text(&hash, input->capability->name);
+  pd_hash_add(&hash, "\n", 1);
   for (size_t i = 0; i < input->capability->field_count; i++) {
     const pd_field *field = &input->capability->fields[i];
     if (input->fields[i].kind == PD_JSON_NONE) continue;
@@ -226,10 +246,9 @@ static pd_code hash_input(const pd_input *input, pd_id *out, pd_error *err)
       TRY(pd_json_canonical(input->fields[i], &value, err));
       bytes = pd_buf_bytes(&value);
     }
-    TRY(pd_buf_printf(&text, err, "%s:%zu:", field->name, bytes.size));
-    TRY(pd_buf_append(&text, bytes.data, bytes.size, err));
+    hash_field(&hash, field->name, bytes);
   }
-  *out = pd_sha256(pd_buf_bytes(&text));
+  *out = pd_hash_end(&hash);
   return PD_OK;
 }
 
@@ -246,9 +265,16 @@ pd_code pd_input_new(const char *capability, pd_bytes input, pd_input **out, pd_
   pd_capability_info info;
   if (!found) return pd_capability_find(capability, &info, err);
   pd_buf copy = {0};
-  TRY(pd_buf_append(&copy, input.data, input.size, err));
-  pd_input *made = calloc(1, sizeof *made);
-  pd_code code = made ? pd_input_parse(found, pd_buf_bytes(&copy), made, err) : pd_error_memory(err, "an input");
+  pd_json_writer w = {.out = &copy, .err = err};
+  pd_json json;
+  bool is_compact = input.size <= PD_CALL_SIZE_MAX && pd_json_parse(input, &json, NULL) == PD_OK;
+  if (is_compact)
+    pd_json_value(&w, json); /* once, instead of at each call */
+  else
+    w.code = pd_buf_append(&copy, input.data, input.size, err); /* what is wrong with it is told below */
+  pd_input *made = w.code ? NULL : calloc(1, sizeof *made);
+  pd_code code = w.code;
+  if (code == PD_OK) code = made ? pd_input_parse(found, pd_buf_bytes(&copy), made, err) : pd_error_memory(err, "an input");
   if (code == PD_OK) code = hash_input(made, &made->hash, err);
   if (code) {
     pd_buf_done(&copy);
@@ -256,6 +282,7 @@ pd_code pd_input_new(const char *capability, pd_bytes input, pd_input **out, pd_
     return code;
   }
   made->has_hash = true;
+  made->is_compact = is_compact;
   made->copy = copy;
   *out = made;
   return PD_OK;

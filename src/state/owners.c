@@ -5,6 +5,7 @@
 #include "base/base.h"
 #include "base/error.h"
 #include "base/map64.h"
+#include "state/quota.h"
 #include "state/tiers.h"
 
 #include <stdio.h>
@@ -107,7 +108,7 @@ static bool take_record(void *ctx, const pd_record *record)
 static pd_code look_up(pd_store *store, const pd_entry *entry, char *out, pd_error *err)
 {
   author_search search = {.seq = entry->seq, .out = out};
-  pd_code code = pd_history(store, NULL, entry->key, 0, take_version, &search, err);
+  pd_code code = pd_history(store, PD_STATE_REF, entry->key, 0, take_version, &search, err);
   if (code && code != PD_NOT_FOUND && code != PD_RETIRED) return code;
   if (*out) return PD_OK;
   char at[32];

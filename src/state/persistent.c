@@ -13,8 +13,6 @@
 #include "state/quota.h"
 #include "state/run.h"
 
-#include <stdio.h>
-
 #define ANSWER_SIZE_MAX ((size_t)64 << 20)
 
 /* ---- what they share ---- */
@@ -123,9 +121,7 @@ pd_code pd_cap_state_persistent_get(pd_frame *frame, pd_error *err)
 pd_code pd_cap_state_persistent_set(pd_frame *frame, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf value = {0};
-  char what[PD_NAME_SIZE_MAX + 40];
-  snprintf(what, sizeof what, "the persistent state of agent '%s'", frame->agent);
-  pd_quota quota = {what, frame->home->config.persistent_quota_bytes};
+  pd_quota quota = {"the persistent state of agent", frame->agent, frame->home->config.persistent_quota_bytes};
   pd_store *store;
   pd_ack ack;
   TRY(pd_in_value(frame, "value", &value, err));

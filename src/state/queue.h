@@ -89,6 +89,8 @@ typedef struct pd_queue_take {
 
 /* Take up to `max` messages. PD_OK with count 0 if there is none. */
 PD_MUST_USE pd_code pd_queue_receive(pd_home *home, const char *agent, pd_queue_take *take, pd_error *err);
+/* Stage that messages of a subscription that were received and not acknowledged are to be received again, now. */
+PD_MUST_USE pd_code pd_queue_release(pd_queue_tx *tx, const char *subscription, pd_error *err);
 /* Acknowledge: those that are there are removed; *out_count says how many. */
 PD_MUST_USE pd_code pd_queue_ack(pd_home *home, const char *agent, const uint64_t *numbers, size_t count, const pd_note *note,
                                  uint64_t *out_count, pd_ack *out, pd_error *err);

@@ -82,25 +82,28 @@ static pd_code wait_for_change(pd_watch *watch, int64_t wait_ms, pd_error *err)
   return code == PD_NOT_FOUND ? PD_OK : code;
 }
 
-/* Changes of shared state come by another log: whoever has subscriptions needs an ear there, before the first look. */
-static pd_code listen(pd_frame *frame, bool *is_listening, pd_error *err)
+/* Changes of shared state come by another log: whoever has subscriptions needs an ear there. *out_is_new: look again before waiting. */
+static pd_code listen(pd_frame *frame, bool *is_listening, bool *out_is_new, pd_error *err)
 {
   bool has_any = false;
+  *out_is_new = false;
   if (*is_listening) return PD_OK;
   TRY(pd_subscriptions_any(frame->home, frame->agent, &has_any, err));
   if (!has_any) return PD_OK; /* one that is made later is told by the queue's head */
   TRY(pd_ear_join(frame->home, frame->agent, err));
-  *is_listening = true;
+  *is_listening = *out_is_new = true;
   return PD_OK;
 }
 
 static pd_code receive_until(pd_frame *frame, pd_queue_take *take, pd_watch *watch, int64_t deadline_ms, bool *is_listening, pd_error *err)
 {
   for (;;) {
-    TRY(listen(frame, is_listening, err));
+    bool is_new;
     TRY(pd_queue_receive(frame->home, frame->agent, take, err));
     int64_t left_ms = deadline_ms - pd_clock_monotonic_ms();
     if (take->count || left_ms <= 0) return PD_OK;
+    TRY(listen(frame, is_listening, &is_new, err));
+    if (is_new) continue;
     int64_t due_ms = take->next_due_ms - pd_home_now(frame->home);
     if (due_ms < 1) due_ms = 1;
     TRY(wait_for_change(watch, due_ms < left_ms ? due_ms : left_ms, err));

@@ -1,4 +1,5 @@
 /* queue_take.c: receiving, acknowledging and counting. Invariants Q1 to Q3 are in queue.h. */
+#include "base/array.h"
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/clock.h"
@@ -7,6 +8,7 @@
 #include "state/subscription.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #define TAKE_COUNT_MAX 100
 #define TAKE_SIZE_MAX ((uint64_t)16 * 1024 * 1024) /* of one answer; the first message is given whatever its size */
@@ -178,6 +180,38 @@ pd_code pd_queue_receive(pd_home *home, const char *agent, pd_queue_take *take, 
   pd_json_walk items = pd_json_walk_begin(list);
   while (pd_json_walk_next(&items, NULL, &item)) pd_json_value(take->out, item);
   return take->out->code;
+}
+
+/* ---- giving back ---- */
+
+static pd_code release_one(pd_queue_tx *tx, const delivery *d, const char *subscription, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf text = {0};
+  char key[PD_QUEUE_KEY_SIZE];
+  pd_json json;
+  pd_queue_key("queue", tx->agent, d->number, key);
+  TRY(pd_edit_get(tx->edit, pd_text(key), &text, NULL, err));
+  TRY(pd_queue_parse(key, pd_buf_bytes(&text), &json, err));
+  if (!pd_json_is(pd_json_member(json, "kind"), PD_QUEUE_SHARED_CHANGE)) return PD_OK;
+  if (!pd_json_is(pd_json_member(pd_json_member(json, "body"), "subscription_id"), subscription)) return PD_OK;
+  return stage_flight(tx, d, 0, err);
+}
+
+pd_code pd_queue_release(pd_queue_tx *tx, const char *subscription, pd_error *err)
+{
+  delivery *all = NULL;
+  size_t count = 0, capacity = 0;
+  walk k = {0};
+  pd_code code = walk_open(tx, &k, err);
+  while (code == PD_OK && k.ahead.number) { /* read them all first: an iterator ends with the next edit */
+    code = pd_array_grow(&all, count, &capacity, sizeof all[0], "messages in flight", err);
+    if (code == PD_OK && is_in_flight(tx, &k.ahead)) all[count++] = k.ahead;
+    if (code == PD_OK) code = next_flight(&k, err);
+  }
+  walk_done(&k);
+  for (size_t i = 0; i < count && code == PD_OK; i++) code = release_one(tx, &all[i], subscription, err);
+  free(all);
+  return code;
 }
 
 /* ---- acknowledging ---- */

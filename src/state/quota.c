@@ -11,7 +11,8 @@ static pd_code exceeded(pd_frame *frame, const pd_quota *quota, pd_bytes key, pd
   pd_frame_detail_number(frame, "used", used);
   pd_frame_detail_number(frame, "limit", quota->bytes_max);
   pd_frame_detail_number(frame, "size", value.size);
-  return pd_error_named(err, PD_QUOTA, "QuotaExceeded", "%s has %llu of %llu bytes; the %zu bytes for key '%.*s' do not fit", quota->what,
+  return pd_error_named(err, PD_QUOTA, "QuotaExceeded", "%s%s%s%s has %llu of %llu bytes; the %zu bytes for key '%.*s' do not fit",
+                        quota->what, quota->whose ? " '" : "", quota->whose ? quota->whose : "", quota->whose ? "'" : "",
                         (unsigned long long)used, (unsigned long long)quota->bytes_max, value.size, (int)(key.size < 100 ? key.size : 100),
                         (const char *)key.data);
 }

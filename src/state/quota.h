@@ -8,7 +8,8 @@
 
 /* Whose state, and how much of it there may be. */
 typedef struct pd_quota {
-  const char *what; /* for the message: "the persistent state of agent 'main'" */
+  const char *what;  /* for the message: "the persistent state of agent" */
+  const char *whose; /* the agent; NULL: all of them */
   uint64_t bytes_max;
 } pd_quota;
 

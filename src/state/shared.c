@@ -10,16 +10,12 @@
 #include "state/call.h"
 #include "state/home.h"
 #include "state/owners.h"
+#include "state/quota.h"
 #include "state/run.h"
 
 static pd_code shared_store(pd_frame *frame, pd_store **out, pd_error *err)
 {
   return pd_home_store(frame->home, PD_STORE_SHARED, true, out, err);
-}
-
-static pd_note note_of(const pd_frame *frame)
-{
-  return (pd_note){.author = frame->agent, .run = frame->ctx->session, .reason = frame->capability->name};
 }
 
 static void put_owner(pd_json_writer *out, const char *owner)
@@ -60,7 +56,7 @@ pd_code pd_cap_state_shared_get(pd_frame *frame, pd_error *err)
   pd_store *store;
   pd_entry entry;
   TRY(shared_store(frame, &store, err));
-  pd_code code = pd_get(store, NULL, pd_in_text(frame, "key"), &value, &entry, err);
+  pd_code code = pd_get(store, PD_STATE_REF, pd_in_text(frame, "key"), &value, &entry, err);
   if (code == PD_NOT_FOUND) {
     answer_missing(frame);
     return frame->out.code;
@@ -78,12 +74,11 @@ pd_code pd_cap_state_shared_set(pd_frame *frame, pd_error *err)
   CLEANUP(pd_buf_done) pd_buf value = {0};
   pd_store *store;
   pd_ack ack;
-  pd_note note = note_of(frame);
+  pd_quota quota = {.what = "the shared state", .bytes_max = frame->home->config.shared_quota_bytes};
   TRY(pd_in_value(frame, "value", &value, err));
   TRY(shared_store(frame, &store, err));
   uint64_t expected = (uint64_t)pd_in_int(frame, "expected_version", 0);
-  TRY(pd_put_if(store, pd_in_text(frame, "key"), pd_buf_bytes(&value), expected, &note, &ack, err));
-  pd_frame_commit(frame, &ack);
+  TRY(pd_quota_put(frame, store, &quota, pd_in_text(frame, "key"), pd_buf_bytes(&value), expected, &ack, err));
   pd_json_put_number(&frame->out, "version", ack.version);
   return frame->out.code;
 }
@@ -92,7 +87,8 @@ pd_code pd_cap_state_shared_delete(pd_frame *frame, pd_error *err)
 {
   pd_store *store;
   pd_ack ack;
-  pd_note note = note_of(frame);
+  pd_note note = pd_frame_note(frame);
+  note.ref = PD_STATE_REF;
   TRY(shared_store(frame, &store, err));
   pd_code code = pd_delete(store, pd_in_text(frame, "key"), PD_ANY_VERSION, &note, &ack, err);
   if (code != PD_NOT_FOUND) TRY(code);
@@ -141,7 +137,7 @@ pd_code pd_cap_state_shared_list(pd_frame *frame, pd_error *err)
   pd_iter *iter;
   pd_scan scan = {.prefix = pd_in_text(frame, "prefix"), .keys_only = true};
   TRY(shared_store(frame, &store, err));
-  TRY(pd_iter_open(store, NULL, &scan, &iter, err));
+  TRY(pd_iter_open(store, PD_STATE_REF, &scan, &iter, err));
   pd_code code = list_entries(frame, store, iter, err);
   pd_iter_close(iter);
   return code;

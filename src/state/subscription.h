@@ -7,7 +7,8 @@
  * W2  A subscription is live while its session is: known in the home that holds the session, and believed elsewhere as long as the
  *     process that holds it runs. Nothing is lost or doubled if that belief is wrong, it is only told earlier or later.
  * W3  When its session ends, it is told what happened until then and is gone. When its process goes away (or closes its home), it is
- *     suspended: the cursor stays, and state.shared.watch with its id goes on from there in a new session.
+ *     suspended: the cursor stays, and state.shared.watch with its id goes on from there in a new session; events that were received and
+ *     not acknowledged come first, again.
  */
 #ifndef PD_STATE_SUBSCRIPTION_H
 #define PD_STATE_SUBSCRIPTION_H

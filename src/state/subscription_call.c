@@ -94,6 +94,7 @@ static pd_code watch_once(void *ctx, pd_error *err)
   if (!job->id.data && count >= PD_SUBSCRIPTION_COUNT_MAX)
     return pd_error_named(err, PD_LIMIT, FAILED, "agent '%s' has %zu subscriptions; there may be no more than %d", frame->agent, count,
                           PD_SUBSCRIPTION_COUNT_MAX);
+  if (job->id.data) TRY(pd_queue_release(&tx, s.id, err)); /* what was not acknowledged comes first, so that order is kept */
   pd_subscription_bind(frame->home, frame->ctx->session, &s);
   snprintf(job->made_id, sizeof job->made_id, "%s", s.id);
   TRY(pd_subscription_store(&tx, &s, err));
@@ -104,7 +105,8 @@ static pd_code subscribe(watch_job *job, pd_error *err)
 {
   pd_frame *frame = job->frame;
   if (!pd_session_is_alive(frame->home, frame->agent, frame->ctx->session))
-    return pd_error_named(err, PD_SESSION, FAILED, "a subscription lasts as long as a session, and agent '%s' calls without one",
+    return pd_error_named(err, PD_SESSION, FAILED,
+                          "a subscription lasts as long as a session, and agent '%s' calls without one: begin one (session.begin)",
                           frame->agent);
   TRY(new_id(frame->agent, job->made_id, err));
   TRY(pd_subscriptions_hold(frame->home, frame->agent, frame->ctx->session, err));

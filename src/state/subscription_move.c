@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "state/quota.h"
 #include "state/subscription.h"
 
 #include <stdio.h>
@@ -76,7 +77,7 @@ static pd_code stage_event(batch *b, const pd_subscription *s, const pd_watch_ev
 /* Where it stopped; or, if that place is not there any more (another log was put in its place), a gap and the end of the log. */
 static pd_code open_watch(batch *b, pd_subscription *s, pd_watch **out, pd_error *err)
 {
-  pd_watch_options options = {.prefix = pd_text(s->prefix), .ref = pd_store_ref(b->shared)};
+  pd_watch_options options = {.prefix = pd_text(s->prefix), .ref = PD_STATE_REF};
   if (!pd_watch_cursor_parse(s->cursor, &options.from))
     return pd_error_set(err, PD_CORRUPT, "the cursor '%s' of subscription '%s' is none", s->cursor, s->id);
   pd_code code = pd_watch_open(b->shared, &options, out, err);

@@ -2,6 +2,7 @@
 #include "args.h"
 
 #include "base/base.h"
+#include "base/distance.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,7 +23,7 @@ static const args_spec *find(const char *name)
 
 static const char *near(const char *name)
 {
-  return args_distance(name, "log") < 2 ? "log" : NULL;
+  return pd_text_distance(name, "log") < 2 ? "log" : NULL;
 }
 
 #define WORDS_MAX 16
@@ -186,17 +187,17 @@ static void args__fields_are_kept_with_their_values_where_a_command_takes_them(v
 static void args__distance_counts_edits(void **state)
 {
   (void)state;
-  assert_int_equal(args_distance("", ""), 0);
-  assert_int_equal(args_distance("log", "log"), 0);
-  assert_int_equal(args_distance("lgo", "log"), 1);
-  assert_int_equal(args_distance("verfy", "verify"), 1);
-  assert_int_equal(args_distance("putt", "put"), 1);
-  assert_int_equal(args_distance("abc", ""), 3);
-  assert_int_equal(args_distance("kitten", "sitting"), 3);
+  assert_int_equal(pd_text_distance("", ""), 0);
+  assert_int_equal(pd_text_distance("log", "log"), 0);
+  assert_int_equal(pd_text_distance("lgo", "log"), 1);
+  assert_int_equal(pd_text_distance("verfy", "verify"), 1);
+  assert_int_equal(pd_text_distance("putt", "put"), 1);
+  assert_int_equal(pd_text_distance("abc", ""), 3);
+  assert_int_equal(pd_text_distance("kitten", "sitting"), 3);
   char longer[200];
   memset(longer, 'a', sizeof longer - 1);
   longer[199] = 0;
-  assert_true(args_distance(longer, "a") > 10);
+  assert_true(pd_text_distance(longer, "a") > 10);
 }
 
 int main(void)

@@ -139,6 +139,76 @@ want_failure 1 'was erased on .* by'
 run --store other verify
 want_code 0
 
+t cli__since_may_be_given_for_each_line
+run put k 1
+run fork side
+run put k 2
+run put s 1 --ref side
+run export --all base.bundle
+run --store other import base.bundle
+run put k 3
+run put s 2 --ref side
+run --json export main side --since main~1 --since side~1 more.bundle
+want_out_like '"commits":2,.*"needs":2,'
+run --store other import more.bundle
+want_code 0
+run --store other get s --at side
+want_out 2
+run export main side --since main~1 --since nowhere no.bundle
+want_failure 1 nowhere
+want_true [ ! -e no.bundle ]
+
+t cli__pull_all_moves_every_ref_that_can_move
+run put k 1
+run fork side
+run clone sqlite:.perdure copy
+run put k 2
+run put s 2 --ref side
+run fork fresh
+run --store copy put mine 1 --ref side
+run --store copy pull --all
+want_code 3
+want_err_like "'side' and 'origin/side' have diverged"
+run --store copy get k
+want_out 2
+run --store copy get k --at fresh
+want_out 2
+run --store copy get mine --at side
+want_out 1
+run --store copy get s --at origin/side
+want_out 2
+run --store copy refs
+want_true [ "$(grep -c 'origin/origin' "$out")" = 0 ]
+
+t cli__a_signed_head_stays_at_home
+run put k 1
+run keygen
+run sign main
+want_code 0
+run clone sqlite:.perdure copy
+want_code 0
+run --store copy verify
+want_code 0
+
+t cli__large_settings_travel
+run put k 1
+run settings note "$(head -c 40000 /dev/zero | tr '\0' x)"
+want_code 0
+run clone sqlite:.perdure copy
+run --store copy settings note
+want_true [ "$(wc -c <"$out")" -ge 40000 ]
+
+t cli__values_over_64_megabytes_travel
+truncate -s 70M zeros
+run put z @zeros --value-max 100M
+want_code 0
+run export --all all.bundle
+want_code 0
+run --store other import all.bundle
+want_code 0
+"$perdure" --store other get z | cmp -s - zeros
+want_true [ $? = 0 ]
+
 t cli__a_store_that_gc_has_cut_is_cloned_as_it_is
 for i in 1 2 3 4 5 6 7 8 9 10 11 12; do run put old$i $i --author ada --reason early; done
 run tag early

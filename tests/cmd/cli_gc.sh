@@ -114,6 +114,8 @@ want_code 0
 run log --oneline
 want_out_like 'retired by gc'
 want_count 52
+run log --graph
+want_out_like '^~ older history was retired by gc'
 run gc --auto
 want_code 0
 want_line 'gc is not due'
@@ -123,6 +125,12 @@ run gc --auto --keep-last 3
 want_code 2
 run stats
 want_code 0
+want_out_like '^gc by itself +on$'
+want_out_like '^retired before record +44'
+run stats --json
+want_out_like '"settings":2,"gc_cut":44[0-9]*,"gc_auto":true,"gc_auto_ms":[0-9]+}'
+run du
+want_out_like '^gc would free '
 run verify
 want_code 0
 

@@ -426,32 +426,30 @@ static void queue_push__with_a_dedupe_key_comes_once_even_if_acknowledged(void *
   count_is("other", "1", "0");
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-    TEST(queue_send__in_to__is_a_valid_agent_that_need_not_exist),
-    TEST(queue_send__in_body__is_any_json_up_to_1_mib),
-    TEST(queue_send__in_kind__cannot_be_one_of_perdures_own),
-    TEST(queue_send__out_message_id__is_the_one_that_is_received),
-    TEST(queue_send__effect_1__survives_a_restart),
-    TEST(queue_send__err_QueueFull__until_something_is_acknowledged),
-    TEST(queue_send__by_the_operator_comes_from_nobody),
-    TEST(queue_receive__in_max__bounds_what_is_given_in_order),
-    TEST(queue_receive__in_visibility_ms__is_when_it_comes_again),
-    TEST(queue_receive__in_wait_ms__ends_when_a_message_comes),
-    TEST(queue_receive__in_wait_ms__ends_without_a_message_when_it_is_over),
-    TEST(queue_receive__in_wait_ms__also_waits_for_a_message_that_comes_again),
-    TEST(queue_receive__out_messages__are_the_agents_own_only),
-    TEST(queue_receive__effect_1__each_message_is_at_one_receiver),
-    TEST(queue_receive__of_large_messages_gives_a_part_of_them),
-    TEST(queue_ack__in_message_ids__are_checked_one_by_one),
-    TEST(queue_ack__out_acknowledged__counts_each_message_once),
-    TEST(queue_ack__effect_1__it_does_not_come_again_and_is_nobody_elses_to_remove),
-    TEST(queue_count__out_unread__and_in_flight_follow_a_message),
-    TEST(queue_push__comes_from_perdure_itself),
-    TEST(queue_push__with_a_dedupe_key_comes_once_even_if_acknowledged),
+    cmocka_unit_test_setup_teardown(queue_send__in_to__is_a_valid_agent_that_need_not_exist, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(queue_send__in_body__is_any_json_up_to_1_mib, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(queue_send__in_kind__cannot_be_one_of_perdures_own, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(queue_send__out_message_id__is_the_one_that_is_received, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(queue_send__effect_1__survives_a_restart, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(queue_send__err_QueueFull__until_something_is_acknowledged, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(queue_send__by_the_operator_comes_from_nobody, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(queue_receive__in_max__bounds_what_is_given_in_order, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(queue_receive__in_visibility_ms__is_when_it_comes_again, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(queue_receive__in_wait_ms__ends_when_a_message_comes, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(queue_receive__in_wait_ms__ends_without_a_message_when_it_is_over, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(queue_receive__in_wait_ms__also_waits_for_a_message_that_comes_again, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(queue_receive__out_messages__are_the_agents_own_only, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(queue_receive__effect_1__each_message_is_at_one_receiver, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(queue_receive__of_large_messages_gives_a_part_of_them, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(queue_ack__in_message_ids__are_checked_one_by_one, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(queue_ack__out_acknowledged__counts_each_message_once, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(queue_ack__effect_1__it_does_not_come_again_and_is_nobody_elses_to_remove, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(queue_count__out_unread__and_in_flight_follow_a_message, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(queue_push__comes_from_perdure_itself, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(queue_push__with_a_dedupe_key_comes_once_even_if_acknowledged, set_up, tear_down),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

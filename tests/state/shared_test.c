@@ -3,6 +3,7 @@
 
 #include "base/base.h"
 #include "base/clock.h"
+#include "state/home.h"
 #include "support/temp_folder.h"
 
 #include <setjmp.h>
@@ -219,6 +220,36 @@ static void shared_set__err_VersionConflict__carries_both_versions_and_changes_n
   OUT("found", "false");
 }
 
+static void shared_set__effect_3__counts_toward_the_quota_of_all_agents(void **state)
+{
+  (void)state;
+  assert_int_equal(w.home->config.shared_quota_bytes, 500 * 1024 * 1024);
+  w.home->config.shared_quota_bytes = 20;
+  set("alice", "a", "12345678", 0);
+  set("bob", "b", "12345678", 0);
+  set("bob", "b", "1234", 1); /* what it was before does not count any more */
+  set("carol", "c", "12345678", 0);
+  world_fails(&w, "state.shared.set", "{\"key\":\"d\",\"value\":1,\"expected_version\":0}", "QuotaExceeded", "delete_unused");
+}
+
+static void shared_set__err_QuotaExceeded__names_both_recoveries_and_changes_nothing(void **state)
+{
+  (void)state;
+  w.home->config.shared_quota_bytes = 10;
+  set("alice", "a", "12345", 0);
+  w.agent = "bob";
+  world_fails(&w, "state.shared.set", "{\"key\":\"b\",\"value\":123456,\"expected_version\":0}", "QuotaExceeded", "delete_unused");
+  OUT("error.recovery.1.action", "\"request_increase\"");
+  OUT("error.details.used", "5");
+  OUT("error.details.limit", "10");
+  world_fails(&w, "state.shared.set", "{\"key\":\"a\",\"value\":12345678901,\"expected_version\":1}", "QuotaExceeded", NULL);
+  world_fails(&w, "state.shared.set", "{\"key\":\"a\",\"value\":1,\"expected_version\":7}", "VersionConflict", "retry");
+  world_ok(&w, "state.shared.list", "{}");
+  OUT("count", "1");
+  OUT("entries.0.version", "1");
+  set("bob", "b", "12345", 0);
+}
+
 /* ---- delete ---- */
 
 static void shared_delete__in_key__is_the_one_that_goes(void **state)
@@ -263,6 +294,16 @@ static void shared_delete__effect_1__is_visible_to_all_at_once_and_a_new_key_beg
   assert_string_equal(world_out(&other, "version"), "1");
   assert_int_equal(pd_home_close(other.home, &other.err), PD_OK);
   pd_buf_done(&other.out);
+}
+
+static void shared_delete__effect_2__frees_quota(void **state)
+{
+  (void)state;
+  w.home->config.shared_quota_bytes = 10;
+  set("alice", "a", "1234567890", 0);
+  world_fails(&w, "state.shared.set", "{\"key\":\"b\",\"value\":1,\"expected_version\":0}", "QuotaExceeded", "delete_unused");
+  world_ok(&w, "state.shared.delete", "{\"key\":\"a\"}");
+  set("alice", "b", "1234567890", 0);
 }
 
 static void shared_delete__err_KeyNotFound__is_answered_as_deleted_false(void **state)
@@ -366,34 +407,35 @@ static void shared_list__of_10000_keys_names_every_owner(void **state)
   }
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-    TEST(shared_get__in_key__names_the_entry_that_is_read),
-    TEST(shared_get__out_value__is_the_very_json_and_null_if_absent),
-    TEST(shared_get__out_version__counts_writes_and_is_0_if_absent),
-    TEST(shared_get__out_found__tells_null_from_nothing),
-    TEST(shared_get__out_owner_agent__is_who_last_wrote),
-    TEST(shared_get__out_updated_at__is_the_time_of_the_last_write),
-    TEST(shared_get__err_KeyNotFound__is_answered_as_found_false),
-    TEST(shared_set__in_key__is_one_line_of_text),
-    TEST(shared_set__in_value__may_be_any_json),
-    TEST(shared_set__in_expected_version__is_required_and_no_other_than_the_current),
-    TEST(shared_set__out_version__is_the_one_that_get_then_tells),
-    TEST(shared_set__effect_1__is_in_the_shared_database_after_a_restart),
-    TEST(shared_set__err_VersionConflict__carries_both_versions_and_changes_nothing),
-    TEST(shared_delete__in_key__is_the_one_that_goes),
-    TEST(shared_delete__out_deleted__is_true_once),
-    TEST(shared_delete__effect_1__is_visible_to_all_at_once_and_a_new_key_begins_at_1),
-    TEST(shared_delete__err_KeyNotFound__is_answered_as_deleted_false),
-    TEST(shared_list__in_prefix__takes_only_keys_that_begin_so),
-    TEST(shared_list__out_entries__tell_key_version_size_owner_and_time),
-    TEST(shared_list__out_count__is_the_number_of_entries),
-    TEST(shared_list__out_total_size_bytes__is_the_sum_of_what_is_listed),
-    TEST(shared_list__err_DatabaseError__says_retry_when_the_database_is_none),
-    TEST(shared_list__of_10000_keys_names_every_owner),
+    cmocka_unit_test_setup_teardown(shared_get__in_key__names_the_entry_that_is_read, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(shared_get__out_value__is_the_very_json_and_null_if_absent, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(shared_get__out_version__counts_writes_and_is_0_if_absent, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(shared_get__out_found__tells_null_from_nothing, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(shared_get__out_owner_agent__is_who_last_wrote, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(shared_get__out_updated_at__is_the_time_of_the_last_write, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(shared_get__err_KeyNotFound__is_answered_as_found_false, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(shared_set__in_key__is_one_line_of_text, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(shared_set__in_value__may_be_any_json, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(shared_set__in_expected_version__is_required_and_no_other_than_the_current, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(shared_set__out_version__is_the_one_that_get_then_tells, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(shared_set__effect_1__is_in_the_shared_database_after_a_restart, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(shared_set__err_VersionConflict__carries_both_versions_and_changes_nothing, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(shared_set__effect_3__counts_toward_the_quota_of_all_agents, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(shared_set__err_QuotaExceeded__names_both_recoveries_and_changes_nothing, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(shared_delete__in_key__is_the_one_that_goes, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(shared_delete__out_deleted__is_true_once, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(shared_delete__effect_1__is_visible_to_all_at_once_and_a_new_key_begins_at_1, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(shared_delete__effect_2__frees_quota, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(shared_delete__err_KeyNotFound__is_answered_as_deleted_false, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(shared_list__in_prefix__takes_only_keys_that_begin_so, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(shared_list__out_entries__tell_key_version_size_owner_and_time, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(shared_list__out_count__is_the_number_of_entries, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(shared_list__out_total_size_bytes__is_the_sum_of_what_is_listed, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(shared_list__err_DatabaseError__says_retry_when_the_database_is_none, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(shared_list__of_10000_keys_names_every_owner, set_up, tear_down),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -103,6 +103,7 @@ static void shared_watch__in_subscription_id__goes_on_where_it_stopped_after_a_r
   strcpy(first, subscription);
   set("alice", "a", "1", 0);
   receive("1");
+  world_ok(&w, "queue.ack", "{\"message_ids\":[\"m1\"]}");
   set("alice", "a", "2", 1);
   world_restart(&w);
   set("alice", "a", "3", 2);
@@ -118,6 +119,31 @@ static void shared_watch__in_subscription_id__goes_on_where_it_stopped_after_a_r
   input = text_of("{\"subscription_id\":\"%s\",\"prefix\":\"b\"}", first);
   world_fails(&w, "state.shared.watch", input, "InvalidInput", "correct");
   free(input);
+}
+
+static void shared_watch__in_subscription_id__gives_what_was_not_acknowledged_first(void **state)
+{
+  (void)state;
+  watch("{}");
+  for (unsigned i = 0; i < 4; i++) set("alice", "a", "1", i);
+  world_ok(&w, "queue.send", "{\"to\":\"main\",\"body\":1}");
+  receive("5");
+  world_ok(&w, "queue.ack", "{\"message_ids\":[\"m1\"]}"); /* the send, which was there first */
+  world_ok(&w, "queue.ack", "{\"message_ids\":[\"m2\"]}");
+  world_restart(&w);
+  set("alice", "a", "1", 4);
+  char *input = text_of("{\"subscription_id\":\"%s\"}", subscription);
+  watch(input);
+  free(input);
+  receive("4");
+  for (int i = 0; i < 4; i++) {
+    char path[64], version[8];
+    snprintf(path, sizeof path, "messages.%d.body.version", i);
+    snprintf(version, sizeof version, "%d", i + 2);
+    OUT(path, version);
+    snprintf(path, sizeof path, "messages.%d.deliveries", i);
+    OUT(path, i < 3 ? "2" : "1");
+  }
 }
 
 /* ---- what is told ---- */
@@ -407,30 +433,29 @@ static void shared_unwatch__out_removed__is_true_once(void **state)
   OUT("removed", "false");
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-    TEST(shared_watch__in_prefix__takes_only_keys_that_begin_so),
-    TEST(shared_watch__in_prefix__if_omitted_all_changes_are_reported_own_ones_too),
-    TEST(shared_watch__in_subscription_id__goes_on_where_it_stopped_after_a_restart),
-    TEST(shared_watch__out_subscription_id__is_in_each_event),
-    TEST(shared_watch__effect_1__delivers_until_the_session_ends),
-    TEST(shared_watch__effect_1__ends_when_the_session_idles_out),
-    TEST(shared_set__effect_2__notifies_all_subscribed_agents),
-    TEST(shared_watch__each_of_two_subscriptions_is_told_in_order),
-    TEST(shared_watch__a_full_queue_loses_nothing),
-    TEST(shared_watch__more_than_one_commit_of_events_comes_whole),
-    TEST(shared_watch__a_gap_by_retention_is_told),
-    TEST(shared_watch__a_move_of_the_whole_state_is_told),
-    TEST(queue_receive__in_wait_ms__ends_when_watched_state_changes),
-    TEST(shared_watch__err_SubscriptionFailed__without_a_session),
-    TEST(shared_watch__err_SubscriptionFailed__for_another_agents_subscription),
-    TEST(shared_watch__err_SubscriptionFailed__when_the_store_cannot_be_opened),
-    TEST(shared_watch__err_SubscriptionFailed__after_1000_of_them),
-    TEST(shared_unwatch__in_subscription_id__names_the_one_that_ends),
-    TEST(shared_unwatch__out_removed__is_true_once),
+    cmocka_unit_test_setup_teardown(shared_watch__in_prefix__takes_only_keys_that_begin_so, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(shared_watch__in_prefix__if_omitted_all_changes_are_reported_own_ones_too, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(shared_watch__in_subscription_id__goes_on_where_it_stopped_after_a_restart, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(shared_watch__in_subscription_id__gives_what_was_not_acknowledged_first, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(shared_watch__out_subscription_id__is_in_each_event, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(shared_watch__effect_1__delivers_until_the_session_ends, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(shared_watch__effect_1__ends_when_the_session_idles_out, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(shared_set__effect_2__notifies_all_subscribed_agents, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(shared_watch__each_of_two_subscriptions_is_told_in_order, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(shared_watch__a_full_queue_loses_nothing, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(shared_watch__more_than_one_commit_of_events_comes_whole, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(shared_watch__a_gap_by_retention_is_told, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(shared_watch__a_move_of_the_whole_state_is_told, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(queue_receive__in_wait_ms__ends_when_watched_state_changes, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(shared_watch__err_SubscriptionFailed__without_a_session, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(shared_watch__err_SubscriptionFailed__for_another_agents_subscription, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(shared_watch__err_SubscriptionFailed__when_the_store_cannot_be_opened, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(shared_watch__err_SubscriptionFailed__after_1000_of_them, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(shared_unwatch__in_subscription_id__names_the_one_that_ends, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(shared_unwatch__out_removed__is_true_once, set_up, tear_down),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

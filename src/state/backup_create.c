@@ -1,0 +1,196 @@
+/*
+ * backup_create.c: state.backup.create: every store's bundle into one backup, of one instant.
+ *
+ * The instant: the heads of all stores are read twice; if nothing moved between, they were all true at once. If somebody writes all the
+ * time, the instant is a moment just past: the heads as they were at that time, by the times in the records. A write that was
+ * acknowledged before the backup was asked for is in it, either way.
+ */
+#include "base/base.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "state/backup.h"
+#include "state/call.h"
+#include "state/run.h"
+#include "state/vault.h"
+
+#include <stdio.h>
+#include <time.h>
+
+#define STILL_TRIES_MAX 8
+#define CLOCK_TRIES_MAX 20
+#define SEQUENCE_KEY "backup/sequence"
+#define SEQUENCE_TRIES_MAX 100
+
+/* ---- stores ---- */
+
+pd_code pd_backup_handle_open(pd_home *home, const char *name, bool create, pd_backup_handle *out, pd_error *err)
+{
+  *out = (pd_backup_handle){0};
+  if (strcmp(home->uri, "memory:") == 0) return pd_home_store(home, name, create, &out->store, err);
+  pd_store *of_home = pd_home_opened(home, name);
+  if (of_home) TRY(pd_store_flush(of_home, err)); /* what was acknowledged as buffered belongs in the backup, too */
+  pd_options options = {.must_exist = !create,
+                        .cache_size_max = PD_BACKUP_CACHE_BYTES,
+                        .value_size_max = UINT32_MAX - 1,
+                        .ref = NULL,
+                        .author = "perdure",
+                        .now_ms = home->now_ms,
+                        .now_ctx = home->now_ctx};
+  TRY(pd_store_open(home->uri, name, &options, &out->store, err));
+  out->is_own = true;
+  return PD_OK;
+}
+
+pd_code pd_backup_handle_close(pd_backup_handle *handle, pd_error *err)
+{
+  pd_store *store = handle->is_own ? handle->store : NULL;
+  *handle = (pd_backup_handle){0};
+  return pd_store_close(store, err);
+}
+
+void pd_backup_handle_done(pd_backup_handle *handle)
+{
+  (void)!pd_backup_handle_close(handle, NULL);
+}
+
+typedef struct chooser {
+  pd_home *home;
+  pd_backup_manifest *manifest;
+} chooser;
+
+static pd_code choose_agent(void *ctx, const char *agent, pd_error *err)
+{
+  pd_backup_store *store;
+  return pd_backup_manifest_add(((chooser *)ctx)->manifest, agent, &store, err);
+}
+
+static pd_code choose_stores(pd_home *home, const char *agent, pd_backup_manifest *out, pd_error *err)
+{
+  pd_backup_store *store;
+  pd_store *shared;
+  if (*agent) {
+    bool is_here = false;
+    TRY(pd_home_has_agent(home, agent, &is_here, err));
+    if (!is_here) return pd_error_named(err, PD_INVALID, "InvalidInput", "field 'agent': there is no agent '%s' here", agent);
+    return pd_backup_manifest_add(out, agent, &store, err);
+  }
+  chooser c = {home, out};
+  TRY(pd_home_each_agent(home, choose_agent, &c, err));
+  TRY(pd_home_store(home, PD_STORE_SHARED, true, &shared, err));
+  return pd_backup_manifest_add(out, PD_STORE_SHARED, &store, err);
+}
+
+/* ---- the instant ---- */
+
+/* Read all heads at `at`; *out_moved says whether one is another than before. */
+static pd_code read_heads(pd_home *home, pd_backup_manifest *manifest, const char *at, bool *out_moved, pd_error *err)
+{
+  *out_moved = false;
+  for (size_t i = 0; i < manifest->count; i++) {
+    CLEANUP(pd_backup_handle_done) pd_backup_handle handle = {0};
+    pd_commit commit;
+    TRY(pd_backup_handle_open(home, manifest->stores[i].name, false, &handle, err));
+    TRY(pd_resolve(handle.store, at, &commit, err));
+    if (!pd_id_equal(&commit.id, &manifest->stores[i].head)) *out_moved = true;
+    manifest->stores[i].head = commit.id;
+  }
+  return PD_OK;
+}
+
+/* The home's clock has to pass the millisecond of `from`, so that nothing can be written in it any more. */
+static int64_t wait_for_the_next_ms(pd_home *home, int64_t from)
+{
+  const struct timespec nap = {.tv_nsec = 500000};
+  for (unsigned i = 0; i < CLOCK_TRIES_MAX && pd_home_now(home) <= from; i++) nanosleep(&nap, NULL);
+  return from;
+}
+
+static pd_code choose_instant(pd_home *home, pd_backup_manifest *manifest, pd_error *err)
+{
+  char at[48];
+  bool has_moved = true;
+  manifest->instant_ms = pd_home_now(home);
+  TRY(read_heads(home, manifest, "main", &has_moved, err));
+  has_moved = true;
+  for (unsigned i = 0; has_moved && i < STILL_TRIES_MAX; i++) {
+    manifest->instant_ms = pd_home_now(home);
+    TRY(read_heads(home, manifest, "main", &has_moved, err));
+  }
+  if (!has_moved) return PD_OK;
+  manifest->instant_ms = wait_for_the_next_ms(home, pd_home_now(home));
+  snprintf(at, sizeof at, "main@%lld", (long long)manifest->instant_ms);
+  return read_heads(home, manifest, at, &has_moved, err);
+}
+
+/* ---- writing ---- */
+
+static pd_code write_store(pd_home *home, pd_backup_out *out, pd_backup_store *store, pd_error *err)
+{
+  CLEANUP(pd_backup_handle_done) pd_backup_handle handle = {0};
+  pd_export_options options = {.is_all = true};
+  pd_export_report report;
+  pd_sink sink = {pd_backup_out_add, out};
+  store->at = out->stream_size;
+  TRY(pd_backup_handle_open(home, store->name, false, &handle, err));
+  TRY(pd_export_to(handle.store, &sink, &options, &report, err));
+  store->size = out->stream_size - store->at;
+  store->commits = report.commits;
+  store->changes = report.changes;
+  store->value_bytes = report.value_bytes;
+  return pd_backup_handle_close(&handle, err);
+}
+
+/* The home's own count of backups: a later one has a greater number, whatever the clock says. */
+static pd_code next_sequence(pd_home *home, uint64_t *out, pd_error *err)
+{
+  pd_store *system;
+  char text[24];
+  pd_code code = PD_CONFLICT;
+  TRY(pd_home_store(home, PD_STORE_SYSTEM, true, &system, err));
+  for (unsigned i = 0; code == PD_CONFLICT && i < SEQUENCE_TRIES_MAX; i++) {
+    CLEANUP(pd_buf_done) pd_buf value = {0};
+    pd_entry entry = {0};
+    pd_json json;
+    uint64_t last = 0;
+    pd_note note = {.ref = "main", .reason = "state.backup.create"};
+    code = pd_get(system, "main", pd_text(SEQUENCE_KEY), &value, &entry, err);
+    if (code && code != PD_NOT_FOUND) return code;
+    if (code == PD_OK && pd_json_parse((pd_bytes){value.data, value.size}, &json, NULL) == PD_OK && !pd_json_u64(json, &last)) last = 0;
+    int size = snprintf(text, sizeof text, "%llu", (unsigned long long)++last);
+    code = pd_put_if(system, pd_text(SEQUENCE_KEY), (pd_bytes){text, (size_t)size}, entry.version, &note, NULL, err);
+    *out = last;
+  }
+  return code;
+}
+
+static pd_code begin(pd_frame *frame, const char *folder, pd_backup_out *out, pd_error *err)
+{
+  CLEANUP(pd_secret_done) pd_secret key = {0};
+  TRY(pd_secret_new(&key, PD_KEY_BYTES, err));
+  TRY(pd_vault_use_current(frame->home, key.data, &out->head.kdf, &out->head.wrapped, err));
+  TRY(next_sequence(frame->home, &out->head.sequence, err));
+  out->head.created_ms = frame->now_ms;
+  return pd_backup_out_begin(out, folder, key.data, err);
+}
+
+pd_code pd_cap_state_backup_create(pd_frame *frame, pd_error *err)
+{
+  char folder[PD_BACKUP_PATH_SIZE], scope[PD_NAME_SIZE_MAX + 8];
+  CLEANUP(pd_backup_manifest_done) pd_backup_manifest manifest = {0};
+  CLEANUP(pd_backup_out_done) pd_backup_out out = {.fd = -1};
+  pd_home *home = frame->home;
+  pd_in_string(frame, "agent", out.head.agent, sizeof out.head.agent);
+  TRY(pd_backup_folder(home, folder, err));
+  TRY(choose_stores(home, out.head.agent, &manifest, err));
+  TRY(begin(frame, folder, &out, err));
+  TRY(choose_instant(home, &manifest, err));
+  for (size_t i = 0; i < manifest.count; i++) TRY(write_store(home, &out, &manifest.stores[i], err));
+  TRY(pd_backup_out_end(&out, &manifest, err));
+  (void)!pd_backup_prune(folder, home->config.backup_keep, out.head.id, NULL); /* the backup is made; the next one tries again */
+  pd_backup_scope(&out.head, scope);
+  pd_json_put_text(&frame->out, "backup_id", out.head.id);
+  pd_out_time(frame, "created_at", out.head.created_ms);
+  pd_json_put_number(&frame->out, "file_size_bytes", out.file_size);
+  pd_json_put_text(&frame->out, "scope", scope);
+  return PD_OK;
+}

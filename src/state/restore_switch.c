@@ -1,0 +1,242 @@
+/* restore_switch.c: the second half of a restore: the decision, and carrying it out once (R2 to R5 of restore.h). */
+#include "base/array.h"
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/sha256.h"
+#include "state/restore.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#define PLAN_FILE "restore.json"
+#define LOCK_FILE "restore.lock"
+#define PLAN_SIZE_MAX ((size_t)64 << 20)
+#define SWITCH_TRIES_MAX 1000
+#define REASON "state.backup.restore"
+
+static pd_code path_of(pd_home *home, const char *name, char out[PD_BACKUP_PATH_SIZE], pd_error *err)
+{
+  if (snprintf(out, PD_BACKUP_PATH_SIZE, "%s/%s", home->folder, name) < PD_BACKUP_PATH_SIZE) return PD_OK;
+  return pd_error_set(err, PD_LIMIT, "the path %.100s is too long", home->folder);
+}
+
+/* ---- refs of a store ---- */
+
+typedef struct ref_names {
+  char (*names)[PD_REF_SIZE_MAX + 1]; /* without the prefix */
+  size_t count, capacity;
+  pd_code code;
+} ref_names;
+
+static void names_done(ref_names *list)
+{
+  free(list->names);
+}
+
+static void add_name(void *ctx, const pd_ref *ref)
+{
+  ref_names *list = ctx;
+  size_t prefix = sizeof PD_RESTORE_AS; /* its NUL stands for the slash */
+  if (list->code || strncmp(ref->name, PD_RESTORE_AS "/", prefix) != 0) return;
+  list->code = pd_array_grow(&list->names, list->count, &list->capacity, sizeof list->names[0], "names of refs", NULL);
+  if (list->code == PD_OK) snprintf(list->names[list->count++], sizeof list->names[0], "%s", ref->name + prefix);
+}
+
+static pd_code staged_refs(pd_store *store, ref_names *out, pd_error *err)
+{
+  TRY(pd_ref_list(store, add_name, out, err));
+  return out->code ? pd_error_memory(err, "names of refs") : PD_OK;
+}
+
+pd_code pd_restore_clean(pd_store *store, pd_error *err)
+{
+  char ref[2 * PD_REF_SIZE_MAX];
+  CLEANUP(names_done) ref_names staged = {0};
+  pd_note note = {.reason = REASON};
+  TRY(staged_refs(store, &staged, err));
+  for (size_t i = 0; i < staged.count; i++) {
+    snprintf(ref, sizeof ref, PD_RESTORE_AS "/%s", staged.names[i]);
+    pd_code code = pd_ref_delete(store, ref, &note, err);
+    if (code && code != PD_NOT_FOUND) return code;
+  }
+  return PD_OK;
+}
+
+/* ---- one ref ---- */
+
+typedef struct search {
+  const char *run;
+  uint64_t seq;
+  bool is_found;
+} search;
+
+static bool look_for_run(void *ctx, const pd_record *record)
+{
+  search *s = ctx;
+  if (record->seq <= s->seq) return false;
+  s->is_found = strcmp(record->run, s->run) == 0;
+  return !s->is_found;
+}
+
+/* R3 */
+static pd_code is_switched(pd_store *store, const char *ref, const pd_restore_plan *plan, uint64_t seq, bool *out, pd_error *err)
+{
+  search s = {.run = plan->id, .seq = seq};
+  pd_log_query query = {.ref = ref};
+  pd_code code = pd_log(store, &query, look_for_run, &s, err);
+  if (code && code != PD_NOT_FOUND) return code;
+  *out = s.is_found;
+  return PD_OK;
+}
+
+/* R4: the name for what `ref` was; a long one becomes its hash. */
+static void former_name(const pd_restore_plan *plan, const char *ref, char out[PD_REF_SIZE_MAX + 1])
+{
+  char hex[PD_ID_HEX_SIZE];
+  if (snprintf(out, PD_REF_SIZE_MAX + 1, PD_RESTORE_BEFORE "/%s/%s", plan->id, ref) <= PD_REF_SIZE_MAX) return;
+  pd_id id = pd_sha256(pd_text(ref));
+  snprintf(out, PD_REF_SIZE_MAX + 1, PD_RESTORE_BEFORE "/%s/%s", plan->id, pd_id_hex(&id, hex));
+}
+
+static pd_code keep_former(pd_store *store, const pd_restore_plan *plan, const char *ref, const pd_id *head, pd_error *err)
+{
+  char name[PD_REF_SIZE_MAX + 1];
+  pd_note note = {.run = plan->id, .reason = REASON};
+  pd_ref is;
+  former_name(plan, ref, name);
+  pd_code code = pd_ref_get(store, name, &is, NULL);
+  if (code == PD_OK && pd_id_equal(&is.commit.id, head)) return PD_OK;
+  return code == PD_OK ? pd_reset(store, name, ref, &note, NULL, err) : pd_fork(store, name, ref, &note, NULL, err);
+}
+
+/* One attempt; PD_CONFLICT if the ref moved meanwhile. */
+static pd_code switch_once(pd_store *store, const pd_restore_plan *plan, const char *ref, const char *target, pd_error *err)
+{
+  pd_ref is;
+  pd_note note = {.run = plan->id, .reason = REASON};
+  pd_code code = pd_ref_get(store, ref, &is, err);
+  if (code == PD_NOT_FOUND) {
+    code = pd_fork(store, ref, target, &note, NULL, err);
+    return code == PD_EXISTS ? PD_CONFLICT : code;
+  }
+  TRY(code);
+  pd_commit goal;
+  TRY(pd_resolve(store, target, &goal, err));
+  if (is.commit.seq && goal.seq != is.commit.seq) TRY(keep_former(store, plan, ref, &is.commit.id, err));
+  note.expect_head = &is.commit.id;
+  return pd_reset(store, ref, target, &note, NULL, err); /* also if it is there already: the record is what R3 looks for */
+}
+
+static pd_code switch_ref(pd_store *store, const pd_restore_plan *plan, const char *ref, const char *target, uint64_t seq, pd_error *err)
+{
+  pd_code code = PD_CONFLICT;
+  for (unsigned i = 0; code == PD_CONFLICT && i < SWITCH_TRIES_MAX; i++) {
+    bool is_done = false;
+    TRY(is_switched(store, ref, plan, seq, &is_done, err));
+    if (is_done) return PD_OK;
+    code = switch_once(store, plan, ref, target, err);
+  }
+  return code;
+}
+
+/* ---- all of them ---- */
+
+/* main goes to the backup's instant; that is the bundle's main, unless somebody wrote while the backup was made. */
+static pd_code main_target(pd_store *store, const pd_restore_store *what, char out[2 * PD_REF_SIZE_MAX], pd_error *err)
+{
+  pd_ref staged;
+  pd_commit root;
+  TRY(pd_resolve(store, "root", &root, err));
+  if (pd_id_equal(&what->head, &root.id))
+    strcpy(out, "root");
+  else if (pd_ref_get(store, PD_RESTORE_AS "/main", &staged, NULL) == PD_OK && pd_id_equal(&staged.commit.id, &what->head))
+    strcpy(out, PD_RESTORE_AS "/main");
+  else
+    pd_id_hex(&what->head, out);
+  return PD_OK;
+}
+
+static pd_code switch_store(pd_home *home, const pd_restore_plan *plan, const pd_restore_store *what, pd_error *err)
+{
+  char target[2 * PD_REF_SIZE_MAX];
+  CLEANUP(pd_backup_handle_done) pd_backup_handle handle = {0};
+  CLEANUP(names_done) ref_names staged = {0};
+  TRY(pd_backup_handle_open(home, what->name, false, &handle, err));
+  TRY(main_target(handle.store, what, target, err));
+  TRY(switch_ref(handle.store, plan, "main", target, what->seq, err));
+  TRY(staged_refs(handle.store, &staged, err));
+  for (size_t i = 0; i < staged.count; i++) {
+    if (strcmp(staged.names[i], "main") == 0) continue;
+    snprintf(target, sizeof target, PD_RESTORE_AS "/%s", staged.names[i]);
+    TRY(switch_ref(handle.store, plan, staged.names[i], target, what->seq, err));
+  }
+  TRY(pd_restore_clean(handle.store, err));
+  return pd_backup_handle_close(&handle, err);
+}
+
+pd_code pd_restore_decide(pd_home *home, const pd_restore_plan *plan, pd_error *err)
+{
+  char path[PD_BACKUP_PATH_SIZE];
+  CLEANUP(pd_buf_done) pd_buf text = {0};
+  TRY(path_of(home, PLAN_FILE, path, err));
+  TRY(pd_restore_plan_encode(plan, &text, err));
+  return pd_file_write(path, pd_buf_bytes(&text), true, err);
+}
+
+pd_code pd_restore_carry_out(pd_home *home, const pd_restore_plan *plan, pd_error *err)
+{
+  char path[PD_BACKUP_PATH_SIZE];
+  TRY(path_of(home, PLAN_FILE, path, err));
+  for (size_t i = 0; i < plan->count; i++) TRY(switch_store(home, plan, &plan->stores[i], err));
+  if (unlink(path) != 0 && errno != ENOENT) return pd_file_refused(err, "remove", path);
+  return pd_folder_sync(path, err);
+}
+
+pd_code pd_restore_lock(pd_home *home, bool waits, int *out_fd, pd_error *err)
+{
+  char path[PD_BACKUP_PATH_SIZE];
+  TRY(path_of(home, LOCK_FILE, path, err));
+  *out_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (*out_fd < 0) return pd_file_refused(err, "open", path);
+  while (flock(*out_fd, waits ? LOCK_EX : LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EINTR) continue;
+    if (errno != EWOULDBLOCK) return pd_file_refused(err, "lock", path);
+    pd_fd_done(out_fd);
+    return PD_OK;
+  }
+  return PD_OK;
+}
+
+pd_code pd_restore_finish(pd_home *home, pd_error *err)
+{
+  char path[PD_BACKUP_PATH_SIZE];
+  CLEANUP(pd_buf_done) pd_buf text = {0};
+  CLEANUP(pd_restore_plan_done) pd_restore_plan plan = {0};
+  TRY(path_of(home, PLAN_FILE, path, err));
+  pd_code code = pd_file_read(path, PLAN_SIZE_MAX, &text, err);
+  if (code == PD_NOT_FOUND) return PD_OK;
+  TRY(code);
+  TRY(pd_restore_plan_decode(pd_buf_bytes(&text), &plan, err));
+  return pd_restore_carry_out(home, &plan, err);
+}
+
+pd_code pd_restore_resume(pd_home *home, pd_error *err)
+{
+  char path[PD_BACKUP_PATH_SIZE];
+  CLEANUP(pd_fd_done) int lock = -1;
+  if (!home->folder) return PD_OK;
+  TRY(path_of(home, PLAN_FILE, path, err));
+  if (access(path, F_OK) != 0) return PD_OK;
+  TRY(pd_restore_lock(home, false, &lock, err));
+  if (lock < 0) return PD_OK; /* R5 */
+  pd_error why = {0};
+  pd_code code = pd_restore_finish(home, &why);
+  if (code == PD_OK) return PD_OK;
+  return pd_error_set(err, code, "a restore was interrupted and cannot be completed: %.300s", why.message);
+}

@@ -1,0 +1,60 @@
+#!/bin/sh
+# cli_config.sh PERDURE: config.
+. "$(dirname "$0")/tap.sh"
+
+t cli__config_shows_all_settings_and_their_origin
+run init
+printf '[session]\nquota = "10 MB"\n' >.perdure/perdure.toml
+export PERDURE_VAULT_IDLE=2m
+run config
+unset PERDURE_VAULT_IDLE
+want_code 0
+want_out_like '^session\.quota +10 MB +\./\.perdure/perdure\.toml:2$'
+want_out_like '^vault\.idle +2m +PERDURE_VAULT_IDLE$'
+want_out_like '^persistent\.versions +100 +default$'
+want_no_err
+
+t cli__config_shows_one_setting
+run init
+run config shared.quota
+want_code 0
+want_line '500 MiB'
+want_err_like 'shared state of all agents; from: default'
+run config shared.quota --json
+want_code 0
+want_out_like '^\{"name":"shared\.quota","value":"500 MiB","number":524288000,"unit":"bytes","default":524288000,"origin":"default",'
+run config --json
+want_out_like '^\{"settings":\[\{"name":"session\.quota",'
+run config shared.qouta
+want_failure 1 "there is no setting 'shared.qouta'"
+want_err_like "did you mean 'shared.quota'"
+
+t cli__config_without_a_home_shows_what_would_be
+run config session.idle
+want_code 0
+want_line '1h'
+want_err_like 'no home at sqlite:\./\.perdure'
+want_true test ! -e .perdure
+
+t cli__config_refuses_a_wrong_file_with_its_line
+run init
+printf '# limits\n[session]\nqouta = 1\n' >.perdure/perdure.toml
+run config
+want_failure 2 "perdure\.toml:3: there is no setting 'session\.qouta'; the nearest is 'session\.quota'"
+
+t cli__config_check_reads_a_file_alone
+printf '[session]\nquota = "1 GiB"\nidle = "1h"\n' >good.toml
+printf '[session]\nidle = "soon"\n' >bad.toml
+run config --check good.toml
+want_code 0
+want_line 'good.toml: fine, 2 settings'
+run config --check good.toml --json
+want_line '{"file":"good.toml","is_fine":true,"count":2}'
+run config --check bad.toml
+want_failure 2 "bad\.toml:2: 'session\.idle' is 'soon'"
+run config --check nothing.toml
+want_failure 4 'nothing\.toml'
+run config --check good.toml session.idle
+want_failure 2 'no NAME'
+
+finish
