@@ -12,8 +12,10 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -304,12 +306,15 @@ static void snapshot_create__out_at_one_instant__is_true_only_of_states_of_one_m
   pid_t child = fork();
   assert_true(child >= 0);
   if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* also if the test fails */
+    struct timespec pause = {.tv_nsec = 1000000};
     pd_store *a = NULL, *b = NULL; /* ada counts first, then bob: at any instant ada is at most one ahead, never behind */
     if (pd_store_open(w.uri, "ada", NULL, &a, NULL) || pd_store_open(w.uri, "bob", NULL, &b, NULL)) _exit(1);
     for (int i = 1; i < 1000000; i++) {
       char value[16];
       snprintf(value, sizeof value, "%d", i);
       if (pd_put(a, pd_text("n"), pd_text(value), NULL, NULL, NULL) || pd_put(b, pd_text("n"), pd_text(value), NULL, NULL, NULL)) _exit(1);
+      nanosleep(&pause, NULL); /* else there is no instant without a write */
     }
     _exit(0);
   }
