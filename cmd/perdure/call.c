@@ -168,7 +168,7 @@ static pd_code run_capabilities(cli_session *cli, const args_parsed *args, pd_er
 }
 
 const cli_command cmd_capabilities = {
-  .spec = {"capabilities", NULL, 0, 1},
+  .spec = {"capabilities", NULL, 0, 1, false},
   .group = "agents",
   .summary = "List what an agent may do, or explain one of it",
   .usage = "[CAPABILITY]",

@@ -352,7 +352,7 @@ static pd_code run_complete(cli_session *cli, const args_parsed *args, pd_error 
 }
 
 const cli_command cmd_complete = {
-  .spec = {"__complete", NULL, 1, 100000},
+  .spec = {"__complete", NULL, 1, 100000, false},
   .group = CLI_HIDDEN,
   .summary = "Print what could come next on a command line",
   .usage = "-- WORDS...",

@@ -61,8 +61,8 @@ static void alerts_send__err_InvalidInput__nothing_is_stored(void **state)
   char *large = malloc(40000);
   assert_non_null(large);
   int size = sprintf(large, "{\"severity\":\"info\",\"title\":\"t\",\"message\":\"m\",\"details\":{\"a\":\"");
-  memset(large + size, 'x', 17000);
-  strcpy(large + size + 17000, "\"}}");
+  for (int i = 0; i < 17000; i++) large[size++] = 'x';
+  strcpy(large + size, "\"}}");
   world_fails(&w, "alerts.send", large, "LimitExceeded", "split");
   free(large);
   world_ok(&w, "alerts.list", "{}");
