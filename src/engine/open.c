@@ -185,12 +185,12 @@ pd_code pd_refresh(pd_store *s, pd_error *err)
  * flusher finds out which in a moment. To go on without waiting would be to read a past that another has overwritten. */
 pd_code pd_refresh_to_read(pd_store *s, pd_error *err)
 {
-  if (!s->is_mending && !s->is_claimed) {
-    uint64_t tail = s->ops->log_tail_hint(s->backend);
-    s->followers++;
-    while (s->log_seq < tail && (s->is_flushing || s->pending.count || s->inflight.count)) pthread_cond_wait(&s->changed, &s->lock);
-    s->followers--;
-  }
+  if (s->retention.must_reload || s->is_mending || s->is_claimed) return pd_refresh(s, err);
+  uint64_t tail = s->ops->log_tail_hint(s->backend);
+  if (tail == s->log_seq) return PD_OK;
+  s->followers++;
+  while (s->log_seq < tail && (s->is_flushing || s->pending.count || s->inflight.count)) pthread_cond_wait(&s->changed, &s->lock);
+  s->followers--;
   return pd_refresh(s, err);
 }
 

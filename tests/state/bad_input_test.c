@@ -91,11 +91,12 @@ static void try_value(target *t, const char *raw, const char *code)
 
 static char *repeated(const char *before, char c, size_t count, const char *after)
 {
-  char *text = malloc(strlen(before) + count + strlen(after) + 1);
+  size_t head = strlen(before), tail = strlen(after);
+  char *text = malloc(head + count + tail + 1);
   assert_non_null(text);
-  sprintf(text, "%s", before);
-  memset(text + strlen(before), c, count);
-  sprintf(text + strlen(before) + count, "%s", after);
+  memcpy(text, before, head);
+  memset(text + head, c, count);
+  memcpy(text + head + count, after, tail + 1);
   return text;
 }
 
