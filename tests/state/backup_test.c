@@ -401,6 +401,26 @@ static void backup_restore__err_DecryptionFailed__tells_a_wrong_key_from_damage(
   world_close(&w);
 }
 
+static void backup_create__a_locked_vault_does_not_use_up_the_approval(void **state)
+{
+  (void)state;
+  world w;
+  open_with_state(&w);
+  pd_vault_lock(w.home);
+  w.is_operator = false;
+  world_fails(&w, "state.backup.create", "{}", "ApprovalRequired", "wait");
+  char approve[128];
+  snprintf(approve, sizeof approve, "{\"approval_id\":%s}", world_out(&w, "error.details.approval_id"));
+  w.is_operator = true;
+  world_ok(&w, "approvals.approve", approve);
+  w.is_operator = false;
+  world_fails(&w, "state.backup.create", "{}", "VaultLocked", "unlock_vault");
+  unlock(&w, RIGHT);
+  world_ok(&w, "state.backup.create", "{}");
+  world_fails(&w, "state.backup.create", "{}", "ApprovalRequired", "wait"); /* it was good once */
+  world_close(&w);
+}
+
 static void backup_restore__err_VaultLocked__changes_nothing(void **state)
 {
   (void)state;
@@ -496,6 +516,7 @@ int main(void)
     cmocka_unit_test(backup_restore__effect_3__is_in_the_audit_trail),
     cmocka_unit_test(backup_restore__err_BackupNotFound__an_unknown_id),
     cmocka_unit_test(backup_restore__err_DecryptionFailed__tells_a_wrong_key_from_damage),
+    cmocka_unit_test(backup_create__a_locked_vault_does_not_use_up_the_approval),
     cmocka_unit_test(backup_restore__err_VaultLocked__changes_nothing),
     cmocka_unit_test(backup_restore__agents_that_the_backup_does_not_know_stay_as_they_are),
     cmocka_unit_test(backup_restore__versions_and_history_come_back),
