@@ -27,7 +27,7 @@ typedef struct args_spec {
   const char *name;
   const args_option *options; /* ends with a NULL name */
   size_t word_min, word_max;
-  bool takes_fields; /* options that are in no table are fields: --key plan, --flag (true); so is --version */
+  bool takes_fields; /* options that are in no table are fields: --key plan, --flag (true); --version too, with a value */
 } args_spec;
 
 /* A field as it was given; dashes of its name stand for underscores. */

@@ -60,16 +60,6 @@ run shared set text 'no JSON' 0
 run shared get text
 want_line '"no JSON"'
 
-t call__a_field_may_be_called_version
-run call state.persistent.set --key aged --value 1
-run call state.persistent.set --key aged --value 2
-run call state.persistent.get --key aged --version 1
-want_out_like '^\{"value":1,"version":1,"found":true'
-run persistent get aged --version=1
-want_line 1
-run call --version
-want_code 2
-
 t call__a_version_conflict_exits_3_and_names_both
 run shared set mode 1 0
 want_code 3
