@@ -15,41 +15,17 @@
 
 /* ---- values ---- */
 
-/* Is there a blank that may stand outside of a string, or so many brackets that they may nest too deep? */
-static void look_at(pd_bytes value, bool *out_has_blank, bool *out_may_be_deep)
-{
-  const uint8_t *at = value.data;
-  size_t blanks = 0, brackets = 0;
-  for (size_t i = 0; i < value.size; i++) {
-    blanks += at[i] == ' ' || at[i] == '\n' || at[i] == '\t' || at[i] == '\r';
-    brackets += at[i] == '[' || at[i] == '{';
-  }
-  *out_has_blank = blanks > 0;
-  *out_may_be_deep = brackets > PD_STATESTORE_VALUE_DEPTH_MAX;
-}
-
-/* In a file a value lies three levels deep, and has to be read back from there. */
-static pd_code check_depth(pd_bytes value, pd_error *err)
-{
-  CLEANUP(pd_buf_done) pd_buf text = {0};
-  TRY(pd_buf_append(&text, "[[[", 3, err));
-  TRY(pd_buf_append(&text, value.data, value.size, err));
-  TRY(pd_buf_append(&text, "]]]", 3, err));
-  if (pd_json_parse(pd_buf_bytes(&text), NULL, NULL) == PD_OK) return PD_OK;
-  return pd_error_set(err, PD_LIMIT, "a value of a StateStore may nest at most %d levels deep", PD_STATESTORE_VALUE_DEPTH_MAX);
-}
-
 pd_code pd_statestore_normal(pd_bytes value, pd_buf *scratch, pd_bytes *out, pd_error *err)
 {
   pd_json json;
-  bool has_blank, may_be_deep;
+  pd_json_facts facts;
   if (value.size > PD_STATESTORE_VALUE_SIZE_MAX)
     return pd_error_set(err, PD_LIMIT, "a value of %zu bytes is over the limit of %zu", value.size, PD_STATESTORE_VALUE_SIZE_MAX);
-  TRY(pd_json_parse(value, &json, err));
-  look_at(json.raw, &has_blank, &may_be_deep);
-  if (may_be_deep) TRY(check_depth(json.raw, err));
+  TRY(pd_json_parse_facts(value, &json, &facts, err));
+  if (facts.depth > PD_STATESTORE_VALUE_DEPTH_MAX) /* in a file it lies three levels deeper, and has to be read back from there */
+    return pd_error_set(err, PD_LIMIT, "a value of a StateStore may nest at most %d levels deep", PD_STATESTORE_VALUE_DEPTH_MAX);
   *out = json.raw;
-  if (!has_blank || json.kind < PD_JSON_ARRAY) return PD_OK;
+  if (!facts.has_space || json.kind < PD_JSON_ARRAY) return PD_OK;
   pd_buf_clear(scratch);
   pd_json_writer w = {.out = scratch, .err = err};
   pd_json_value(&w, json);
