@@ -1,5 +1,6 @@
 /*
- * statestore.h: the StateStore: a small key-value map for plugins, the run manager and the like, that outlives the process. Included by perdure.h.
+ * statestore.h: the StateStore: a small key-value map for plugins, the run manager and the like, that outlives the process. Included by
+ * perdure.h.
  *
  *     pd_statestore_options o = pd_statestore_defaults();
  *     o.enabled = true;
@@ -14,7 +15,7 @@
  *     pd_statestore_close(s, &err);                                          // flushes now
  *     pd_statestore_free(s);
  *
- * All of the state is in memory; reads never wait for a disk. Changes are written `flush_interval_ms` after the first of them, many at once:
+ * All of the state is in memory; reads never wait for a disk. Changes are written `flush_interval_ms` after the first of them, all at once:
  *
  *   memory     nowhere
  *   file       a JSON file, {"version":1,"entries":[["key",value],…]} in the order in which keys were first set, written anew as a whole
@@ -82,10 +83,13 @@ typedef struct pd_statestore_options {
 
 PD_API pd_statestore_options pd_statestore_defaults(void);
 
-/* Read a `statePersistence` object: {"enabled":true,"type":"file","config":{"path":"x.json","flushIntervalMs":2000,"tableName":"state"}}
- * over what `options` holds already. The names of the issue (flush_interval_ms, table_name) are fine too, and `database`, `uri` and `agent`.
- * The texts are kept in `texts`, which is empty before and yours to finish once the store is open. PD_INVALID names the member that is wrong or unknown;
- * `options` is then as it was. */
+/* Read a `statePersistence` object over what `options` holds already:
+ *
+ *     {"enabled":true,"type":"file","config":{"path":"x.json","flushIntervalMs":2000,"tableName":"state"}}
+ *
+ * flush_interval_ms and table_name are fine too; `config` may also have `database`, `uri` and `agent`. The texts are kept in `texts`, which
+ * is empty before and yours to finish once the store is open. PD_INVALID names the member that is wrong or unknown; `options` is then as it
+ * was. */
 PD_API PD_MUST_USE pd_code pd_statestore_configure(pd_bytes json, pd_statestore_options *options, pd_buf *texts, pd_error *err);
 
 /* Open, and load what is there. `options` may be NULL: memory.
@@ -100,7 +104,8 @@ PD_API PD_MUST_USE pd_code pd_statestore_configure(pd_bytes json, pd_statestore_
 PD_API PD_MUST_USE pd_code pd_statestore_open(const pd_statestore_options *options, pd_statestore **out, pd_error *err);
 
 /* Flush now, stop the store's thread, give the file back. A second close does nothing. After it, calls answer PD_INVALID (name
- * StateStoreClosed). If the flush fails the store stays open, with all that is in it: close again, or give up with pd_statestore_free. Takes NULL. */
+ * StateStoreClosed). If the flush fails the store stays open, with all that is in it: close again, or give up with pd_statestore_free.
+ * Takes NULL. */
 PD_API pd_code pd_statestore_close(pd_statestore *store, pd_error *err);
 /* Close it if it is open, whatever comes of that, and free it. Takes NULL. Free views first. */
 PD_API void pd_statestore_free(pd_statestore *store);
