@@ -182,10 +182,10 @@ PD_API PD_MUST_USE pd_code pd_stateview_clear(pd_stateview *view, pd_bytes prefi
 /* ---- observers: when did each run last ---------------------------------------------------------------------------------- */
 
 /*
- * `observer:lastRun` is an object: observer -> milliseconds since 1970. Beside it `observer:clock` notes how long the machine had been up at
- * that moment: while it is not started anew, that is what counts, in this process and in later ones, and the clock may be set as anybody
- * likes. After a restart of the machine the clock counts; a last run in the future is taken for one that was just now, so that nobody waits
- * longer than one interval.
+ * `observer:lastRun` is an object: observer -> milliseconds since 1970. Beside it `observer:clock` notes how long the machine had been up
+ * at that moment: while it is not started anew, that is what counts, in this process and in later ones, and the clock may be set as anybody
+ * likes. After a restart of the machine the clock counts; a last run in the future is taken for one that was just now, so that nobody
+ * waits longer than one interval.
  */
 
 /* Has `interval_ms` passed since the observer ran? One that never ran is due. `out_wait_ms` (may be NULL): how long it is until then. May

@@ -1,6 +1,6 @@
 /*
- * database.c: the shelf that is a table of a SQLite database, which others may use too: its journal mode and its other tables are left alone.
- * One transaction a batch. A row keeps its rowid when its value changes, so rows are in the order in which keys were first set.
+ * database.c: the shelf that is a table of a SQLite database, which others may use too: its journal mode and its other tables are left
+ * alone. One transaction a batch. A row keeps its rowid when its value changes, so rows are in the order in which keys were first set.
  */
 #include "shelf/shelf.h"
 
