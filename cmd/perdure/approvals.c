@@ -131,7 +131,7 @@ static const args_option approvals_options[] = {
 };
 
 const cli_command cmd_approvals = {
-  .spec = {"approvals", approvals_options, 0, 2},
+  .spec = {"approvals", approvals_options, 0, 2, false},
   .group = "operator",
   .summary = "List what waits for approval, and approve or deny it",
   .usage = "[list | show ID | approve ID | deny ID]",

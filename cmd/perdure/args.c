@@ -80,13 +80,23 @@ static pd_code keep_field(parser *p, const char *text, size_t name_size, const c
   return PD_OK;
 }
 
+/* `call state.persistent.get --version 3` means the field, `perdure --version` the flag. */
+static bool is_field(const parser *p, const args_option *option, const char *value)
+{
+  const args_spec *spec = p->out->spec;
+  if (!spec || !spec->takes_fields) return false;
+  if (!option) return true;
+  bool has_value = value || (p->index + 1 < p->argc && !is_option(p->argv[p->index + 1]));
+  return strcmp(option->name, ARGS_FLAG_OR_FIELD) == 0 && p->out->word_count && has_value;
+}
+
 static pd_code parse_long(parser *p, const char *text)
 {
   size_t size = strcspn(text, "=");
   const char *value = text[size] ? text + size + 1 : NULL;
-  const args_option *option;
+  const args_option *option = NULL;
   const char **slot = find_slot(p->out, text, size, 0, &option);
-  if (!slot && p->out->spec && p->out->spec->takes_fields) return keep_field(p, text, size, value);
+  if (is_field(p, option, value)) return keep_field(p, text, size, value);
   if (!slot) {
     char name[WORD_SIZE_MAX + 1];
     snprintf(name, sizeof name, "%.*s", (int)(size < WORD_SIZE_MAX ? size : WORD_SIZE_MAX), text);

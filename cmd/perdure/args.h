@@ -12,6 +12,8 @@
 #define ARGS_OPTION_MAX 24
 #define ARGS_GIVEN_MAX 256
 #define ARGS_FIELD_MAX 16
+/* The flag that is a field too: with a value, after the first word of a command that takes fields. */
+#define ARGS_FLAG_OR_FIELD "version"
 
 typedef struct args_option {
   const char *name;
@@ -25,7 +27,7 @@ typedef struct args_spec {
   const char *name;
   const args_option *options; /* ends with a NULL name */
   size_t word_min, word_max;
-  bool takes_fields; /* options that are in no table are fields: --key plan, --flag (true) */
+  bool takes_fields; /* options that are in no table are fields: --key plan, --flag (true); --version too, with a value */
 } args_spec;
 
 /* A field as it was given; dashes of its name stand for underscores. */

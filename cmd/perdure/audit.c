@@ -161,7 +161,7 @@ static const args_option audit_options[] = {
 };
 
 const cli_command cmd_audit = {
-  .spec = {"audit", audit_options, 0, 0},
+  .spec = {"audit", audit_options, 0, 0, false},
   .group = "operator",
   .summary = "Show who called what, and check that nobody changed it",
   .usage = "",

@@ -7,11 +7,6 @@
 #include "fields.h"
 #include "passphrase.h"
 
-#include <stdio.h>
-#include <unistd.h>
-
-#define PATH_SIZE 4096
-
 typedef struct backup_verb {
   const char *name, *capability;
   const char *names[3]; /* of the words after the verb */
@@ -31,15 +26,6 @@ static const backup_verb verbs[] = {
 static void close_home(pd_home **home)
 {
   pd_home_close(*home, NULL);
-}
-
-/* Relative to where the person is, not to where the holder is. */
-static pd_code full_path(const char *path, char out[PATH_SIZE], pd_error *err)
-{
-  char here[PATH_SIZE];
-  if (path[0] != '/' && !getcwd(here, sizeof here)) return pd_error_set(err, PD_STORAGE, "the current folder has no name");
-  int size = path[0] == '/' ? snprintf(out, PATH_SIZE, "%s", path) : snprintf(out, PATH_SIZE, "%s/%s", here, path);
-  return size < PATH_SIZE ? PD_OK : pd_error_set(err, PD_LIMIT, "the path %.100s is too long", path);
 }
 
 /* ---- with a passphrase: in this process ---- */
@@ -99,10 +85,10 @@ static pd_code run_backup(cli_session *cli, const args_parsed *args, pd_error *e
   CLEANUP(pd_buf_done) pd_buf input = {0};
   CLEANUP(pd_buf_done) pd_buf out = {0};
   const backup_verb *verb = NULL;
-  char path[PATH_SIZE] = "";
+  char path[FIELDS_PATH_SIZE] = "";
   TRY(find_verb(args->words[0], &verb, err));
   if (verb->path_word && args->word_count > verb->path_word) {
-    TRY(full_path(args->words[verb->path_word], path, err));
+    TRY(fields_full_path(args->words[verb->path_word], path, err));
     args->words[verb->path_word] = path;
   }
   TRY(fields_write(verb->capability, verb->names, args, &input, err));

@@ -254,7 +254,7 @@ static const args_option batch_options[] = {
   CLI_NOTE_OPTIONS, {"operator", 0, NULL, "calls are the operator's: they need no approval"}, {0}};
 
 const cli_command cmd_batch = {
-  .spec = {"batch", batch_options, 0, 0},
+  .spec = {"batch", batch_options, 0, 0, false},
   .group = "state",
   .summary = "Run operations from standard input: JSON lines in, JSON lines out",
   .usage = "",

@@ -315,7 +315,7 @@ static const args_option bisect_options[] = {
 };
 
 const cli_command cmd_bisect = {
-  .spec = {"bisect", bisect_options, 1, COMMAND_WORDS_MAX},
+  .spec = {"bisect", bisect_options, 1, COMMAND_WORDS_MAX, false},
   .group = "history",
   .summary = "Find the first commit at which a command fails on a value",
   .usage = "KEY --good A --bad B -- COMMAND…",

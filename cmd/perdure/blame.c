@@ -120,7 +120,7 @@ static const args_option blame_options[] = {
 };
 
 const cli_command cmd_blame = {
-  .spec = {"blame", blame_options, 1, 1},
+  .spec = {"blame", blame_options, 1, 1, false},
   .group = "history",
   .summary = "Show who last changed each path of a value",
   .usage = "KEY",

@@ -176,7 +176,7 @@ static const args_option export_options[] = {
 };
 
 const cli_command cmd_export = {
-  .spec = {"export", export_options, 1, 64},
+  .spec = {"export", export_options, 1, 64, false},
   .group = "bundles",
   .summary = "Write history and lineage into one file",
   .usage = "[REF…|--all] FILE",
@@ -250,7 +250,7 @@ static const args_option import_options[] = {
 };
 
 const cli_command cmd_import = {
-  .spec = {"import", import_options, 1, 1},
+  .spec = {"import", import_options, 1, 1, false},
   .group = "bundles",
   .summary = "Take in a bundle",
   .usage = "FILE",

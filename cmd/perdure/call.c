@@ -44,7 +44,7 @@ const cli_command cmd_call = {
   .spec = {"call", call_options, 1, 2, true},
   .group = "agents",
   .summary = "Call a capability",
-  .usage = "NAME [JSON|-|@FILE | --FIELD VALUE…]",
+  .usage = "CAPABILITY [JSON|-|@FILE | --FIELD VALUE…]",
   .about = "Calls a capability with its input as JSON, or field by field (--expected-version 3).\n"
            "Prints the capability's answer as JSON. --agent says who calls; a field of that\n"
            "name can only be given in JSON. Exit code 6: an operator has to approve or unlock.",
@@ -147,6 +147,7 @@ static pd_code run_capabilities(cli_session *cli, const args_parsed *args, pd_er
   pd_capability_info info;
   pd_json document;
   if (!args->word_count) return list_all(cli, err);
+  snprintf(cli->hint, sizeof cli->hint, "the capabilities are listed by: perdure capabilities");
   TRY(pd_capability_find(args->words[0], &info, err));
   if (cli->is_json) {
     out_printf(&cli->out, "%s\n", info.document);
@@ -167,10 +168,10 @@ static pd_code run_capabilities(cli_session *cli, const args_parsed *args, pd_er
 }
 
 const cli_command cmd_capabilities = {
-  .spec = {"capabilities", NULL, 0, 1},
+  .spec = {"capabilities", NULL, 0, 1, false},
   .group = "agents",
   .summary = "List what an agent may do, or explain one of it",
-  .usage = "[NAME]",
+  .usage = "[CAPABILITY]",
   .about = "Lists the capabilities with their permission, or explains one: inputs, outputs,\n"
            "errors and what to do about them, examples. With --json, their whole description.",
   .example = "$ perdure capabilities\n$ perdure capabilities state.shared.set",

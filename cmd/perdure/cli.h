@@ -31,6 +31,7 @@
 typedef struct cli_session {
   const char *uri, *agent;
   bool is_json, is_quiet;
+  bool is_operator;      /* what the command does is the operator's, also without --operator */
   size_t value_size_max; /* of a put; 0: CLI_VALUE_SIZE_MAX */
   size_t cache_size_max; /* 0: the library's own choice */
   bool has_pager;        /* commands with long output set out.wants_pager to this */

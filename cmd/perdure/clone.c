@@ -112,7 +112,7 @@ static pd_code run_clone(cli_session *cli, const args_parsed *args, pd_error *er
 static const args_option clone_options[] = {REMOTE_AGENT, {0}};
 
 const cli_command cmd_clone = {
-  .spec = {"clone", clone_options, 1, 2},
+  .spec = {"clone", clone_options, 1, 2, false},
   .group = "bundles",
   .summary = "Make a store from another, with all its history",
   .usage = "SRC [DST]",
@@ -274,7 +274,7 @@ static const args_option remote_options[] = {
 };
 
 const cli_command cmd_push = {
-  .spec = {"push", remote_options, 0, 64},
+  .spec = {"push", remote_options, 0, 64, false},
   .group = "bundles",
   .summary = "Bring refs to another home",
   .usage = "[REF…]",
@@ -285,7 +285,7 @@ const cli_command cmd_push = {
 };
 
 const cli_command cmd_pull = {
-  .spec = {"pull", remote_options, 0, 64},
+  .spec = {"pull", remote_options, 0, 64, false},
   .group = "bundles",
   .summary = "Fetch refs from another home and move yours forward",
   .usage = "[REF…]",

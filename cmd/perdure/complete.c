@@ -9,6 +9,7 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "commands.h"
+#include "fields.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +21,7 @@ typedef struct line {
   cli_session *cli;
   const cli_command *command;
   size_t word_index;         /* of the word to complete, among the command's */
+  const char *first;         /* the first of the command's words; NULL: it is the one to complete */
   const args_option *option; /* the word to complete is its value */
   bool has_ended_options;    /* after -- */
   const char *store, *agent;
@@ -71,6 +73,9 @@ static void offer_keys(line *l)
 {
   CLEANUP(pd_buf_done) pd_buf next = {.size_max = PD_KEY_SIZE_MAX + 1};
   size_t size = strlen(l->text);
+  const char *command = l->command ? l->command->spec.name : "";
+  if (strcmp(command, "session") == 0) return; /* its keys are in the memory of the holder */
+  if (strcmp(command, "shared") == 0) l->agent = "shared";
   if (!open_store(l)) return;
   for (size_t count = 0; count < CANDIDATES_MAX; count++) {
     pd_scan scan = {.prefix = pd_text(l->text), .from = pd_buf_bytes(&next), .keys_only = true};
@@ -125,6 +130,38 @@ static void offer_commands(line *l)
     if (strcmp(commands[i]->group, CLI_HIDDEN) != 0) offer(l, pd_text(commands[i]->spec.name), commands[i]->summary);
 }
 
+static void offer_capabilities(line *l)
+{
+  pd_capability_info info;
+  for (size_t i = 0; pd_capability_at(i, &info, NULL) == PD_OK; i++) offer(l, pd_text(info.name), info.summary);
+}
+
+/* The capability that the line calls; NULL: none is known. */
+static const char *called(const line *l)
+{
+  if (!l->command || !l->first) return NULL;
+  return strcmp(l->command->spec.name, "call") == 0 ? l->first : tier_capability(l->command->spec.name, l->first);
+}
+
+/* Its fields as options. */
+static void offer_fields(line *l)
+{
+  const char *capability = called(l);
+  pd_capability_info info;
+  pd_json document, key, schema;
+  if (!capability || pd_capability_find(capability, &info, NULL) || pd_json_parse(pd_text(info.document), &document, NULL)) return;
+  pd_json_walk walk = pd_json_walk_begin(pd_json_member(pd_json_member(document, "inputs"), "properties"));
+  while (pd_json_walk_next(&walk, &key, &schema)) {
+    CLEANUP(pd_buf_done) pd_buf help = {0};
+    char text[80];
+    int size = snprintf(text, sizeof text, "--%.*s", (int)key.raw.size - 2, (const char *)key.raw.data + 1);
+    for (int i = 2; i < size && text[i]; i++)
+      if (text[i] == '_') text[i] = '-';
+    bool has_help = pd_json_decode(pd_json_member(schema, "description"), &help, NULL) == PD_OK && pd_buf_byte(&help, 0, NULL) == PD_OK;
+    offer(l, pd_text(text), has_help ? (const char *)help.data : NULL);
+  }
+}
+
 /* ---- what a word may be ---- */
 
 static bool is_word(const char *word, size_t size, const char *name)
@@ -138,15 +175,19 @@ static void offer_for(line *l, const char *word, size_t size)
   static const struct {
     const char *word;
     void (*offer)(line *l);
-  } kinds[] = {{"KEY", offer_keys},     {"PREFIX", offer_keys}, {"X", offer_points},     {"A", offer_points},
-               {"B", offer_points},     {"AT", offer_points},   {"REF", offer_refs},     {"COMMAND", offer_commands},
-               {"AGENT", offer_agents}, {"TAG", offer_points},  {"POINT", offer_points}, {"COMMIT", offer_points}};
+  } kinds[] = {{"KEY", offer_keys},     {"PREFIX", offer_keys},
+               {"X", offer_points},     {"A", offer_points},
+               {"B", offer_points},     {"AT", offer_points},
+               {"REF", offer_refs},     {"COMMAND", offer_commands},
+               {"AGENT", offer_agents}, {"CAPABILITY", offer_capabilities},
+               {"TAG", offer_points},   {"POINT", offer_points},
+               {"COMMIT", offer_points}};
   while (size && strchr("[]().", *word)) word++, size--;
   while (size && strchr("[]().", word[size - 1])) size--;
   if (size > 3 && memcmp(word + size - 3, "…", 3) == 0) size -= 3;
   for (size_t i = 0; i < COUNT_OF(kinds); i++)
     if (is_word(word, size, kinds[i].word)) kinds[i].offer(l);
-  if (is_word(word, size, "FILE") || is_word(word, size, "@FILE")) out_text(&l->cli->out, ":files\n");
+  if (is_word(word, size, "FILE") || is_word(word, size, "@FILE") || is_word(word, size, "PATH")) out_text(&l->cli->out, ":files\n");
   if (is_word(word, size, "URI") || is_word(word, size, "FOLDER") || is_word(word, size, "HOME")) out_text(&l->cli->out, ":folders\n");
   bool is_literal = size > 1 && word[0] >= 'a' && word[0] <= 'z';
   if (is_literal) offer(l, (pd_bytes){word, size}, NULL);
@@ -186,11 +227,41 @@ static void offer_options(line *l)
     }
 }
 
+/* Verbs, each with words of its own: "get KEY|set KEY VALUE", "[list | show ID]". */
+static bool has_verbs(const cli_command *command)
+{
+  const char *usage = command->usage + (command->usage[0] == '[');
+  return usage[0] >= 'a' && usage[0] <= 'z' && strcmp(command->spec.name, "help") != 0;
+}
+
+static void offer_verb(line *l)
+{
+  for (const char *at = l->command->usage; *at;) {
+    size_t size = strcspn(at, "|");
+    const char *verb = at + strspn(at, "[ ");
+    size_t verb_size = strcspn(verb, " |]");
+    bool is_it = l->first && is_word(verb, verb_size, l->first);
+    if (!l->first) offer_for(l, verb, verb_size);
+    for (size_t index = 0; is_it && verb + verb_size < at + size; index++) { /* on to the word at the place */
+      verb += verb_size;
+      verb += strspn(verb, " ");
+      verb_size = strcspn(verb, " |");
+      bool repeats = verb_size > 3 && memcmp(verb + verb_size - 3, "…", 3) == 0;
+      if (index + 1 == l->word_index || repeats) offer_for(l, verb, verb_size);
+    }
+    at += size + (at[size] == '|');
+  }
+}
+
 /* The word of the usage at the place of the one to complete; the last one again if it repeats. */
 static void offer_word(line *l)
 {
   const char *usage = l->command->usage, *name = l->command->spec.name;
   size_t index = 0;
+  if (has_verbs(l->command)) {
+    offer_verb(l);
+    return;
+  }
   while (*usage) {
     size_t size = strcspn(usage, " ");
     bool repeats = (size > 3 && strstr(usage, "...") && strstr(usage, "...") < usage + size) ||
@@ -245,7 +316,7 @@ static void read_word(line *l, const char *word)
     for (size_t i = 0; commands[i]; i++)
       if (strcmp(commands[i]->spec.name, word) == 0) l->command = commands[i];
   } else {
-    l->word_index++;
+    if (!l->word_index++) l->first = word;
   }
 }
 
@@ -262,7 +333,7 @@ static void complete(line *l)
   if (l->option)
     offer_value(l);
   else if (!l->has_ended_options && l->text[0] == '-')
-    offer_options(l);
+    offer_fields(l), offer_options(l);
   else if (!l->command)
     offer_commands(l);
   else
@@ -281,7 +352,7 @@ static pd_code run_complete(cli_session *cli, const args_parsed *args, pd_error 
 }
 
 const cli_command cmd_complete = {
-  .spec = {"__complete", NULL, 1, 100000},
+  .spec = {"__complete", NULL, 1, 100000, false},
   .group = CLI_HIDDEN,
   .summary = "Print what could come next on a command line",
   .usage = "-- WORDS...",

@@ -128,7 +128,7 @@ static pd_code run_config(cli_session *cli, const args_parsed *args, pd_error *e
 static const args_option config_options[] = {{"check", 0, "FILE", "only read FILE and say whether all in it is right"}, {0}};
 
 const cli_command cmd_config = {
-  .spec = {"config", config_options, 0, 1},
+  .spec = {"config", config_options, 0, 1, false},
   .group = "care",
   .summary = "Show the configuration that is in force",
   .usage = "[NAME]",

@@ -162,7 +162,7 @@ static pd_code run_diff(cli_session *cli, const args_parsed *args, pd_error *err
 static const args_option diff_options[] = {{"values", 'p', NULL, "the values too (shortened, but whole with --json)"}, {0}};
 
 const cli_command cmd_diff = {
-  .spec = {"diff", diff_options, 1, 2},
+  .spec = {"diff", diff_options, 1, 2, false},
   .group = "history",
   .summary = "Show the keys that differ between two points",
   .usage = "A [B]",

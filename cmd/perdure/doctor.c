@@ -64,7 +64,7 @@ static pd_code run_doctor(cli_session *cli, const args_parsed *args, pd_error *e
 }
 
 const cli_command cmd_doctor = {
-  .spec = {"doctor", NULL, 0, 0},
+  .spec = {"doctor", NULL, 0, 0, false},
   .group = "care",
   .summary = "Say what could be wrong with this home, and what to do",
   .usage = "",

@@ -30,6 +30,11 @@ static const char *session_of(const args_parsed *args)
   return session && *session ? session : NULL;
 }
 
+static bool is_operator(const cli_session *cli, const args_parsed *args)
+{
+  return cli->is_operator || args_get(args, "operator");
+}
+
 /* ---- the holder ---- */
 
 /* A connection to the holder; -1 if none runs. */
@@ -150,7 +155,7 @@ static pd_code write_request(const cli_session *cli, const args_parsed *args, co
   pd_json_put_text(&w, "call", capability);
   pd_json_put_text(&w, "agent", cli->agent);
   if (session_of(args)) pd_json_put_text(&w, "session", session_of(args));
-  if (args_get(args, "operator")) pd_json_put_bool(&w, "operator", true);
+  if (is_operator(cli, args)) pd_json_put_bool(&w, "operator", true);
   if (pd_json_parse(input, &json, NULL) == PD_OK) {
     pd_json_key(&w, "input");
     pd_json_value(&w, json);
@@ -185,11 +190,32 @@ static pd_code call_holder(cli_session *cli, const args_parsed *args, const char
   return error.kind == PD_JSON_OBJECT ? error_of(capability, error, err) : PD_OK;
 }
 
+/* Who only looks does not make a home: it would hide that the folder is the wrong one. */
+static bool only_looks(const char *capability)
+{
+  pd_capability_info info;
+  pd_json document, effect;
+  if (pd_capability_find(capability, &info, NULL) || pd_json_parse(pd_text(info.document), &document, NULL)) return false;
+  pd_json_walk walk = pd_json_walk_begin(pd_json_member(document, "side_effects"));
+  return !pd_json_walk_next(&walk, NULL, &effect);
+}
+
+static pd_code open_home(cli_session *cli, const char *capability, pd_home **out, pd_error *err)
+{
+  pd_home_options options = {.must_exist = strncmp(cli->uri, "sqlite:", 7) == 0 && only_looks(capability)};
+  pd_code code = pd_home_open(cli->uri, &options, out, err);
+  if (code != PD_NOT_FOUND) return code;
+  cli->exit_code = CLI_EXIT_STORAGE;
+  snprintf(cli->hint, sizeof cli->hint, "make one with: perdure init");
+  return pd_error_set(err, PD_NOT_FOUND, "there is no home at %s", cli->uri);
+}
+
 static pd_code call_here(cli_session *cli, const args_parsed *args, const char *capability, pd_bytes input, pd_buf *out, pd_error *err)
 {
   pd_home *home = NULL;
-  TRY(pd_home_open(cli->uri, NULL, &home, err));
-  pd_ctx ctx = {.home = home, .agent = cli->agent, .session = session_of(args), .is_operator = args_get(args, "operator") != NULL};
+  pd_buf_clear(out);
+  TRY(open_home(cli, capability, &home, err));
+  pd_ctx ctx = {.home = home, .agent = cli->agent, .session = session_of(args), .is_operator = is_operator(cli, args)};
   pd_code code = pd_call(&ctx, capability, input, out, err);
   pd_code closed = pd_home_close(home, code ? NULL : err);
   return code ? code : closed;

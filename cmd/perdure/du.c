@@ -120,7 +120,7 @@ static pd_code run_du(cli_session *cli, const args_parsed *args, pd_error *err)
 static const args_option du_options[] = {CLI_AT_OPTION, {"depth", 0, "N", "group keys by N segments (default 1); they end with /"}, {0}};
 
 const cli_command cmd_du = {
-  .spec = {"du", du_options, 0, 1},
+  .spec = {"du", du_options, 0, 1, false},
   .group = "care",
   .summary = "Show where the bytes are: by prefix, by ref, by age, on disk",
   .usage = "[PREFIX]",

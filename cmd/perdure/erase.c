@@ -78,7 +78,7 @@ static const args_option erase_options[] = {
 };
 
 const cli_command cmd_erase = {
-  .spec = {"erase", erase_options, 1, 1},
+  .spec = {"erase", erase_options, 1, 1, false},
   .group = "care",
   .summary = "Take the bytes of a key's values out of history",
   .usage = "KEY",

@@ -6,10 +6,10 @@
 #include "base/error.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #define NAME_SIZE 64
-
-/* ---- inputs ---- */
 
 static pd_json schema_of(pd_json properties, const char *name)
 {
@@ -43,14 +43,41 @@ static pd_code write_any(pd_json_writer *w, const char *text, pd_error *err)
   return w->code;
 }
 
+static pd_code write_text(pd_json_writer *w, const char *name, const char *text, pd_error *err)
+{
+  if (!pd_utf8_check(pd_text(text))) return pd_error_set(err, PD_INVALID, "%s is not UTF-8", name);
+  pd_json_text(w, pd_text(text));
+  return w->code;
+}
+
+/* One word that is a JSON array, or words that are the strings of one. */
+static pd_code write_array(pd_json_writer *w, const char *name, const char *const *words, size_t count, pd_error *err)
+{
+  pd_json json;
+  if (count == 1 && pd_json_parse(pd_text(words[0]), &json, NULL) == PD_OK && json.kind == PD_JSON_ARRAY) {
+    pd_json_value(w, json);
+    return w->code;
+  }
+  pd_json_open(w, '[');
+  for (size_t i = 0; i < count; i++) TRY(write_text(w, name, words[i], err));
+  pd_json_close(w, ']');
+  return w->code;
+}
+
+static bool is_array(pd_json schema)
+{
+  return pd_json_is(pd_json_member(schema, "type"), "array");
+}
+
 static pd_code write_field(pd_json_writer *w, pd_json schema, const char *name, const char *text, pd_error *err)
 {
   pd_json type = pd_json_member(schema, "type"), json;
   pd_json_key(w, name);
   if (!text) text = "true"; /* --flag */
   if (pd_json_is(type, "string")) {
-    if (!pd_utf8_check(pd_text(text))) return pd_error_set(err, PD_INVALID, "--%s is not UTF-8", name);
-    pd_json_text(w, pd_text(text));
+    return write_text(w, name, text, err);
+  } else if (is_array(schema)) {
+    return write_array(w, name, &text, 1, err);
   } else if (type.kind != PD_JSON_STRING) {
     return write_any(w, text, err);
   } else if (pd_json_parse(pd_text(text), &json, NULL) == PD_OK) {
@@ -87,147 +114,24 @@ pd_code fields_write(const char *capability, const char *const *names, const arg
   pd_json_open(&w, '{');
   for (size_t i = 1; names && i < args->word_count; i++) {
     if (!names[i - 1]) return pd_error_set(err, PD_INVALID, "unexpected argument '%s'", args->words[i]);
-    TRY(write_field(&w, schema_of(properties, names[i - 1]), names[i - 1], args->words[i], err));
+    pd_json schema = schema_of(properties, names[i - 1]);
+    if (is_array(schema)) { /* takes all words that are left */
+      pd_json_key(&w, names[i - 1]);
+      TRY(write_array(&w, names[i - 1], &args->words[i], args->word_count - i, err));
+      break;
+    }
+    TRY(write_field(&w, schema, names[i - 1], args->words[i], err));
   }
   for (size_t i = 0; i < args->field_count; i++) TRY(write_option(&w, properties, capability, &args->fields[i], err));
   pd_json_close(&w, '}');
   return w.code;
 }
 
-/* ---- answers ---- */
-
-static void print_scalar(cli_session *cli, pd_json value)
+pd_code fields_full_path(const char *path, char out[FIELDS_PATH_SIZE], pd_error *err)
 {
-  CLEANUP(pd_buf_done) pd_buf text = {0};
-  if (value.kind == PD_JSON_STRING && pd_json_decode(value, &text, NULL) == PD_OK)
-    out_safe(&cli->out, pd_buf_bytes(&text));
-  else
-    out_safe(&cli->out, value.raw);
-}
-
-static void print_row(cli_session *cli, pd_json item)
-{
-  pd_json key, value;
-  bool is_first = true;
-  if (item.kind != PD_JSON_OBJECT) {
-    print_scalar(cli, item);
-    out_text(&cli->out, "\n");
-    return;
-  }
-  pd_json_walk walk = pd_json_walk_begin(item);
-  for (; pd_json_walk_next(&walk, &key, &value); is_first = false) {
-    if (!is_first) out_text(&cli->out, "\t");
-    print_scalar(cli, value);
-  }
-  out_text(&cli->out, "\n");
-}
-
-/* The names of the columns, where a person looks. */
-static void print_head(cli_session *cli, pd_json item)
-{
-  pd_json key;
-  bool is_first = true;
-  if (item.kind != PD_JSON_OBJECT || !cli->out.is_terminal) return;
-  pd_json_walk walk = pd_json_walk_begin(item);
-  out_set(&cli->out, OUT_DIM);
-  for (; pd_json_walk_next(&walk, &key, NULL); is_first = false) {
-    if (!is_first) out_text(&cli->out, "\t");
-    print_scalar(cli, key);
-  }
-  out_set(&cli->out, OUT_PLAIN);
-  out_text(&cli->out, "\n");
-}
-
-static void print_list(cli_session *cli, pd_json list)
-{
-  pd_json item;
-  bool is_first = true;
-  pd_json_walk walk = pd_json_walk_begin(list);
-  for (; pd_json_walk_next(&walk, NULL, &item); is_first = false) {
-    if (is_first) print_head(cli, item);
-    print_row(cli, item);
-  }
-}
-
-/* The one array among the members; PD_JSON_NONE if there is none, or there are several. */
-static pd_json only_list(pd_json answer)
-{
-  pd_json value, found = {0};
-  pd_json_walk walk = pd_json_walk_begin(answer);
-  while (pd_json_walk_next(&walk, NULL, &value)) {
-    if (value.kind != PD_JSON_ARRAY) continue;
-    if (found.kind != PD_JSON_NONE) return (pd_json){0};
-    found = value;
-  }
-  return found;
-}
-
-pd_code answer_print(cli_session *cli, pd_bytes answer, pd_error *err)
-{
-  pd_json json, key, value;
-  if (cli->is_json) {
-    out_bytes(&cli->out, answer);
-    out_text(&cli->out, "\n");
-  }
-  TRY(pd_json_parse(answer, &json, err));
-  pd_json found = pd_json_member(json, "found"), stored = pd_json_member(json, "value"), list = only_list(json);
-  if (found.kind == PD_JSON_BOOL && !pd_json_true(found)) cli->exit_code = CLI_EXIT_NEGATIVE;
-  pd_json deleted = pd_json_member(json, "deleted");
-  if (deleted.kind == PD_JSON_BOOL && !pd_json_true(deleted)) cli->exit_code = CLI_EXIT_NEGATIVE;
-  if (cli->is_json) return PD_OK;
-  if (found.kind == PD_JSON_BOOL && stored.kind != PD_JSON_NONE) {
-    if (cli->exit_code)
-      cli_say(cli, "there is no such key");
-    else
-      out_bytes(&cli->out, stored.raw), out_text(&cli->out, "\n");
-    return PD_OK;
-  }
-  if (list.kind == PD_JSON_ARRAY) {
-    print_list(cli, list);
-    return PD_OK;
-  }
-  pd_json summary = pd_json_member(pd_json_member(json, "briefing"), "summary");
-  if (summary.kind == PD_JSON_STRING) {
-    CLEANUP(pd_buf_done) pd_buf text = {0};
-    TRY(pd_json_decode(summary, &text, err));
-    out_bytes(&cli->out, pd_buf_bytes(&text));
-    out_text(&cli->out, "\n");
-    return PD_OK;
-  }
-  pd_json_walk walk = pd_json_walk_begin(json);
-  while (pd_json_walk_next(&walk, &key, &value)) {
-    print_scalar(cli, key);
-    out_text(&cli->out, ": ");
-    print_scalar(cli, value);
-    out_text(&cli->out, "\n");
-  }
-  return PD_OK;
-}
-
-pd_code answer_print_only(cli_session *cli, pd_bytes answer, const char *member, pd_error *err)
-{
-  pd_json json;
-  TRY(pd_json_parse(answer, &json, err));
-  print_scalar(cli, pd_json_member(json, member));
-  out_text(&cli->out, "\n");
-  return PD_OK;
-}
-
-pd_code answer_failed(cli_session *cli, const pd_buf *answer, pd_code code, pd_error *err)
-{
-  pd_json json;
-  if (pd_json_parse(pd_buf_bytes(answer), &json, NULL)) return code;
-  pd_json error = pd_json_member(json, "error"), recovery;
-  if (error.kind != PD_JSON_OBJECT) return code;
-  if (cli->is_json) cli->told = true, fprintf(stderr, "%.*s\n", (int)answer->size, (const char *)answer->data);
-  pd_json_walk walk = pd_json_walk_begin(pd_json_member(error, "recovery"));
-  CLEANUP(pd_buf_done) pd_buf hint = {0};
-  pd_json approval = pd_json_member(pd_json_member(error, "details"), "approval_id");
-  if (approval.kind == PD_JSON_STRING)
-    snprintf(cli->hint, sizeof cli->hint, "perdure approvals approve %.*s, then the same call again", (int)approval.raw.size - 2,
-             (const char *)approval.raw.data + 1);
-  else if (pd_json_walk_next(&walk, NULL, &recovery) && pd_json_decode(pd_json_member(recovery, "hint"), &hint, NULL) == PD_OK)
-    snprintf(cli->hint, sizeof cli->hint, "%.*s", (int)hint.size, (const char *)hint.data);
-  (void)err;
-  return code;
+  char here[FIELDS_PATH_SIZE];
+  if (path[0] != '/' && realpath(path, out)) return PD_OK;
+  if (path[0] != '/' && !getcwd(here, sizeof here)) return pd_error_set(err, PD_STORAGE, "the current folder has no name");
+  int size = path[0] == '/' ? snprintf(out, FIELDS_PATH_SIZE, "%s", path) : snprintf(out, FIELDS_PATH_SIZE, "%s/%s", here, path);
+  return size < FIELDS_PATH_SIZE ? PD_OK : pd_error_set(err, PD_LIMIT, "the path %.100s is too long", path);
 }

@@ -119,7 +119,7 @@ static const args_option gc_options[] = {
 };
 
 const cli_command cmd_gc = {
-  .spec = {"gc", gc_options, 0, 0},
+  .spec = {"gc", gc_options, 0, 0, false},
   .group = "care",
   .summary = "Retire old history and give its space back",
   .usage = "",

@@ -68,7 +68,7 @@ static const args_option get_options[] = {
 };
 
 const cli_command cmd_get = {
-  .spec = {"get", get_options, 1, 1},
+  .spec = {"get", get_options, 1, 1, false},
   .group = "state",
   .summary = "Print the value of a key, now or at any point in history",
   .usage = "KEY",
@@ -101,7 +101,7 @@ static pd_code run_has(cli_session *cli, const args_parsed *args, pd_error *err)
 static const args_option has_options[] = {CLI_AT_OPTION, {0}};
 
 const cli_command cmd_has = {
-  .spec = {"has", has_options, 1, 1},
+  .spec = {"has", has_options, 1, 1, false},
   .group = "state",
   .summary = "Is there such a key? Exit code 0 or 1",
   .usage = "KEY",

@@ -77,7 +77,7 @@ static const args_option history_options[] = {
 };
 
 const cli_command cmd_history = {
-  .spec = {"history", history_options, 1, 1},
+  .spec = {"history", history_options, 1, 1, false},
   .group = "history",
   .summary = "Show the versions of a key",
   .usage = "KEY",

@@ -30,7 +30,7 @@ static pd_code run_init(cli_session *cli, const args_parsed *args, pd_error *err
 }
 
 const cli_command cmd_init = {
-  .spec = {"init", NULL, 0, 0},
+  .spec = {"init", NULL, 0, 0, false},
   .group = "care",
   .summary = "Make a store",
   .usage = "",
@@ -81,7 +81,7 @@ static pd_code run_agents(cli_session *cli, const args_parsed *args, pd_error *e
 }
 
 const cli_command cmd_agents = {
-  .spec = {"agents", NULL, 0, 0},
+  .spec = {"agents", NULL, 0, 0, false},
   .group = "care",
   .summary = "List the agents that have a store here",
   .usage = "",

@@ -164,7 +164,7 @@ static const args_option link_options[] = {
 };
 
 const cli_command cmd_link = {
-  .spec = {"link", link_options, 0, 2},
+  .spec = {"link", link_options, 0, 2, false},
   .group = "history",
   .summary = "Link a message of a conversation to the state at its end",
   .usage = "MESSAGE_ID [X] | -d MESSAGE_ID",
@@ -245,7 +245,7 @@ static const args_option resolve_options[] = {
 };
 
 const cli_command cmd_resolve = {
-  .spec = {"resolve", resolve_options, 1, 1},
+  .spec = {"resolve", resolve_options, 1, 1, false},
   .group = "history",
   .summary = "Show a linked message and the state at that point",
   .usage = "MESSAGE_ID",
@@ -343,7 +343,7 @@ static const args_option messages_options[] = {
 };
 
 const cli_command cmd_messages = {
-  .spec = {"messages", messages_options, 0, 0},
+  .spec = {"messages", messages_options, 0, 0, false},
   .group = "history",
   .summary = "List the linked messages",
   .usage = "",

@@ -132,7 +132,7 @@ static const args_option log_options[] = {
 };
 
 const cli_command cmd_log = {
-  .spec = {"log", log_options, 0, 1},
+  .spec = {"log", log_options, 0, 1, false},
   .group = "history",
   .summary = "Show who changed what, when and why",
   .usage = "[KEY]",

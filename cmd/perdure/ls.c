@@ -123,7 +123,7 @@ static const args_option ls_options[] = {
 };
 
 const cli_command cmd_ls = {
-  .spec = {"ls", ls_options, 0, 1},
+  .spec = {"ls", ls_options, 0, 1, false},
   .group = "state",
   .summary = "List keys, all or those with a prefix",
   .usage = "[PREFIX]",

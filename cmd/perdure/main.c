@@ -159,7 +159,7 @@ static pd_code run_version(cli_session *cli, const args_parsed *args, pd_error *
 }
 
 static const cli_command cmd_version = {
-  .spec = {"version", NULL, 0, 0},
+  .spec = {"version", NULL, 0, 0, false},
   .group = "care",
   .summary = "Print the version of perdure",
   .usage = "",
@@ -188,7 +188,7 @@ static pd_code run_help(cli_session *cli, const args_parsed *args, pd_error *err
 }
 
 static const cli_command cmd_help = {
-  .spec = {"help", NULL, 0, 1},
+  .spec = {"help", NULL, 0, 1, false},
   .group = "care",
   .summary = "Explain a command, or how to name points in history",
   .usage = "[COMMAND|at]",

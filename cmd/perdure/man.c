@@ -130,7 +130,7 @@ static pd_code run_man(cli_session *cli, const args_parsed *args, pd_error *err)
 }
 
 const cli_command cmd_man = {
-  .spec = {"__man", NULL, 1, 2},
+  .spec = {"__man", NULL, 1, 2, false},
   .group = CLI_HIDDEN,
   .summary = "Print manual pages as scdoc source",
   .usage = "list|commands|options|at|command NAME",

@@ -232,7 +232,7 @@ static const args_option one_options[] = {
   SHARED_OPTIONS, {"parent", 'm', "N", "of a merge commit: against which of its parents (default 1)"}, CLI_NOTE_OPTIONS, {0}};
 
 const cli_command cmd_merge = {
-  .spec = {"merge", merge_options, 1, 1},
+  .spec = {"merge", merge_options, 1, 1, false},
   .group = "branches",
   .summary = "Merge another ref or commit into the ref",
   .usage = "X",
@@ -247,7 +247,7 @@ const cli_command cmd_merge = {
 };
 
 const cli_command cmd_cherry_pick = {
-  .spec = {"cherry-pick", one_options, 1, 1},
+  .spec = {"cherry-pick", one_options, 1, 1, false},
   .group = "branches",
   .summary = "Do again on the ref what one commit did",
   .usage = "X",
@@ -258,7 +258,7 @@ const cli_command cmd_cherry_pick = {
 };
 
 const cli_command cmd_revert = {
-  .spec = {"revert", one_options, 1, 1},
+  .spec = {"revert", one_options, 1, 1, false},
   .group = "branches",
   .summary = "Take back one commit, and keep what came after it",
   .usage = "X",

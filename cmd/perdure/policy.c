@@ -74,7 +74,7 @@ static pd_code run_policy(cli_session *cli, const args_parsed *args, pd_error *e
 }
 
 const cli_command cmd_policy = {
-  .spec = {"policy", NULL, 0, 4},
+  .spec = {"policy", NULL, 0, 4, false},
   .group = "operator",
   .summary = "Show the policy, or what it would do to a call",
   .usage = "[check AGENT CAPABILITY [KEY]]",

@@ -88,7 +88,7 @@ static const args_option prove_options[] = {
 };
 
 const cli_command cmd_prove = {
-  .spec = {"prove", prove_options, 0, 1},
+  .spec = {"prove", prove_options, 0, 1, false},
   .group = "history",
   .summary = "Make a proof of a key's value or absence, or of descent",
   .usage = "KEY | --descends A [B]",
@@ -195,7 +195,7 @@ static const args_option check_proof_options[] = {
 };
 
 const cli_command cmd_check_proof = {
-  .spec = {"check-proof", check_proof_options, 1, 1},
+  .spec = {"check-proof", check_proof_options, 1, 1, false},
   .group = "history",
   .summary = "Check a proof; needs no store",
   .usage = "FILE",

@@ -88,7 +88,7 @@ static const args_option put_options[] = {
 };
 
 const cli_command cmd_put = {
-  .spec = {"put", put_options, 1, 2},
+  .spec = {"put", put_options, 1, 2, false},
   .group = "state",
   .summary = "Set a key to a value: one commit",
   .usage = "KEY VALUE|-|@FILE",
@@ -141,7 +141,7 @@ static const args_option del_options[] = {
 };
 
 const cli_command cmd_del = {
-  .spec = {"del", del_options, 1, SIZE_MAX},
+  .spec = {"del", del_options, 1, SIZE_MAX, false},
   .group = "state",
   .summary = "Remove keys: one commit, older ones still show them",
   .usage = "KEY...",

@@ -37,7 +37,7 @@ static const args_option fork_options[] = {
 };
 
 const cli_command cmd_fork = {
-  .spec = {"fork", fork_options, 1, 1},
+  .spec = {"fork", fork_options, 1, 1, false},
   .group = "branches",
   .summary = "Give a point in history a new name to go on from",
   .usage = "NAME",
@@ -120,7 +120,7 @@ static const args_option refs_options[] = {
 };
 
 const cli_command cmd_refs = {
-  .spec = {"refs", refs_options, 0, 0},
+  .spec = {"refs", refs_options, 0, 0, false},
   .group = "branches",
   .summary = "List the refs, or delete one",
   .usage = "[-d NAME]",
@@ -151,7 +151,7 @@ static pd_code run_switch(cli_session *cli, const args_parsed *args, pd_error *e
 static const args_option switch_options[] = {CLI_WHO_OPTIONS, {0}};
 
 const cli_command cmd_switch = {
-  .spec = {"switch", switch_options, 1, 1},
+  .spec = {"switch", switch_options, 1, 1, false},
   .group = "branches",
   .summary = "Make another ref the current one",
   .usage = "NAME",

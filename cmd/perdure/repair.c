@@ -112,7 +112,7 @@ static const args_option repair_options[] = {{"dry-run", 'n', NULL, "only say wh
                                              {0}};
 
 const cli_command cmd_repair = {
-  .spec = {"repair", repair_options, 0, 0},
+  .spec = {"repair", repair_options, 0, 0, false},
   .group = "care",
   .summary = "Make all derived data again from the log",
   .usage = "",

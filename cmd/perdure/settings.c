@@ -105,7 +105,7 @@ static const args_option settings_options[] = {{"unset", 0, NULL, "remove the se
                                                {0}};
 
 const cli_command cmd_settings = {
-  .spec = {"settings", settings_options, 0, 2},
+  .spec = {"settings", settings_options, 0, 2, false},
   .group = "care",
   .summary = "Show or change the store's settings",
   .usage = "[NAME [VALUE]]",

@@ -108,7 +108,7 @@ static pd_code run_show(cli_session *cli, const args_parsed *args, pd_error *err
 static const args_option show_options[] = {{"values", 'p', NULL, "the new values too, shortened"}, {0}};
 
 const cli_command cmd_show = {
-  .spec = {"show", show_options, 0, 1},
+  .spec = {"show", show_options, 0, 1, false},
   .group = "history",
   .summary = "Show one commit: who, when, why, and every change",
   .usage = "[X]",

@@ -77,7 +77,7 @@ static const args_option keygen_options[] = {
 };
 
 const cli_command cmd_keygen = {
-  .spec = {"keygen", keygen_options, 0, 0},
+  .spec = {"keygen", keygen_options, 0, 0, false},
   .group = "care",
   .summary = "Make the home's Ed25519 key for signing heads",
   .usage = "",
@@ -112,7 +112,7 @@ static const args_option sign_command_options[] = {
 };
 
 const cli_command cmd_sign = {
-  .spec = {"sign", sign_command_options, 0, 1},
+  .spec = {"sign", sign_command_options, 0, 1, false},
   .group = "care",
   .summary = "Sign where history stands",
   .usage = "[X]",

@@ -114,7 +114,7 @@ static pd_code run_stats(cli_session *cli, const args_parsed *args, pd_error *er
 }
 
 const cli_command cmd_stats = {
-  .spec = {"stats", NULL, 0, 0},
+  .spec = {"stats", NULL, 0, 0, false},
   .group = "care",
   .summary = "Show how many keys, records and bytes there are",
   .usage = "",

@@ -131,7 +131,7 @@ static const args_option tag_options[] = {
 };
 
 const cli_command cmd_tag = {
-  .spec = {"tag", tag_options, 0, 2},
+  .spec = {"tag", tag_options, 0, 2, false},
   .group = "branches",
   .summary = "Name a commit for good, list the names, or delete one",
   .usage = "[NAME [X]] | -d NAME",
@@ -165,7 +165,7 @@ static const args_option pin_options[] = {
 };
 
 const cli_command cmd_pin = {
-  .spec = {"pin", pin_options, 0, 1},
+  .spec = {"pin", pin_options, 0, 1, false},
   .group = "branches",
   .summary = "Keep a commit from gc, list such commits, or let one go",
   .usage = "[X] | -d X",

@@ -11,11 +11,12 @@
 
 #include <stdio.h>
 
-#define WORDS_MAX 4
+#define NAMES_MAX 4
+#define WORDS_MAX 101 /* the verb, and as many ids as `queue ack` takes */
 
 typedef struct tier_verb {
   const char *tier, *verb, *capability;
-  const char *names[WORDS_MAX]; /* of the words after the verb; ended by NULL */
+  const char *names[NAMES_MAX]; /* of the words after the verb; ended by NULL */
   const char *only;             /* the member of the answer that people want to see alone; NULL: all */
 } tier_verb;
 
@@ -44,7 +45,7 @@ static const tier_verb verbs[] = {
   {"snapshot", "create", "state.snapshot.create", {NULL}, "snapshot_id"},
   {"snapshot", "list", "state.snapshot.list", {NULL}, NULL},
   {"snapshot", "load", "state.snapshot.load", {"snapshot_id", NULL}, "snapshot"},
-  {"snapshot", "restore", "state.snapshot.restore", {"snapshot_id", NULL}, NULL},
+  {"snapshot", "restore", "state.snapshot.restore", {"snapshot_id", "agent", NULL}, NULL},
   {"briefing", "generate", "state.briefing.generate", {"since", NULL}, NULL},
   {"queue", "send", "queue.send", {"to", "body", NULL}, "message_id"},
   {"queue", "receive", "queue.receive", {NULL}, NULL},
@@ -66,6 +67,12 @@ static const tier_verb *find_verb(const char *tier, const char *verb)
   return NULL;
 }
 
+const char *tier_capability(const char *tier, const char *verb)
+{
+  const tier_verb *found = find_verb(tier, verb);
+  return found ? found->capability : NULL;
+}
+
 static pd_code no_verb(cli_session *cli, const char *tier, const char *verb, pd_error *err)
 {
   int used = snprintf(cli->hint, sizeof cli->hint, "there are:");
@@ -80,6 +87,14 @@ static pd_code run_tier(cli_session *cli, const args_parsed *args, pd_error *err
   const char *verb = args->word_count ? args->words[0] : strcmp(args->spec->name, "briefing") == 0 ? "generate" : "";
   const tier_verb *found = find_verb(args->spec->name, verb);
   if (!found) return no_verb(cli, args->spec->name, verb, err);
+  pd_capability_info info;
+  TRY(pd_capability_find(found->capability, &info, err));
+  cli->is_operator = info.permission == PD_PERMIT_OPERATOR;
+  char path[FIELDS_PATH_SIZE];
+  if (args->word_count > 1 && found->names[0] && strcmp(found->names[0], "path") == 0) {
+    TRY(fields_full_path(args->words[1], path, err));
+    args->words[1] = path;
+  }
   TRY(fields_write(found->capability, found->names, args, &input, err));
   pd_code code = door_call(cli, args, found->capability, pd_buf_bytes(&input), &out, err);
   if (code) return answer_failed(cli, &out, code, err);
@@ -91,7 +106,7 @@ static const args_option door_options[] = {CLI_DOOR_OPTIONS, {0}};
 
 #define TIER(identifier, name, summary_, usage_, about_, example_)                                                                         \
   const cli_command identifier = {                                                                                                         \
-    .spec = {name, door_options, 0, 1 + WORDS_MAX, true},                                                                                  \
+    .spec = {name, door_options, 0, WORDS_MAX, true},                                                                                      \
     .group = "agents",                                                                                                                     \
     .summary = summary_,                                                                                                                   \
     .usage = usage_,                                                                                                                       \
@@ -101,7 +116,7 @@ static const args_option door_options[] = {CLI_DOOR_OPTIONS, {0}};
   }
 
 TIER(cmd_session, "session", "State of one session, in memory, gone when it ends",
-     "begin|end ID|touch ID|sessions|get KEY|set KEY VALUE|delete KEY|list [PREFIX]|clear",
+     "begin|end [ID]|touch [ID]|sessions|get KEY|set KEY VALUE|delete KEY|list [PREFIX]|clear",
      "Begins and ends sessions, and works with the state of one (--session or\n"
      "PERDURE_SESSION). A process in the background holds it, and leaves when the last\n"
      "session has ended.",
@@ -116,18 +131,20 @@ TIER(cmd_shared, "shared", "State that all agents see, with optimistic locking",
      "The state that all agents of the home share. A set needs the version that was\n"
      "last read (0 creates); exit code 3 says that another agent was faster.",
      "$ perdure shared set mode '\"production\"' 0\n$ perdure --json shared get mode");
-TIER(cmd_snapshot, "snapshot", "System snapshots: what the home looked like", "create|list|load ID|restore ID",
+TIER(cmd_snapshot, "snapshot", "System snapshots: what the home looked like", "create|list|load ID|restore ID [AGENT]",
      "Writes, lists and shows system snapshots: agents, resources, approvals, alerts,\n"
      "health, statistics, and the commit of every store, so that it can be restored.",
      "$ perdure snapshot create\n$ perdure snapshot list");
 TIER(cmd_briefing, "briefing", "What happened while the agent was away", "[generate] [SINCE] [--detail-level detailed] [--max-chars N]",
      "Tells what changed since the agent's last activity, or since a time.",
      "$ perdure briefing\n$ perdure --json briefing generate 2026-11-15T10:00:00Z --detail-level detailed");
-TIER(cmd_queue, "queue", "The agent's message queue", "send AGENT BODY|receive|ack IDS|count",
+TIER(cmd_queue, "queue", "The agent's message queue", "send AGENT BODY|receive|ack ID…|count",
      "Sends messages to agents, and receives and acknowledges those of this agent.",
-     "$ perdure queue send reviewer '{\"please\":\"look\"}'\n$ perdure --agent reviewer queue receive");
-TIER(cmd_alerts, "alerts", "Alerts for the operator", "send TITLE MESSAGE|list|acknowledge ID",
-     "Sends an alert to the operator, and lists and acknowledges them.",
+     "$ perdure queue send reviewer '{\"please\":\"look\"}'\n$ perdure --agent reviewer queue receive\n"
+     "$ perdure --agent reviewer queue ack m1 m2");
+TIER(cmd_alerts, "alerts", "Alerts for the operator", "send TITLE MESSAGE --severity LEVEL|list|acknowledge ID",
+     "Sends an alert to the operator (--severity info, warning, error, critical), and lists and\n"
+     "acknowledges them; acknowledging is the operator's.",
      "$ perdure alerts send 'disk is filling' '92 % used' --severity warning");
 TIER(cmd_folders, "folders", "Folders whose changes are in the agent's briefing", "watch PATH|unwatch PATH|list",
      "Says which folders the agent's briefing looks at.", "$ perdure folders watch /srv/work");

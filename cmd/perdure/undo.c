@@ -51,7 +51,7 @@ static pd_code run_reset(cli_session *cli, const args_parsed *args, pd_error *er
 static const args_option note_options[] = {CLI_NOTE_OPTIONS, {0}};
 
 const cli_command cmd_undo = {
-  .spec = {"undo", note_options, 0, 1},
+  .spec = {"undo", note_options, 0, 1, false},
   .group = "history",
   .summary = "Go back one commit, or N",
   .usage = "[N]",
@@ -62,7 +62,7 @@ const cli_command cmd_undo = {
 };
 
 const cli_command cmd_redo = {
-  .spec = {"redo", note_options, 0, 1},
+  .spec = {"redo", note_options, 0, 1, false},
   .group = "history",
   .summary = "Take back an undo, or N",
   .usage = "[N]",
@@ -73,7 +73,7 @@ const cli_command cmd_redo = {
 };
 
 const cli_command cmd_reset = {
-  .spec = {"reset", note_options, 1, 1},
+  .spec = {"reset", note_options, 1, 1, false},
   .group = "history",
   .summary = "Point the ref at another commit",
   .usage = "X",

@@ -112,7 +112,7 @@ static const args_option verify_options[] = {
 };
 
 const cli_command cmd_verify = {
-  .spec = {"verify", verify_options, 0, 0},
+  .spec = {"verify", verify_options, 0, 0, false},
   .group = "care",
   .summary = "Check every id, the audit chain and the keyframes",
   .usage = "",

@@ -254,7 +254,7 @@ static const args_option watch_options[] = {
 };
 
 const cli_command cmd_watch = {
-  .spec = {"watch", watch_options, 0, 1},
+  .spec = {"watch", watch_options, 0, 1, false},
   .group = "history",
   .summary = "Follow changes as they happen, whoever makes them",
   .usage = "[PREFIX]",

@@ -208,7 +208,7 @@ static pd_code take_head_locked(blame *b, const char *at, uint64_t *out_seq, pd_
 {
   pd_commit commit;
   pd_entry entry;
-  TRY(pd_refresh(b->s, err));
+  TRY(pd_refresh_to_read(b->s, err));
   TRY(pd_settle(b->s, err));
   TRY(pd_resolve_locked(b->s, at, &commit, err));
   TRY(pd_get_at(b->s, commit.seq, b->key, &b->head, &entry, err));

@@ -125,7 +125,7 @@ static pd_code diff_near(pd_store *s, uint64_t a, uint64_t b, touched *t, diff *
 static pd_code diff_locked(pd_store *s, const char *before, const char *after, diff *d, pd_error *err)
 {
   pd_commit a, b;
-  TRY(pd_refresh(s, err));
+  TRY(pd_refresh_to_read(s, err));
   TRY(pd_settle(s, err));
   TRY(pd_resolve_locked(s, before, &a, err));
   TRY(pd_resolve_locked(s, after, &b, err));

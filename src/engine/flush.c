@@ -227,6 +227,7 @@ static bool flush_one(pd_store *s)
   pd_store_lock(s);
   s->syncs++;
   conclude(s, &err);
+  if (s->followers) pthread_cond_broadcast(&s->changed);
   if (has_commits && !err.code) look_after(s);
   tell_concluded(s);
   return !err.code;

@@ -113,7 +113,7 @@ static pd_code open_locked(pd_store *s, const char *at, const pd_scan *scan, pd_
 {
   pd_ref_slot *slot;
   pd_node *root;
-  TRY(pd_refresh(s, err));
+  TRY(pd_refresh_to_read(s, err));
   if (pd_resolve_head(s, at, &slot)) {
     TRY(pd_head_root(s, &slot->seen, &root, err));
     return pd_iter_over(s, root, scan, out, err);

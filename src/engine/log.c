@@ -130,7 +130,7 @@ static pd_code log_locked(pd_store *s, const pd_log_query *q, pd_record_visit vi
   CLEANUP(pd_buf_done) pd_buf scratch = {0};
   uint64_t seq = 0, shown_count = 0, steps = 0;
   bool goes_on = true;
-  TRY(pd_refresh(s, err));
+  TRY(pd_refresh_to_read(s, err));
   TRY(pd_settle(s, err));
   TRY(pd_retention_ready(s, err));
   TRY(first_record(s, q, &seq, err));
@@ -166,7 +166,7 @@ static pd_code show_locked(pd_store *s, const char *at, pd_record_visit visit, v
   pd_commit commit;
   pd_rec rec;
   bool goes_on;
-  TRY(pd_refresh(s, err));
+  TRY(pd_refresh_to_read(s, err));
   TRY(pd_settle(s, err));
   TRY(pd_resolve_locked(s, at, &commit, err));
   if (!commit.seq) { /* the root commit has no record of its own */
@@ -191,7 +191,7 @@ pd_code pd_show(pd_store *store, const char *at, pd_record_visit visit, void *ct
 static pd_code find_entry(pd_store *s, const char *at, pd_bytes key, pd_entry *out, pd_error *err)
 {
   pd_commit commit;
-  TRY(pd_refresh(s, err));
+  TRY(pd_refresh_to_read(s, err));
   TRY(pd_settle(s, err));
   TRY(pd_resolve_locked(s, at, &commit, err));
   return pd_get_at(s, commit.seq, key, NULL, out, err);

@@ -127,7 +127,7 @@ pd_code pd_common_ancestors(pd_store *store, const char *a, const char *b, pd_co
   pd_commit left, right;
   pd_seq_set bases;
   pd_store_lock(store);
-  pd_code code = pd_refresh(store, err);
+  pd_code code = pd_refresh_to_read(store, err);
   if (!code) code = pd_settle(store, err);
   if (!code) code = pd_resolve_locked(store, a, &left, err);
   if (!code) code = pd_resolve_locked(store, b, &right, err);

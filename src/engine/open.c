@@ -181,6 +181,19 @@ pd_code pd_refresh(pd_store *s, pd_error *err)
   return pd_catch_up(s, err);
 }
 
+/* A batch of this handle's own may be on its way: then what is at the end of the log is that, or another's commit in front of it, and the
+ * flusher finds out which in a moment. To go on without waiting would be to read a past that another has overwritten. */
+pd_code pd_refresh_to_read(pd_store *s, pd_error *err)
+{
+  if (s->retention.must_reload || s->is_mending || s->is_claimed) return pd_refresh(s, err);
+  uint64_t tail = s->ops->log_tail_hint(s->backend);
+  if (tail == s->log_seq) return PD_OK;
+  s->followers++;
+  while (s->log_seq < tail && (s->is_flushing || s->pending.count || s->inflight.count)) pthread_cond_wait(&s->changed, &s->lock);
+  s->followers--;
+  return pd_refresh(s, err);
+}
+
 /* ---- opening ---- */
 
 static pd_code adopt_ref(pd_store *s, const pd_catalog_ref *ref, pd_error *err)

@@ -74,7 +74,7 @@ static pd_code prove_locked(pd_store *s, const char *at, pd_bytes key, bool with
 {
   pd_commit commit;
   pd_node *root;
-  TRY(pd_refresh(s, err));
+  TRY(pd_refresh_to_read(s, err));
   TRY(pd_settle(s, err));
   TRY(pd_resolve_locked(s, at, &commit, err));
   TRY(pd_tree_of(s, commit.seq, &root, err));
@@ -203,7 +203,7 @@ static pd_code descent_locked(pd_store *s, const char *ancestor_at, const char *
   CLEANUP(search_done) search q = {0};
   pd_commit commit, ancestor;
   size_t last;
-  TRY(pd_refresh(s, err));
+  TRY(pd_refresh_to_read(s, err));
   TRY(pd_settle(s, err));
   TRY(pd_resolve_locked(s, ancestor_at, &ancestor, err));
   TRY(pd_resolve_locked(s, at, &commit, err));

@@ -114,7 +114,7 @@ pd_code pd_get_at_head(pd_store *s, pd_head *head, pd_bytes key, pd_buf *out_val
 static pd_code get_locked(pd_store *s, const char *at, pd_bytes key, pd_buf *out_value, pd_entry *out_entry, pd_error *err)
 {
   pd_ref_slot *slot;
-  TRY(pd_refresh(s, err));
+  TRY(pd_refresh_to_read(s, err));
   if (pd_resolve_head(s, at, &slot)) return pd_get_at_head(s, &slot->seen, key, out_value, out_entry, err);
   pd_commit commit;
   TRY(pd_settle(s, err));

@@ -167,7 +167,7 @@ static void describe(const pd_store *s, const pd_ref_slot *slot, pd_ref *out)
 pd_code pd_ref_list(pd_store *store, void (*visit)(void *ctx, const pd_ref *ref), void *ctx, pd_error *err)
 {
   pd_store_lock(store);
-  pd_code code = pd_refresh(store, err);
+  pd_code code = pd_refresh_to_read(store, err);
   for (size_t i = 0; !code && i < store->slot_count; i++) {
     pd_ref ref;
     if (store->slots[i]->seen.is_deleted || pd_ref_is_hidden(store->slots[i]->name)) continue;
@@ -182,7 +182,7 @@ pd_code pd_ref_get(pd_store *store, const char *name, pd_ref *out, pd_error *err
 {
   pd_store_lock(store);
   pd_ref_slot *slot = NULL;
-  pd_code code = pd_refresh(store, err);
+  pd_code code = pd_refresh_to_read(store, err);
   if (!code) code = pd_slot_get(store, name, &slot, err);
   if (!code) {
     describe(store, slot, out);

@@ -289,7 +289,7 @@ pd_code pd_resolve_locked(pd_store *s, const char *at, pd_commit *out, pd_error 
 pd_code pd_resolve(pd_store *store, const char *at, pd_commit *out, pd_error *err)
 {
   pd_store_lock(store);
-  pd_code code = pd_refresh(store, err);
+  pd_code code = pd_refresh_to_read(store, err);
   if (!code) code = pd_settle(store, err);
   if (!code) code = pd_resolve_locked(store, at, out, err);
   pd_store_unlock(store);

@@ -8,7 +8,7 @@ static pd_code stats_locked(pd_store *s, pd_stats *out, pd_error *err)
   pd_ref_slot *slot;
   pd_node *root;
   pd_backend_usage usage = {0};
-  TRY(pd_refresh(s, err));
+  TRY(pd_refresh_to_read(s, err));
   TRY(pd_slot_get(s, NULL, &slot, err));
   TRY(pd_head_root(s, &slot->seen, &root, err));
   if (s->ops->usage) TRY(s->ops->usage(s->backend, &usage, err));

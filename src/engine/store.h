@@ -156,7 +156,8 @@ struct pd_store {
   pd_batch pending, inflight;
   pd_ticket *concluded; /* to be told once the lock is free */
   bool is_flushing;
-  size_t group_size; /* how many commits a batch may expect, from those before */
+  unsigned followers; /* readers that wait for a batch to end */
+  size_t group_size;  /* how many commits a batch may expect, from those before */
   bool is_claimed, is_claiming;
   unsigned gate;        /* > 0: commits wait, somebody needs a moment with nothing staged */
   pd_error flush_error; /* code 0: none */
@@ -222,6 +223,8 @@ PD_MUST_USE pd_code pd_store_open_mending(const char *uri, const char *agent, bo
 PD_MUST_USE pd_code pd_catch_up(pd_store *s, pd_error *err);
 /* pd_catch_up if the backend hints at something new and nothing is staged. */
 PD_MUST_USE pd_code pd_refresh(pd_store *s, pd_error *err);
+/* The same for who reads: also while this handle appends. May give up the lock for a moment. */
+PD_MUST_USE pd_code pd_refresh_to_read(pd_store *s, pd_error *err);
 PD_MUST_USE pd_code pd_load_node(void *ctx, const pd_id *blob_id, pd_node **out, pd_error *err);
 /* A blob of the bag, compared with its id. `out` is cleared first. PD_CORRUPT if it is missing: `what` says what it is. */
 PD_MUST_USE pd_code pd_load_blob(pd_store *s, const pd_id *id, const char *what, pd_buf *out, pd_error *err);

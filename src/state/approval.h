@@ -6,7 +6,8 @@
  *
  * P1  Every change is one commit on condition of the versions that were read: of several who decide, or who use an approval, one wins.
  * P2  An item is bound to the hash of capability and inputs, and to the agent. There is at most one pending item for both.
- * P3  An approval is used by the first such call after the decision, before that call runs, and whatever comes of the run.
+ * P3  An approval is used by the first such call after the decision, before that call runs, and whatever comes of the run; but a call that
+ *     only found the vault locked gives it back.
  * P4  Of a denial, and of a request that nobody decided in time, the agent is told once by the answer of the same call; the call after
  *     that asks anew.
  */
@@ -72,5 +73,7 @@ PD_MUST_USE pd_code pd_approval_tell(pd_home *home, const pd_approval *item, pd_
 
 /* approval_settle.c: may this call run now? PD_OK: an approval was used, frame->approval names it. PD_APPROVAL, PD_DENIED. */
 PD_MUST_USE pd_code pd_approval_settle(pd_frame *frame, uint64_t ttl_ms, const char *policy, pd_error *err);
+/* The call did nothing after all: the approval that it used is good again. If that cannot be written, it stays used. */
+void pd_approval_give_back(const pd_frame *frame);
 
 #endif

@@ -201,3 +201,24 @@ pd_code pd_approval_settle(pd_frame *frame, uint64_t ttl_ms, const char *policy,
   for (int races = 0; code == PD_CONFLICT && races < RACES_MAX; races++) code = settle_once(frame, &hash, ttl_ms, policy, err);
   return code;
 }
+
+static pd_code give_back_once(const pd_frame *frame, pd_error *err)
+{
+  pd_note note = {.author = frame->agent, .run = frame->ctx->session, .reason = frame->capability->name};
+  CLEANUP(pd_approvals_done) pd_approvals all = {0};
+  TRY(pd_approvals_read(frame->home, frame->now_ms, &note, &all, err));
+  for (size_t i = all.history.count; i--;) {
+    pd_approval *item = &all.history.items[i];
+    if (!pd_json_is(item->id, frame->approval)) continue;
+    item->used_ms = 0;
+    all.history.is_changed = true;
+    return pd_approvals_save(&all, NULL, err);
+  }
+  return PD_OK;
+}
+
+void pd_approval_give_back(const pd_frame *frame)
+{
+  pd_code code = PD_CONFLICT;
+  for (int races = 0; code == PD_CONFLICT && races < RACES_MAX; races++) code = give_back_once(frame, NULL);
+}

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/sha256.h"
 #include "state/activity.h"
+#include "state/approval.h"
 #include "state/home.h"
 
 #include <stdlib.h>
@@ -250,7 +251,9 @@ static pd_code run(pd_frame *frame, pd_error *err)
   frame->agent = frame->ctx->agent ? frame->ctx->agent : "";
   TRY(pd_permit(frame, err));
   pd_json_open(&frame->out, '{');
-  TRY(frame->capability->run(frame, err));
+  pd_code code = frame->capability->run(frame, err);
+  if (code == PD_LOCKED && frame->permission == PD_PERMIT_APPROVAL && *frame->approval) pd_approval_give_back(frame);
+  TRY(code);
   pd_json_close(&frame->out, '}');
   return frame->out.code;
 }

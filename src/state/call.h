@@ -35,7 +35,7 @@ struct pd_frame {
   pd_buf details;     /* JSON members for error.details: "\"used\":3,\"limit\":2"; see pd_frame_detail */
   pd_id commit;       /* that the call made, for the audit */
   bool has_commit;
-  char approval[64]; /* the approval that was used, or that is needed; "" if none */
+  char approval[72]; /* the approval that was used, or that is needed; "" if none */
 };
 
 /* ---- what a capability's function uses ---- */

@@ -2,6 +2,7 @@
 #include "state/capability.h"
 
 #include "base/base.h"
+#include "base/distance.h"
 #include "base/error.h"
 
 #include <stdlib.h>
@@ -29,17 +30,12 @@ const pd_cap_error *pd_capability_error(const pd_capability *capability, const c
   return found ? found : find_error(pd_common_errors, code);
 }
 
-/* How many letters two names share, in order and greedily: enough to find a slip of the pen. */
-static size_t likeness(const char *a, const char *b)
+/* How unlike `name` is: slips of the pen, and a beginning that was left out (session.get for state.session.get). */
+static unsigned unlikeness(const char *name, const char *known)
 {
-  size_t shared = 0;
-  for (; *a; a++) {
-    const char *at = strchr(b, *a);
-    if (!at) continue;
-    b = at + 1;
-    shared++;
-  }
-  return shared;
+  size_t size = strlen(name), known_size = strlen(known);
+  if (size && known_size > size && known[known_size - size - 1] == '.' && strcmp(known + known_size - size, name) == 0) return 1;
+  return pd_text_distance(name, known);
 }
 
 pd_code pd_capability_find(const char *name, pd_capability_info *out, pd_error *err)
@@ -49,12 +45,14 @@ pd_code pd_capability_find(const char *name, pd_capability_info *out, pd_error *
     *out = (pd_capability_info){found->name, found->summary, found->version, found->permission, found->document};
     return PD_OK;
   }
-  size_t best = 0, best_score = 0;
+  size_t best = 0;
+  unsigned best_distance = (unsigned)strlen(name) / 4 + 2; /* more than so many slips are another name */
+  bool is_near = false;
   for (size_t i = 0; i < pd_capability_count; i++) {
-    size_t score = likeness(name, pd_capabilities[i].name) * 2, size = strlen(pd_capabilities[i].name);
-    if (score > size && score * 64 / size > best_score) best = i, best_score = score * 64 / size;
+    unsigned distance = unlikeness(name, pd_capabilities[i].name);
+    if (distance < best_distance) best = i, best_distance = distance, is_near = true;
   }
-  if (!best_score) return pd_error_named(err, PD_NOT_FOUND, "UnknownCapability", "there is no capability '%.128s'", name);
+  if (!is_near) return pd_error_named(err, PD_NOT_FOUND, "UnknownCapability", "there is no capability '%.128s'", name);
   return pd_error_named(err, PD_NOT_FOUND, "UnknownCapability", "there is no capability '%.128s'; did you mean '%s'?", name,
                         pd_capabilities[best].name);
 }

@@ -76,7 +76,8 @@ static pd_code stage(pd_edit *edit, const char *prefix, int64_t now_ms, uint64_t
   TRY(look(edit, prefix, stamp, &is, err));
   if (is.number > 99999) return pd_error_set(err, PD_LIMIT, "more than 99999 notes under %s in one millisecond", prefix);
   if (is.count >= keep) TRY(drop_oldest(edit, prefix, is.count - keep + 1, err));
-  snprintf(out_key, PD_JOURNAL_ID_SIZE, "%s%s-%0*u", prefix, stamp, NUMBER_DIGITS, is.number);
+  int size = snprintf(out_key, PD_JOURNAL_ID_SIZE, "%s%s-%0*u", prefix, stamp, NUMBER_DIGITS, is.number);
+  if (size < 0 || size >= PD_JOURNAL_ID_SIZE) return pd_error_set(err, PD_LIMIT, "the prefix %s is too long", prefix);
   return pd_edit_put(edit, pd_text(out_key), value, 0, err);
 }
 

@@ -235,8 +235,8 @@ static pd_code make(pd_sessions *sessions, const char *agent, int64_t now_ms, pd
     free(made);
     return pd_error_set(err, PD_STORAGE, "no random bytes: %s", strerror(errno));
   }
-  char *at = made->id + sprintf(made->id, "s-");
-  for (size_t i = 0; i < sizeof random; i++) at += sprintf(at, "%02x", random[i]);
+  memcpy(made->id, "s-", 2);
+  for (size_t i = 0; i < sizeof random; i++) snprintf(made->id + 2 + 2 * i, 3, "%02x", random[i]);
   snprintf(made->agent, sizeof made->agent, "%s", agent);
   made->hash = pd_session_hash(pd_text(made->id), sessions->seed);
   made->map.seed = sessions->seed;

@@ -10,7 +10,8 @@
 
 #include <cmocka.h>
 
-static const args_option common[] = {{"store", 0, "URI", ""}, {"json", 0, NULL, ""}, {"quiet", 'q', NULL, ""}, {0}};
+static const args_option common[] = {
+  {"store", 0, "URI", ""}, {"json", 0, NULL, ""}, {"quiet", 'q', NULL, ""}, {"version", 'V', NULL, ""}, {0}};
 static const args_option log_options[] = {{"number", 'n', "N", ""}, {"long", 'l', NULL, ""}, {"store-it", 0, NULL, ""}, {0}};
 static const args_spec log_spec = {"log", log_options, 0, 1, false};
 static const args_spec put_spec = {"put", NULL, 2, 2, false};
@@ -184,6 +185,30 @@ static void args__fields_are_kept_with_their_values_where_a_command_takes_them(v
   assert_int_equal(PARSE(&a, NULL, "put", "k", "v", "--key", "plan"), PD_INVALID);
 }
 
+static void args__version_is_a_field_if_it_has_a_value(void **state)
+{
+  (void)state;
+  args_parsed a;
+  assert_int_equal(PARSE(&a, NULL, "call", "x", "--version", "3"), PD_OK);
+  assert_int_equal(a.field_count, 1);
+  assert_string_equal(a.fields[0].value, "3");
+  assert_null(args_get(&a, "version"));
+  assert_int_equal(PARSE(&a, NULL, "call", "x", "--version=3"), PD_OK);
+  assert_int_equal(a.field_count, 1);
+  static const char *const flags[][4] = {
+    {"call", "x", "--version"}, {"call", "--version", "x"}, {"--version", "call", "x"}, {"call", "x", "-V"}};
+  for (size_t i = 0; i < COUNT_OF(flags); i++) {
+    assert_int_equal(parse(&a, NULL, flags[i]), PD_OK);
+    assert_int_equal(a.field_count, 0);
+    assert_non_null(args_get(&a, "version"));
+  }
+  assert_int_equal(PARSE(&a, NULL, "call", "x", "--json", "3"), PD_OK);
+  assert_non_null(args_get(&a, "json"));
+  assert_int_equal(PARSE(&a, NULL, "log", "--version", "3"), PD_OK);
+  assert_non_null(args_get(&a, "version"));
+  assert_int_equal(PARSE(&a, NULL, "log", "--version=3"), PD_INVALID);
+}
+
 static void args__distance_counts_edits(void **state)
 {
   (void)state;
@@ -214,6 +239,7 @@ int main(void)
     cmocka_unit_test(args__numbers_are_whole_and_fit),
     cmocka_unit_test(args__sizes_have_units),
     cmocka_unit_test(args__fields_are_kept_with_their_values_where_a_command_takes_them),
+    cmocka_unit_test(args__version_is_a_field_if_it_has_a_value),
     cmocka_unit_test(args__distance_counts_edits),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -104,6 +104,59 @@ run backup create --operator
 want_code 6
 unset XDG_RUNTIME_DIR
 
+t cli__an_agents_backup_runs_once_after_an_approval_through_the_holder
+begin
+XDG_RUNTIME_DIR=$PWD/run
+export XDG_RUNTIME_DIR
+mkdir -m 700 run
+run vault unlock --passphrase-file pass
+want_code 0
+run backup create
+want_failure 6 'needs approval'
+ask=$(sed -n 's/^hint: perdure approvals approve \([^,]*\),.*/\1/p' "$err")
+want_true [ -n "$ask" ]
+run approvals approve "$ask"
+want_code 0
+run backup create
+want_code 0
+id=$(cat "$out")
+run backup create
+want_code 6
+run backup list
+want_out_like "^$id	"
+want_count 1
+run backup verify "$id"
+want_line true
+mkdir away
+run backup export "$id" away --operator
+want_code 0
+run put plan two
+run backup restore "$id" --operator
+want_code 0
+run get plan
+want_out one
+secret pass2 'of the other home'
+run --store other init
+run --store other vault init --passphrase-file pass2
+run --store other vault unlock --passphrase-file pass2
+run --store other backup import "away/$id.pdb" --operator --from-passphrase-file pass
+want_line "$id"
+run --store other backup restore "$id" --operator
+want_code 0
+run --store other get plan
+want_out one
+run --store other vault lock
+run vault lock
+want_code 0
+run --json backup create --operator
+want_code 6
+want_err_like '"code":"VaultLocked"'
+run --json backup verify "$id"
+want_code 6
+run audit -c state.backup.create
+want_out_like 'VaultLocked'
+unset XDG_RUNTIME_DIR
+
 t cli__a_backup_travels_to_another_home
 begin
 secret pass2 'of the other home'

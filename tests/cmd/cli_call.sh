@@ -2,6 +2,7 @@
 # cli_call.sh: call, capabilities, the shorthands, the holder of sessions, and calls in a batch.
 . "$(dirname "$0")/tap.sh"
 
+unset PERDURE_SESSION
 export XDG_RUNTIME_DIR="$tmp/run" PERDURE_STORE="$tmp/home"
 mkdir -m 700 "$XDG_RUNTIME_DIR"
 holders() { find "$XDG_RUNTIME_DIR" -name '*.sock' | wc -l; }
@@ -25,6 +26,26 @@ want_code 1
 want_err_like "did you mean 'state.session.get'"
 run call state.sesion.get
 want_code 2
+
+t call__who_only_looks_does_not_make_a_home
+for look in health 'persistent get k' 'shared list' 'call state.session.list'; do
+  # shellcheck disable=SC2086 # the words of a command
+  run --store nowhere $look
+  want_failure 4 'there is no home at'
+done
+run --json --store nowhere persistent get k
+want_code 4
+want_err_like '"hint":"make one with: perdure init"'
+want_true [ ! -e nowhere ]
+
+t folders__a_path_is_relative_to_where_the_person_is
+mkdir watched
+run --store here folders watch watched
+want_out_like "^path: $PWD/watched\$"
+run --store here folders unwatch ./watched
+want_code 0
+run --store here folders list
+want_no_out
 
 t call__fields_words_json_and_standard_input_become_the_input
 run call state.shared.set --key mode --value '"x"' --expected-version 0
@@ -72,9 +93,89 @@ want_err_like 'there are: get set'
 run call state.shared.get '{"key":"a"}' --key b
 want_code 2
 
+t call__version_with_a_value_is_the_field_and_without_one_the_flag
+run persistent set doc 1
+run persistent set doc 2
+run call state.persistent.get --key doc --version 1
+want_out_like '^\{"value":1,"version":1,'
+run call state.persistent.get --version=1 --key doc
+want_out_like '^\{"value":1,"version":1,'
+run persistent get doc --version 1
+want_line 1
+run persistent get doc --version 9
+want_failure 1 'no version 9'
+run persistent --version
+want_out_like '^perdure [0-9]'
+run --version persistent get doc
+want_out_like '^perdure [0-9]'
+
+t queue__ids_to_acknowledge_are_plain_words
+for body in one two three; do run queue send main "$body"; done
+run queue receive
+want_count 3
+run queue ack m1 m2
+want_line 'acknowledged: 2'
+run queue ack '["m3"]'
+want_line 'acknowledged: 1'
+run queue ack --message-ids m3
+want_line 'acknowledged: 0'
+run queue ack
+want_failure 2 'message_ids'
+run queue count now
+want_failure 2 "unexpected argument 'now'"
+
+t alerts__acknowledging_is_the_operators_without_a_flag
+run alerts send 'disk is filling' '92 % used' --severity warning
+want_code 0
+run alerts acknowledge "$(cat "$out")"
+want_code 0
+want_out_like '^acknowledged: true$'
+run call alerts.acknowledge --alert-id x
+want_code 6
+
+# The same failures with a holder and without one: the same object, once, and the same exit code.
+failures() { # FOLDER
+  mkdir -p "$tmp/$1"
+  i=0
+  while read -r want arguments; do
+    i=$((i + 1))
+    # shellcheck disable=SC2086 # the words of a command
+    PERDURE_PERSISTENT_QUOTA=2000 run --json $arguments
+    want_code "$want"
+    want_no_out
+    [ "$(wc -l <"$err")" = 1 ] || bad "not one line of error: $arguments"
+    sed -E 's/apr-[0-9A-Za-z-]+/APR/g; s/[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z/TIME/g' "$err" >"$tmp/$1/$i"
+  done <<'CALLS'
+1 persistent history nothing
+1 persistent get doc 99
+3 shared set mode 1 7
+5 call state.persistent.set @big
+6 backup create
+1 session get x --session s-00000000000000000000000000000000
+2 call state.shared.get {}
+2 call state.shared.get {"key":
+6 call approvals.approve --approval-id x
+CALLS
+}
+
+t call__a_failure_is_told_alike_with_a_holder_and_without
+printf '{"key":"big","value":"%03000d"}' 7 >big
+failures here
+cp "$tmp/here/4" "$err"
+want_err_like '"code":"QuotaExceeded".*"(used|limit)[a-z_]*":[0-9]+.*"(used|limit)[a-z_]*":[0-9]+'
+cp "$tmp/here/3" "$err"
+want_err_like '"code":"VersionConflict".*"expected":7,"actual":1'
+held=$(PERDURE_PERSISTENT_QUOTA=2000 "$perdure" session begin)
+want_true [ "$(holders)" = 1 ]
+failures held
+want_true diff -r "$tmp/here" "$tmp/held"
+run session end "$held"
+for _ in $(seq 200); do [ "$(holders)" != 0 ] || break; sleep 0.1; done
+
 t session__without_one_there_is_none
 run session get draft
 want_code 1
+want_err_like 'hint: a new session: export PERDURE_SESSION='
 want_true [ "$(holders)" = 0 ]
 
 t session__state_is_there_for_the_next_command
@@ -90,6 +191,10 @@ want_line '{"a":1}'
 run session list
 want_line draft
 
+t session__touch_takes_the_session_of_the_environment
+run session touch
+want_out_like "^session_id: $PERDURE_SESSION\$"
+
 t session__another_agent_does_not_get_in
 run --agent other session get draft
 want_code 1
@@ -104,8 +209,9 @@ run session end "$second"
 want_code 0
 
 t session__after_the_end_there_is_nothing_and_the_holder_leaves
-run session end "$PERDURE_SESSION"
+run session end
 want_code 0
+want_out_like '^ended: true$'
 run session get draft
 want_code 1
 want_err_like 'new session'

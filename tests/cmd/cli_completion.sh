@@ -143,6 +143,51 @@ want_code 0
 bash_completes 'perdure help ver'
 want_offer verify
 
+t bash__offers_the_verbs_of_a_shorthand_and_what_they_take
+make_store
+run shared set billing/rate 1 0
+bash_completes 'perdure persistent '
+want_offer get
+want_offer history
+want_count 6
+bash_completes 'perdure persistent get pl'
+want_offer plan
+want_count 1
+bash_completes 'perdure shared get '
+want_offer billing/
+want_no_offer plan
+bash_completes 'perdure session e'
+want_offer end
+want_count 1
+bash_completes 'perdure queue send sec'
+want_offer second
+bash_completes 'perdure approvals '
+want_offer approve
+want_offer deny
+want_count 4
+bash_completes 'perdure vault un'
+want_offer unlock
+bash_completes 'perdure backup '
+want_offer restore
+bash_completes 'perdure policy check second state.sh'
+want_offer state.shared.set
+
+t bash__offers_capabilities_and_their_fields
+bash_completes 'perdure call state.session.'
+want_offer state.session.get
+want_count 5
+bash_completes 'perdure capabilities audit.v'
+want_offer audit.verify
+want_count 1
+bash_completes 'perdure call state.shared.set --e'
+want_offer --expected-version
+want_count 1
+bash_completes 'perdure shared set mode 1 --ex'
+want_offer --expected-version
+bash_completes 'perdure call no.such.thing --e'
+want_code 0
+want_no_err
+
 t bash__completes_up_to_the_cursor
 make_store
 PATH=$bin:$PATH bash -c '. "$1/perdure.bash"

@@ -100,7 +100,24 @@ static void backup_export__err_BackupNotFound__an_unknown_id(void **state)
   world w;
   open_with_state(&w);
   world_fails(&w, "state.backup.export", "{\"backup_id\":\"bkp-1\",\"path\":\"/tmp\"}", "BackupNotFound", "list_backups");
-  world_fails(&w, "state.backup.verify", "{\"backup_id\":\"bkp-1\"}", "BackupNotFound", "list_backups");
+  world_close(&w);
+}
+
+static void backup_export__err_DecryptionFailed__a_damaged_header_is_not_sent_away(void **state)
+{
+  (void)state;
+  world w;
+  pd_buf bytes = {0};
+  open_with_state(&w);
+  char *id = create(&w, "{}"), *path = file_of(&w, id), *away = temp_folder_new();
+  char *input = text_of("{\"backup_id\":\"%s\",\"path\":\"%s\"}", id, away);
+  read_whole(path, &bytes);
+  bytes.data[100] ^= 1;
+  write_whole(path, pd_buf_bytes(&bytes));
+  world_fails(&w, "state.backup.export", input, "DecryptionFailed", "check_vault");
+  pd_buf_done(&bytes);
+  free(id), free(path), free(input);
+  temp_folder_free(away);
   world_close(&w);
 }
 
@@ -136,6 +153,34 @@ static void backup_export__err_IoError__paths_that_cannot_be_written(void **stat
   assert_int_equal(kept.size, 4);
   pd_buf_done(&kept);
   free(id), free(missing), free(folder), free(link), free(file), free(below), free(dangling);
+  temp_folder_free(away);
+  world_close(&w);
+}
+
+/* A backup whose byte at `at` (from its end, if negative) is not what it was. */
+static char *create_damaged(world *w, long at)
+{
+  pd_buf bytes = {0};
+  char *id = create(w, "{}"), *path = file_of(w, id);
+  read_whole(path, &bytes);
+  bytes.data[at < 0 ? (long)bytes.size + at : at] ^= 1;
+  write_whole(path, pd_buf_bytes(&bytes));
+  pd_buf_done(&bytes);
+  free(path);
+  return id;
+}
+
+static void backup_export__err_DecryptionFailed__a_damaged_header_is_not_copied(void **state)
+{
+  (void)state;
+  world w;
+  open_with_state(&w);
+  char *id = create_damaged(&w, PD_BACKUP_HEAD_BYTES / 2), *away = temp_folder_new(), *copy = text_of("%s/copy", away);
+  char *input = text_of("{\"backup_id\":\"%s\",\"path\":\"%s\"}", id, copy);
+  world_fails(&w, "state.backup.export", input, "DecryptionFailed", "check_vault");
+  assert_non_null(strstr(w.err.message, id));
+  assert_int_equal(access(copy, F_OK), -1);
+  free(id), free(copy), free(input);
   temp_folder_free(away);
   world_close(&w);
 }
@@ -205,8 +250,25 @@ static void backup_import__err_IoError__paths_that_cannot_be_read(void **state)
   world_fails(&w, "state.backup.import", "{\"path\":\"x\"}", "IoError", "check_path");
   world_fails(&w, "state.backup.import", "{\"path\":\"/tmp\"}", "IoError", "check_path");
   world_fails(&w, "state.backup.import", "{\"path\":\"/dev/zero\"}", "IoError", "check_path");
-  world_fails(&w, "state.backup.import", "{\"path\":\"/etc/passwd\"}", "DecryptionFailed", "check_vault");
   free(link), free(input);
+  world_close(&w);
+}
+
+static void backup_import__err_DecryptionFailed__takes_nothing_that_is_damaged_or_no_backup(void **state)
+{
+  (void)state;
+  static const long places[] = {PD_BACKUP_HEAD_BYTES / 2, -30};
+  world w;
+  open_with_state(&w);
+  for (size_t i = 0; i < COUNT_OF(places); i++) {
+    char *id = create_damaged(&w, places[i]), *path = file_of(&w, id), *moved = text_of("%s/moved", w.folder);
+    assert_int_equal(rename(path, moved), 0);
+    char *input = text_of("{\"path\":\"%s\"}", moved);
+    world_fails(&w, "state.backup.import", input, "DecryptionFailed", "check_vault");
+    assert_int_equal(count(&w), 0);
+    free(id), free(path), free(moved), free(input);
+  }
+  world_fails(&w, "state.backup.import", "{\"path\":\"/etc/passwd\"}", "DecryptionFailed", "check_vault");
   world_close(&w);
 }
 
@@ -239,6 +301,44 @@ static void backup_verify__says_what_is_in_it(void **state)
   world_close(&w);
 }
 
+static void backup_verify__err_BackupNotFound__an_unknown_id(void **state)
+{
+  (void)state;
+  world w;
+  open_with_state(&w);
+  world_fails(&w, "state.backup.verify", "{\"backup_id\":\"bkp-1\"}", "BackupNotFound", "list_backups");
+  world_close(&w);
+}
+
+static void backup_verify__err_DecryptionFailed__a_flipped_bit_in_header_or_body(void **state)
+{
+  (void)state;
+  static const long places[] = {PD_BACKUP_HEAD_BYTES / 2, -30};
+  world w;
+  open_with_state(&w);
+  for (size_t i = 0; i < COUNT_OF(places); i++) {
+    char *id = create_damaged(&w, places[i]), *input = text_of("{\"backup_id\":\"%s\"}", id);
+    world_fails(&w, "state.backup.verify", input, "DecryptionFailed", "check_vault");
+    assert_non_null(strstr(w.err.message, "damaged"));
+    free(id), free(input);
+  }
+  world_close(&w);
+}
+
+static void backup_verify__err_VaultLocked__without_a_key(void **state)
+{
+  (void)state;
+  world w;
+  open_with_state(&w);
+  char *id = create(&w, "{}"), *input = text_of("{\"backup_id\":\"%s\"}", id);
+  pd_vault_lock(w.home);
+  world_fails(&w, "state.backup.verify", input, "VaultLocked", "unlock_vault");
+  unlock(&w, RIGHT);
+  world_ok(&w, "state.backup.verify", input);
+  free(id), free(input);
+  world_close(&w);
+}
+
 static void backup__drafts_that_died_are_swept_away(void **state)
 {
   (void)state;
@@ -262,12 +362,18 @@ int main(void)
     cmocka_unit_test(backup_export__out_size_bytes__is_the_size_of_the_file),
     cmocka_unit_test(backup_export__effect_1__copies_the_file_also_while_the_vault_is_locked),
     cmocka_unit_test(backup_export__err_BackupNotFound__an_unknown_id),
+    cmocka_unit_test(backup_export__err_DecryptionFailed__a_damaged_header_is_not_sent_away),
     cmocka_unit_test(backup_export__err_IoError__paths_that_cannot_be_written),
+    cmocka_unit_test(backup_export__err_DecryptionFailed__a_damaged_header_is_not_copied),
     cmocka_unit_test(backup_import__brings_a_backup_to_another_home_that_restores_it),
     cmocka_unit_test(backup_import__another_homes_of_the_same_second_gets_a_name_of_its_own),
     cmocka_unit_test(backup_import__err_IoError__paths_that_cannot_be_read),
+    cmocka_unit_test(backup_import__err_DecryptionFailed__takes_nothing_that_is_damaged_or_no_backup),
     cmocka_unit_test(backup_import__err_VaultLocked__takes_nothing_unverified),
     cmocka_unit_test(backup_verify__says_what_is_in_it),
+    cmocka_unit_test(backup_verify__err_BackupNotFound__an_unknown_id),
+    cmocka_unit_test(backup_verify__err_DecryptionFailed__a_flipped_bit_in_header_or_body),
+    cmocka_unit_test(backup_verify__err_VaultLocked__without_a_key),
     cmocka_unit_test(backup__drafts_that_died_are_swept_away),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

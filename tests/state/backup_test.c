@@ -133,7 +133,6 @@ static void backup_create__err_IoError__a_folder_that_cannot_be_written(void **s
   char *folder = text_of("%s/backups", w.folder);
   write_whole(folder, pd_text("a file where the folder should be"));
   world_fails(&w, "state.backup.create", "{}", "IoError", "check_disk");
-  world_fails(&w, "state.backup.list", "{}", "IoError", "check_disk");
   free(folder);
   world_close(&w);
 }
@@ -187,10 +186,17 @@ static void backup_list__out_count__is_the_number_of_backups(void **state)
 
 static void backup_list__err_IoError__a_folder_that_cannot_be_read(void **state)
 {
-  backup_create__err_IoError__a_folder_that_cannot_be_written(state);
+  (void)state;
+  world w;
+  open_with_state(&w);
+  char *folder = text_of("%s/backups", w.folder);
+  write_whole(folder, pd_text("a file where the folder should be"));
+  world_fails(&w, "state.backup.list", "{}", "IoError", "check_disk");
+  free(folder);
+  world_close(&w);
 }
 
-static void backup_list__files_that_are_no_backups_are_told_apart(void **state)
+static void backup_list__out_unreadable__names_files_that_are_no_backups(void **state)
 {
   (void)state;
   world w;
@@ -289,6 +295,27 @@ static void backup_restore__out_shared_state_restored__is_true_for_a_full_one(vo
   world_close(&w);
 }
 
+static void backup_restore__out_former_state__names_a_ref_of_its_own_each_time(void **state)
+{
+  (void)state;
+  world w;
+  open_with_state(&w);
+  char *id = create(&w, "{}");
+  change_all(&w);
+  restore_ok(&w, id);
+  char *first = out_text_of(&w, "former_state"), *first_ref = text_of("%s/main", first);
+  put_text(&w, "main", "plan", "changed again");
+  restore_ok(&w, id);
+  char *second = out_text_of(&w, "former_state"), *second_ref = text_of("%s/main", second);
+  assert_string_not_equal(first, second);
+  assert_string_equal(get_at(&w, "main", first_ref, "plan"), "changed");
+  assert_string_equal(get_at(&w, "main", second_ref, "plan"), "changed again");
+  assert_string_equal(get_at(&w, "helper", second_ref, "plan"), "(none)"); /* nothing was replaced there */
+  assert_old(&w);
+  free(id), free(first), free(first_ref), free(second), free(second_ref);
+  world_close(&w);
+}
+
 static void backup_restore__effect_1__overwrites_persistent_state_and_keeps_the_former(void **state)
 {
   (void)state;
@@ -371,6 +398,26 @@ static void backup_restore__err_DecryptionFailed__tells_a_wrong_key_from_damage(
   assert_non_null(strstr(w.err.message, "wrong key"));
   pd_buf_done(&bytes);
   free(id), free(path), free(vault), free(input);
+  world_close(&w);
+}
+
+static void backup_create__a_locked_vault_does_not_use_up_the_approval(void **state)
+{
+  (void)state;
+  world w;
+  open_with_state(&w);
+  pd_vault_lock(w.home);
+  w.is_operator = false;
+  world_fails(&w, "state.backup.create", "{}", "ApprovalRequired", "wait");
+  char approve[128];
+  snprintf(approve, sizeof approve, "{\"approval_id\":%s}", world_out(&w, "error.details.approval_id"));
+  w.is_operator = true;
+  world_ok(&w, "approvals.approve", approve);
+  w.is_operator = false;
+  world_fails(&w, "state.backup.create", "{}", "VaultLocked", "unlock_vault");
+  unlock(&w, RIGHT);
+  world_ok(&w, "state.backup.create", "{}");
+  world_fails(&w, "state.backup.create", "{}", "ApprovalRequired", "wait"); /* it was good once */
   world_close(&w);
 }
 
@@ -457,17 +504,19 @@ int main(void)
     cmocka_unit_test(backup_list__out_backups__newest_first_with_all_fields),
     cmocka_unit_test(backup_list__out_count__is_the_number_of_backups),
     cmocka_unit_test(backup_list__err_IoError__a_folder_that_cannot_be_read),
-    cmocka_unit_test(backup_list__files_that_are_no_backups_are_told_apart),
+    cmocka_unit_test(backup_list__out_unreadable__names_files_that_are_no_backups),
     cmocka_unit_test(backup_restore__in_backup_id__chooses_the_backup),
     cmocka_unit_test(backup_restore__in_agent__restores_only_that_agent_out_of_a_full_one),
     cmocka_unit_test(backup_restore__out_restored__is_true),
     cmocka_unit_test(backup_restore__out_agents_restored__names_them),
     cmocka_unit_test(backup_restore__out_shared_state_restored__is_true_for_a_full_one),
+    cmocka_unit_test(backup_restore__out_former_state__names_a_ref_of_its_own_each_time),
     cmocka_unit_test(backup_restore__effect_1__overwrites_persistent_state_and_keeps_the_former),
     cmocka_unit_test(backup_restore__effect_2__overwrites_shared_state_for_a_full_one),
     cmocka_unit_test(backup_restore__effect_3__is_in_the_audit_trail),
     cmocka_unit_test(backup_restore__err_BackupNotFound__an_unknown_id),
     cmocka_unit_test(backup_restore__err_DecryptionFailed__tells_a_wrong_key_from_damage),
+    cmocka_unit_test(backup_create__a_locked_vault_does_not_use_up_the_approval),
     cmocka_unit_test(backup_restore__err_VaultLocked__changes_nothing),
     cmocka_unit_test(backup_restore__agents_that_the_backup_does_not_know_stay_as_they_are),
     cmocka_unit_test(backup_restore__versions_and_history_come_back),

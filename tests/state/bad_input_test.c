@@ -1,6 +1,6 @@
 /*
  * bad_input_test.c: every field of every capability, by its schema: missing, of a wrong type, too long, too deep, out of bounds. The answer
- * is an error of the one shape that names the field, and nothing is changed.
+ * is an error of the one shape that names the field, nothing is changed, and the audit says so.
  */
 #include "state/world.h"
 
@@ -91,11 +91,12 @@ static void try_value(target *t, const char *raw, const char *code)
 
 static char *repeated(const char *before, char c, size_t count, const char *after)
 {
-  char *text = malloc(strlen(before) + count + strlen(after) + 1);
+  size_t head = strlen(before), tail = strlen(after);
+  char *text = malloc(head + count + tail + 1);
   assert_non_null(text);
-  sprintf(text, "%s", before);
-  memset(text + strlen(before), c, count);
-  sprintf(text + strlen(before) + count, "%s", after);
+  memcpy(text, before, head);
+  memset(text + head, c, count);
+  memcpy(text + head + count, after, tail + 1);
   return text;
 }
 
@@ -157,7 +158,8 @@ static void try_field(target *t, pd_json schema)
   if (pd_json_is(type, "integer")) try_integer(t, schema);
 }
 
-static void try_capability(world *w, const pd_capability_info *info)
+/* Returns how many calls that made. */
+static size_t try_capability(world *w, const pd_capability_info *info)
 {
   pd_json document, key, schema;
   assert_int_equal(pd_json_parse(pd_text(info->document), &document, NULL), PD_OK);
@@ -174,6 +176,7 @@ static void try_capability(world *w, const pd_capability_info *info)
   world_fails(w, info->name, "{\"no_such_field\":1}", "InvalidInput", "correct");
   world_fails(w, info->name, "[]", "InvalidInput", "correct");
   world_fails(w, info->name, "{", "InvalidInput", "correct");
+  return t.tried + 3;
 }
 
 static void count_commits(void *ctx, const char *agent)
@@ -190,17 +193,50 @@ static void count_commits(void *ctx, const char *agent)
   pd_store_close(store, NULL);
 }
 
-static void bad_input__every_field_of_every_capability_is_refused_and_changes_nothing(void **state)
+/* One page of the audit: each line tells of a refused input and of no commit. Returns how many calls it tells of. */
+static uint64_t count_page(world *w, uint64_t *out_seq)
+{
+  uint64_t calls = 0;
+  pd_json page, line;
+  assert_int_equal(pd_json_parse(pd_buf_bytes(&w->out), &page, NULL), PD_OK);
+  pd_json_walk walk = pd_json_walk_begin(pd_json_member(page, "lines"));
+  while (pd_json_walk_next(&walk, NULL, &line)) {
+    uint64_t times = 1;
+    pd_json count = pd_json_member(line, "count");
+    if (!pd_json_is(pd_json_member(line, "outcome"), "InvalidInput") || pd_json_member(line, "commit").kind != PD_JSON_NONE)
+      fail_msg("the audit says %.*s", (int)line.raw.size, (const char *)line.raw.data);
+    if (count.kind != PD_JSON_NONE) assert_true(pd_json_u64(count, &times));
+    assert_true(pd_json_u64(pd_json_member(line, "seq"), out_seq));
+    calls += times;
+  }
+  return calls;
+}
+
+/* Is every refused call in the audit, and nothing else? */
+static void audit_tells_of(world *w, uint64_t calls)
+{
+  uint64_t told = 0, seq = (uint64_t)1 << 40;
+  w->is_operator = true;
+  do {
+    if (world_callf(w, "audit.list", "{\"before\":%llu,\"limit\":1000}", (unsigned long long)seq)) fail_msg("%s", w->err.message);
+    told += count_page(w, &seq);
+  } while (strcmp(world_out(w, "has_more"), "true") == 0);
+  assert_int_equal(told, calls);
+}
+
+static void bad_input__every_field_of_every_capability_is_refused_changes_nothing_and_is_in_the_audit(void **state)
 {
   (void)state;
   world w;
   world_open(&w, NULL);
   world_begin_session(&w);
   pd_capability_info info;
+  size_t calls = 0;
   for (int as_operator = 0; as_operator < 2; as_operator++) {
     w.is_operator = as_operator;
-    for (size_t i = 0; pd_capability_at(i, &info, NULL) == PD_OK; i++) try_capability(&w, &info);
+    for (size_t i = 0; pd_capability_at(i, &info, NULL) == PD_OK; i++) calls += try_capability(&w, &info);
   }
+  audit_tells_of(&w, calls);
   const char *folder = w.folder;
   assert_int_equal(pd_home_agents(w.uri, count_commits, &folder, NULL), PD_OK);
   world_close(&w);
@@ -209,7 +245,7 @@ static void bad_input__every_field_of_every_capability_is_refused_and_changes_no
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(bad_input__every_field_of_every_capability_is_refused_and_changes_nothing),
+    cmocka_unit_test(bad_input__every_field_of_every_capability_is_refused_changes_nothing_and_is_in_the_audit),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,6 +15,10 @@ static void call__an_unknown_capability_is_named_with_the_nearest(void **state)
   world_open(&w, NULL);
   world_fails(&w, "state.sesion.get", "{}", "UnknownCapability", "list");
   assert_non_null(strstr(w.err.message, "state.session.get"));
+  world_fails(&w, "session.set", "{}", "UnknownCapability", "list");
+  assert_non_null(strstr(w.err.message, "'state.session.set'?"));
+  world_fails(&w, "make.coffee.now", "{}", "UnknownCapability", "list");
+  assert_null(strstr(w.err.message, "did you mean"));
   world_close(&w);
 }
 

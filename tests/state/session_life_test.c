@@ -71,7 +71,7 @@ static void begin__names_that_are_no_agents_are_refused(void **state)
   assert_int_equal(pd_session_begin(w->home, "", id, NULL), PD_INVALID);
 }
 
-static void begin__too_many_are_refused_until_one_has_ended_or_idled_out(void **state)
+static void session_begin__err_TooManySessions__until_one_has_ended_or_idled_out(void **state)
 {
   world *w = *state;
   char id[PD_SESSION_ID_SIZE];
@@ -93,9 +93,35 @@ static void end__tells_what_it_held_and_happens_once(void **state)
   world_ok(w, "state.session.set", "{\"key\":\"abc\",\"value\":[1,2]}");
   world_ok(w, "session.end", "{}");
   assert_string_equal((const char *)w->out.data, "{\"ended\":true,\"removed_count\":1,\"freed_bytes\":8}");
-  world_fails(w, "session.end", "{}", "SessionNotFound", "reconnect");
-  world_fails(w, "session.touch", "{}", "SessionNotFound", "reconnect");
   assert_int_equal(pd_session_end(w->home, "main", w->session, &w->err), PD_SESSION);
+}
+
+static void expect_not_found(world *w, const char *capability)
+{
+  char own[PD_SESSION_ID_SIZE], named[64];
+  memcpy(own, w->session, sizeof own);
+  snprintf(named, sizeof named, "{\"session_id\":\"%s\"}", own);
+  w->session[0] = 0;
+  world_fails(w, capability, "{}", "SessionNotFound", "reconnect"); /* there is no own one */
+  world_fails(w, capability, "{\"session_id\":\"s-00000000000000000000000000000000\"}", "SessionNotFound", "reconnect");
+  w->agent = "other";
+  world_fails(w, capability, named, "SessionNotFound", "reconnect");
+  w->agent = "main";
+  memcpy(w->session, own, sizeof own);
+  world_ok(w, "session.end", "{}");
+  world_fails(w, capability, "{}", "SessionNotFound", "reconnect");
+  world_fails(w, capability, named, "SessionNotFound", "reconnect");
+  assert_non_null(strstr(w->err.message, own));
+}
+
+static void session_end__err_SessionNotFound__of_none_an_unknown_anothers_or_an_ended_one(void **state)
+{
+  expect_not_found(*state, "session.end");
+}
+
+static void session_touch__err_SessionNotFound__of_none_an_unknown_anothers_or_an_ended_one(void **state)
+{
+  expect_not_found(*state, "session.touch");
 }
 
 static void end__another_agents_session_is_not_found_and_lives_on(void **state)
@@ -282,7 +308,7 @@ static void memory__of_1000_sessions_is_given_back_when_they_end(void **state)
   size_t heap_full = mallinfo2().uordblks + mallinfo2().hblkhd, resident_full = resident_bytes();
   for (size_t i = 0; i < MANY; i++) assert_int_equal(pd_session_end(w->home, "main", ids[i], NULL), PD_OK);
   size_t heap_after = mallinfo2().uordblks + mallinfo2().hblkhd, resident_after = resident_bytes();
-  print_message("heap %zu, %zu, %zu; resident %zu, %zu, %zu\n", heap_before, heap_full, heap_after, resident_before, resident_full,
+  print_message("# heap %zu, %zu, %zu; resident %zu, %zu, %zu\n", heap_before, heap_full, heap_after, resident_before, resident_full,
                 resident_after);
   if (!getenv("PERDURE_SANITIZER")) { /* which keeps what is freed */
     assert_true(heap_full - heap_before >= (size_t)MANY * VALUE_SIZE);
@@ -473,8 +499,10 @@ int main(void)
     TEST(begin__gives_an_id_that_no_other_session_has),
     TEST(begin__is_a_capability_whose_id_can_be_used),
     TEST(begin__names_that_are_no_agents_are_refused),
-    TEST(begin__too_many_are_refused_until_one_has_ended_or_idled_out),
+    TEST(session_begin__err_TooManySessions__until_one_has_ended_or_idled_out),
     TEST(end__tells_what_it_held_and_happens_once),
+    TEST(session_end__err_SessionNotFound__of_none_an_unknown_anothers_or_an_ended_one),
+    TEST(session_touch__err_SessionNotFound__of_none_an_unknown_anothers_or_an_ended_one),
     TEST(end__another_agents_session_is_not_found_and_lives_on),
     TEST(end__the_operator_may_end_any),
     TEST(idle__ends_a_session_after_the_last_millisecond_and_touch_keeps_it),

@@ -3,6 +3,7 @@
 
 #include "base/base.h"
 #include "base/buf.h"
+#include "state/home.h"
 #include "support/temp_folder.h"
 
 #include <fcntl.h>
@@ -11,8 +12,10 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -139,6 +142,23 @@ static void snapshot_create__out_size_bytes__is_that_of_the_file(void **state)
   world_close(&w);
 }
 
+static void snapshot_create__out_removed_count__is_what_went_beyond_snapshot_keep(void **state)
+{
+  (void)state;
+  world w;
+  world_open(&w, "[snapshot]\nkeep = 3\n");
+  for (int i = 0; i < 5; i++, w.now_ms += 1000) {
+    world_ok(&w, "state.snapshot.create", "{}");
+    assert_string_equal(world_out(&w, "removed_count"), i < 3 ? "0" : "1");
+  }
+  w.home->config.snapshot_keep = 1;
+  world_ok(&w, "state.snapshot.create", "{}");
+  assert_string_equal(world_out(&w, "removed_count"), "3");
+  world_ok(&w, "state.snapshot.list", "{}");
+  assert_string_equal(world_out(&w, "count"), "1");
+  world_close(&w);
+}
+
 static void snapshot_create__effect_1__creates_a_private_json_file(void **state)
 {
   (void)state;
@@ -230,13 +250,11 @@ static void snapshot_create__err_IoError__for_folders_that_are_none(void **state
   char *folder = text_of("%s/snapshots", w.folder), *elsewhere = text_of("%s/elsewhere", w.folder);
   write_file(folder, "a file");
   world_fails(&w, "state.snapshot.create", "{}", "IoError", "check_disk");
-  world_fails(&w, "state.snapshot.list", "{}", "IoError", "check_disk");
   assert_int_equal(unlink(folder), 0);
   assert_int_equal(mkdir(elsewhere, 0700), 0);
   assert_int_equal(symlink(elsewhere, folder), 0);
   world_fails(&w, "state.snapshot.create", "{}", "IoError", "check_disk");
   assert_non_null(strstr(w.err.message, "symbolic link"));
-  world_fails(&w, "state.snapshot.list", "{}", "IoError", "check_disk");
   assert_int_equal(unlink(folder), 0);
   assert_int_equal(rmdir(elsewhere), 0); /* nothing was written there */
   assert_false(has_tag(&w, "ada", "snapshot/snap-20261115T100000Z"));
@@ -277,7 +295,7 @@ static void snapshot_create__err_IoError__for_a_folder_that_cannot_be_written(vo
 }
 
 /* Two writers that move money to and fro between two stores: the sum at one instant is always the same. */
-static void snapshot_create__states_are_of_one_instant(void **state)
+static void snapshot_create__out_at_one_instant__is_true_only_of_states_of_one_moment(void **state)
 {
   (void)state;
   world w;
@@ -288,12 +306,15 @@ static void snapshot_create__states_are_of_one_instant(void **state)
   pid_t child = fork();
   assert_true(child >= 0);
   if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* also if the test fails */
+    struct timespec pause = {.tv_nsec = 1000000};
     pd_store *a = NULL, *b = NULL; /* ada counts first, then bob: at any instant ada is at most one ahead, never behind */
     if (pd_store_open(w.uri, "ada", NULL, &a, NULL) || pd_store_open(w.uri, "bob", NULL, &b, NULL)) _exit(1);
     for (int i = 1; i < 1000000; i++) {
       char value[16];
       snprintf(value, sizeof value, "%d", i);
       if (pd_put(a, pd_text("n"), pd_text(value), NULL, NULL, NULL) || pd_put(b, pd_text("n"), pd_text(value), NULL, NULL, NULL)) _exit(1);
+      nanosleep(&pause, NULL); /* else there is no instant without a write */
     }
     _exit(0);
   }
@@ -370,7 +391,7 @@ static void damage(const char *path, off_t at)
   close(fd);
 }
 
-static void snapshot_list__damaged_and_foreign_files_are_skipped_and_told(void **state)
+static void snapshot_list__out_skipped__tells_damaged_and_foreign_files(void **state)
 {
   (void)state;
   world w;
@@ -399,6 +420,25 @@ static void snapshot_list__damaged_and_foreign_files_are_skipped_and_told(void *
   world_fails(&w, "state.snapshot.load", "{\"snapshot_id\":\"snap-20261115T110000Z\"}", "IoError", NULL);
   char *paths[] = {one, two, three, four, notes, odd, link};
   for (size_t i = 0; i < COUNT_OF(paths); i++) free(paths[i]);
+  world_close(&w);
+}
+
+static void snapshot_list__err_IoError__for_folders_that_are_none(void **state)
+{
+  (void)state;
+  world w;
+  world_open(&w, NULL);
+  char *folder = text_of("%s/snapshots", w.folder);
+  write_file(folder, "a file");
+  world_fails(&w, "state.snapshot.list", "{}", "IoError", "check_disk");
+  assert_non_null(strstr(w.err.message, folder));
+  assert_int_equal(unlink(folder), 0);
+  assert_int_equal(symlink(w.folder, folder), 0);
+  world_fails(&w, "state.snapshot.list", "{}", "IoError", "check_disk");
+  assert_non_null(strstr(w.err.message, "symbolic link"));
+  assert_int_equal(unlink(folder), 0);
+  world_ok(&w, "state.snapshot.list", "{}");
+  free(folder);
   world_close(&w);
 }
 
@@ -534,16 +574,18 @@ int main(void)
     cmocka_unit_test(snapshot_create__out_snapshot_id__is_unique_within_a_second_across_processes),
     cmocka_unit_test(snapshot_create__out_timestamp__is_when_it_was_taken),
     cmocka_unit_test(snapshot_create__out_size_bytes__is_that_of_the_file),
+    cmocka_unit_test(snapshot_create__out_removed_count__is_what_went_beyond_snapshot_keep),
     cmocka_unit_test(snapshot_create__effect_1__creates_a_private_json_file),
     cmocka_unit_test(snapshot_create__effect_2__the_oldest_go_with_their_tags),
     cmocka_unit_test(snapshot_create__tags_of_snapshots_removed_by_hand_go_and_others_tags_stay),
     cmocka_unit_test(snapshot_create__what_it_names_survives_gc),
     cmocka_unit_test(snapshot_create__err_IoError__for_folders_that_are_none),
     cmocka_unit_test(snapshot_create__err_IoError__for_a_folder_that_cannot_be_written),
-    cmocka_unit_test(snapshot_create__states_are_of_one_instant),
+    cmocka_unit_test(snapshot_create__out_at_one_instant__is_true_only_of_states_of_one_moment),
     cmocka_unit_test(snapshot_list__out_snapshots__is_empty_where_there_are_none),
     cmocka_unit_test(snapshot_list__out_count__newest_first_over_seconds_and_numbers),
-    cmocka_unit_test(snapshot_list__damaged_and_foreign_files_are_skipped_and_told),
+    cmocka_unit_test(snapshot_list__out_skipped__tells_damaged_and_foreign_files),
+    cmocka_unit_test(snapshot_list__err_IoError__for_folders_that_are_none),
     cmocka_unit_test(snapshot_load__out_snapshot__tells_agents_resources_approvals_alerts_health_and_state),
     cmocka_unit_test(snapshot_load__err_SnapshotNotFound__for_whatever_is_no_snapshot),
     cmocka_unit_test(snapshot_load__in_snapshot_id__with_a_path_is_refused),
