@@ -1,9 +1,9 @@
 /*
  * row_statestore.c: row 19: a StateStore of type perdure, flushed every second into an agent's store on disk: sets and gets of one thread.
  *
- * By the clock on the wall, with the thread that flushes beside it; a full run lasts longer than an interval, so flushes are under way while
- * it is measured. 1,000 keys, values of about 100 bytes; every set parses its JSON, every get copies its value out. At the end the store is
- * closed and opened again, and each key is compared.
+ * By the clock on the wall, with the thread that flushes beside it; a full run lasts longer than an interval, so flushes are under way
+ * while it is measured. 1,000 keys, values of about 100 bytes; every set parses its JSON, every get copies its value out. At the end the
+ * store is closed and opened again, and each key is compared.
  */
 #include <stdio.h>
 

@@ -3,8 +3,8 @@
  *
  * F1  The file under its own name is always whole: the text goes to PATH.tmp, is synced, and takes the name by a rename; then the folder
  *     is synced.
- * F2  Nobody writes without the lock on PATH.lock, which has the holder's process id in it. (The file itself cannot be locked: it is
- *     another one after each flush.) Where the lock cannot be made, as in a folder that may not be written, it is tried again at each write.
+ * F2  Nobody writes without the lock on PATH.lock, which has the holder's process id in it. (The file itself cannot be locked: it
+ *     is another one after each flush.) Where the lock cannot be made, as in a folder that may not be written, each write tries again.
  * F3  What cannot be read is moved aside before anything is written, or the open fails.
  */
 #include "shelf/file_format.h"

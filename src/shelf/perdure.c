@@ -1,6 +1,6 @@
 /*
- * perdure.c: the shelf that is an agent's store: a ref of its own, that begins empty, and one commit a batch. Only a batch that is too large
- * for one commit (a million keys, or 256 MiB) becomes several.
+ * perdure.c: the shelf that is an agent's store: a ref of its own, that begins empty, and one commit a batch. Only a batch that is too
+ * large for one commit (a million keys, or 256 MiB) becomes several.
  */
 #include "shelf/shelf.h"
 

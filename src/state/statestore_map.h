@@ -1,6 +1,6 @@
 /*
- * statestore_map.h: the keys and values of a StateStore, in the order of their first set, like a JavaScript Map. Not thread-safe: the store's
- * lock is around it.
+ * statestore_map.h: the keys and values of a StateStore, in the order of their first set, like a JavaScript Map. Not thread-safe: the
+ * store's lock is around it.
  *
  * M1  A cell that is held by more than the map (refs > 1) is never written again: a flush or a listing reads it without the lock.
  * M2  Nodes lie in the order in which their keys were first set; a removed one leaves a hole, and holes go when the arrays are made anew.
