@@ -32,7 +32,8 @@ typedef struct bench_sizes {
   uint32_t memory_ops;
   uint32_t merge_ops; /* merges a run */
   uint32_t gc_versions;
-  uint32_t session_ops; /* calls a run */
+  uint32_t session_ops;    /* calls a run */
+  uint32_t statestore_ops; /* sets, and gets, a run */
 } bench_sizes;
 
 typedef struct bench {

@@ -12,6 +12,7 @@ typedef struct scanner {
   const uint8_t *begin, *at, *end;
   pd_error *err;
   unsigned depth;
+  pd_json_facts facts;
   uint8_t closers[PD_JSON_DEPTH_MAX];
 } scanner;
 
@@ -34,7 +35,7 @@ static int peek(const scanner *s)
 
 static void skip_space(scanner *s)
 {
-  while (s->at < s->end && (*s->at == ' ' || *s->at == '\n' || *s->at == '\r' || *s->at == '\t')) s->at++;
+  for (; s->at < s->end && (*s->at == ' ' || *s->at == '\n' || *s->at == '\r' || *s->at == '\t'); s->at++) s->facts.has_space = true;
 }
 
 static bool is_digit(int c)
@@ -179,6 +180,7 @@ static pd_code scan_open(scanner *s, bool *out_has_value)
     return pd_error_set(s->err, PD_LIMIT, "JSON nests deeper than %d at byte %zu", PD_JSON_DEPTH_MAX, (size_t)(s->at - s->begin));
   }
   s->closers[s->depth++] = closer;
+  if (s->depth > s->facts.depth) s->facts.depth = s->depth;
   s->at++;
   skip_space(s);
   *out_has_value = peek(s) != closer;
@@ -235,6 +237,11 @@ static pd_json_kind kind_of(uint8_t first)
 
 pd_code pd_json_parse(pd_bytes text, pd_json *out, pd_error *err)
 {
+  return pd_json_parse_facts(text, out, NULL, err);
+}
+
+pd_code pd_json_parse_facts(pd_bytes text, pd_json *out, pd_json_facts *out_facts, pd_error *err)
+{
   if (!text.size) return pd_error_set(err, PD_INVALID, "JSON ends too early (byte 0): a value expected");
   scanner s = {.begin = text.data, .at = text.data, .end = (const uint8_t *)text.data + text.size, .err = err};
   skip_space(&s);
@@ -244,5 +251,6 @@ pd_code pd_json_parse(pd_bytes text, pd_json *out, pd_error *err)
   skip_space(&s);
   if (s.at < s.end) return fault(&s, "something follows the value");
   if (out) *out = (pd_json){{begin, (size_t)(end - begin)}, kind_of(*begin)};
+  if (out_facts) *out_facts = s.facts;
   return PD_OK;
 }

@@ -41,6 +41,15 @@ const char *pd_json_kind_name(pd_json_kind kind);
  * PD_LIMIT past the depth limit. `out` may be NULL. Escapes of lone surrogates are grammatical, and so pass here. */
 PD_MUST_USE pd_code pd_json_parse(pd_bytes text, pd_json *out, pd_error *err);
 
+/* What the scanner has seen by the way. */
+typedef struct pd_json_facts {
+  unsigned depth; /* of the deepest array or object; 0: there is none */
+  bool has_space; /* outside of strings, around the value included */
+} pd_json_facts;
+
+/* The same; `out_facts` may be NULL. */
+PD_MUST_USE pd_code pd_json_parse_facts(pd_bytes text, pd_json *out, pd_json_facts *out_facts, pd_error *err);
+
 /* PD_INVALID if any object inside `value` has a key twice (compared after decoding: "a" is "\u0061"). Allocates in proportion
  * to the number of keys; n log n, whatever the keys are. */
 PD_MUST_USE pd_code pd_json_unique(pd_json value, pd_error *err);

@@ -1,0 +1,146 @@
+/*
+ * perdure.c: the shelf that is an agent's store: a ref of its own, that begins empty, and one commit a batch. Only a batch that is too
+ * large for one commit (a million keys, or 256 MiB) becomes several.
+ */
+#include "shelf/shelf.h"
+
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/error.h"
+
+#include <stdlib.h>
+
+#define COMMIT_BYTES_MAX ((size_t)256 * 1024 * 1024)
+
+typedef struct perdure_shelf {
+  pd_shelf base;
+  pd_store *store; /* its handle works on our ref */
+  char *ref;
+} perdure_shelf;
+
+static void close_iter(pd_iter **iter)
+{
+  pd_iter_close(*iter);
+}
+
+static pd_code load_store(pd_shelf *shelf, pd_shelf_visit visit, void *ctx, pd_error *err)
+{
+  perdure_shelf *s = (perdure_shelf *)shelf;
+  CLEANUP(close_iter) pd_iter *iter = NULL;
+  pd_entry entry;
+  pd_bytes value;
+  pd_error why;
+  pd_code code;
+  TRY(pd_iter_open(s->store, NULL, NULL, &iter, err));
+  while ((code = pd_iter_next(iter, &entry, &value, err)) == PD_OK) {
+    code = visit(ctx, entry.key, value, &why);
+    if (code == PD_INVALID || code == PD_LIMIT)
+      return pd_error_set(err, PD_CORRUPT, "ref '%s' holds what no StateStore wrote: key '%.*s': %.200s", s->ref,
+                          (int)(entry.key.size < 100 ? entry.key.size : 100), (const char *)entry.key.data, why.message);
+    if (code) return pd_error_set(err, code, "%s", why.message);
+  }
+  return code == PD_NOT_FOUND ? PD_OK : code;
+}
+
+/* A put, or a delete if value.data is NULL. */
+static int compare_items(const void *a, const void *b)
+{
+  const pd_shelf_item *x = a, *y = b;
+  int order = pd_bytes_compare(x->key, y->key);
+  return order ? order : (x->value.data != NULL) - (y->value.data != NULL);
+}
+
+/* All of the batch by key, which is how an invocation takes edits fastest; a delete stands before the put of its key. */
+static pd_shelf_item *sort_batch(const pd_shelf_batch *batch)
+{
+  size_t count = batch->put_count + batch->delete_count;
+  pd_shelf_item *items = malloc((count + 1) * sizeof *items);
+  if (!items) return NULL;
+  if (batch->put_count) memcpy(items, batch->puts, batch->put_count * sizeof *items);
+  for (size_t i = 0; i < batch->delete_count; i++) items[batch->put_count + i] = (pd_shelf_item){batch->deletes[i], {NULL, 0}};
+  qsort(items, count, sizeof *items, compare_items);
+  return items;
+}
+
+/* One commit from items[*at] on; moves *at behind what is in it. */
+static pd_code commit_some(perdure_shelf *s, const pd_shelf_item *items, size_t count, size_t *at, pd_error *err)
+{
+  pd_edit *edit = NULL;
+  pd_code code = PD_OK;
+  size_t i = *at, start = *at, bytes = 0;
+  TRY(pd_edit_begin(s->store, &(pd_note){.ref = s->ref, .reason = "statestore flush"}, &edit, err));
+  for (; !code && i < count && i - start < PD_EDIT_COUNT_MAX && (i == start || bytes + items[i].value.size <= COMMIT_BYTES_MAX); i++) {
+    bytes += items[i].key.size + items[i].value.size;
+    code = items[i].value.data ? pd_edit_put(edit, items[i].key, items[i].value, PD_ANY_VERSION, err)
+                               : pd_edit_delete(edit, items[i].key, PD_ANY_VERSION, err);
+  }
+  if (!code) code = pd_edit_commit(edit, NULL, err);
+  if (code) pd_edit_abort(edit);
+  *at = i;
+  return code;
+}
+
+static void free_items(pd_shelf_item **items)
+{
+  free(*items);
+}
+
+static pd_code write_store(pd_shelf *shelf, const pd_shelf_batch *batch, pd_error *err)
+{
+  perdure_shelf *s = (perdure_shelf *)shelf;
+  size_t count = batch->put_count + batch->delete_count;
+  CLEANUP(free_items) pd_shelf_item *items = sort_batch(batch);
+  if (!items) return pd_error_memory(err, "a flush");
+  for (size_t at = 0; at < count;) TRY(commit_some(s, items, count, &at, err));
+  return PD_OK;
+}
+
+static pd_code get_at(pd_shelf *shelf, const char *at, pd_bytes key, pd_buf *out, pd_error *err)
+{
+  return pd_get(((perdure_shelf *)shelf)->store, at, key, out, NULL, err);
+}
+
+static void close_perdure(pd_shelf *shelf)
+{
+  perdure_shelf *s = (perdure_shelf *)shelf;
+  pd_store_close(s->store, NULL); /* every commit was synced */
+  free(s->ref);
+  free(s);
+}
+
+/* The ref begins at the empty commit, whatever else the agent keeps. */
+static pd_code make_ref(pd_store *store, const char *ref, pd_error *err)
+{
+  pd_ref found;
+  pd_code code = pd_ref_get(store, ref, &found, err);
+  if (code != PD_NOT_FOUND) return code;
+  code = pd_fork(store, ref, "root", &(pd_note){.reason = "statestore"}, NULL, err);
+  return code == PD_EXISTS ? PD_OK : code; /* another process was faster */
+}
+
+static pd_code open_ref(perdure_shelf *s, const char *uri, const char *agent, pd_error *err)
+{
+  TRY(pd_store_open(uri, agent, NULL, &s->store, err));
+  TRY(make_ref(s->store, s->ref, err));
+  if (strcmp(pd_store_ref(s->store), s->ref) == 0) return PD_OK;
+  pd_store *own = NULL;
+  TRY(pd_store_open(uri, agent, &(pd_options){.ref = s->ref}, &own, err)); /* before the other is closed: `memory:` is gone with it */
+  pd_store_close(s->store, NULL);
+  s->store = own;
+  return PD_OK;
+}
+
+pd_code pd_shelf_perdure_open(const char *uri, const char *agent, const char *ref, pd_shelf_warner warner, pd_shelf **out, pd_error *err)
+{
+  static const pd_shelf_ops ops = {.load = load_store, .write = write_store, .get_at = get_at, .close = close_perdure};
+  perdure_shelf *s = calloc(1, sizeof *s);
+  if (!s) return pd_error_memory(err, "a store's handle");
+  s->base = (pd_shelf){&ops, warner};
+  s->ref = strdup(ref);
+  pd_code code = s->ref ? open_ref(s, uri, agent, err) : pd_error_memory(err, "a ref's name");
+  if (code)
+    close_perdure(&s->base);
+  else
+    *out = &s->base;
+  return code;
+}
