@@ -79,7 +79,7 @@ static pd_code write_draft(int fd, pd_bytes bytes, const char *path, pd_error *e
 pd_code pd_file_write(const char *path, pd_bytes bytes, bool must_be_new, pd_error *err)
 {
   char draft[PATH_SIZE_MAX];
-  if (snprintf(draft, sizeof draft, "%s.XXXXXX", path) >= (int)sizeof draft)
+  if (snprintf(draft, sizeof draft, "%s" PD_FILE_DRAFT "XXXXXX", path) >= (int)sizeof draft)
     return pd_error_set(err, PD_LIMIT, "the path %.100s is too long", path);
   CLEANUP(pd_fd_done) int fd = mkostemp(draft, O_CLOEXEC); /* mode 0600 */
   if (fd < 0) return pd_file_refused(err, "write", path);

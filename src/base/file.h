@@ -8,6 +8,8 @@
 pd_code pd_file_refused(pd_error *err, const char *what, const char *path);
 /* The content replaces what `out` holds. PD_NOT_FOUND; PD_LIMIT over `size_max` bytes; PD_STORAGE, also for what is no regular file. */
 PD_MUST_USE pd_code pd_file_read(const char *path, size_t size_max, pd_buf *out, pd_error *err);
+/* Behind a file's name, with six letters or digits after it: what pd_file_write writes before it renames, and a crash may leave. */
+#define PD_FILE_DRAFT ".draft-"
 /* Write it under another name, sync, rename, sync the folder. Mode 0600. With `must_be_new` an existing file is PD_EXISTS. */
 PD_MUST_USE pd_code pd_file_write(const char *path, pd_bytes bytes, bool must_be_new, pd_error *err);
 /* All of it, whatever write() takes at once. */

@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #define SUFFIX ".json"
-#define DRAFT_TAIL 7 /* ".XXXXXX" of pd_file_write */
+#define DRAFT_TAIL (sizeof PD_FILE_DRAFT - 1 + 6)
 #define DRAFT_AGE_S 3600
 #define FOLDER_SIZE_MAX 4000
 
@@ -51,7 +51,8 @@ static bool agent_of(const char *name, size_t tail, char out[PD_NAME_SIZE_MAX + 
   size_t size = strlen(name), suffix = strlen(SUFFIX);
   if (size <= suffix + tail || size - suffix - tail > PD_NAME_SIZE_MAX) return false;
   size_t stem = size - suffix - tail;
-  if (memcmp(name + stem, SUFFIX, suffix) != 0 || (tail && name[stem + suffix] != '.')) return false;
+  if (memcmp(name + stem, SUFFIX, suffix) != 0) return false;
+  if (tail && strncmp(name + stem + suffix, PD_FILE_DRAFT, sizeof PD_FILE_DRAFT - 1) != 0) return false;
   memcpy(out, name, stem);
   out[stem] = '\0';
   return pd_agent_check(out, NULL) == PD_OK;
