@@ -92,7 +92,8 @@ PD_API PD_MUST_USE pd_code pd_storage_durability_get(pd_storage *storage, pd_sto
 PD_API const char *pd_lasting_name(pd_lasting lasting);
 
 /* The saved ticks of an agent, newest first. PD_UNSUPPORTED if the storage keeps only the latest. */
-PD_API PD_MUST_USE pd_code pd_storage_ticks(pd_storage *storage, const char *agent_id, pd_storage_tick_visit visit, void *ctx, pd_error *err);
+PD_API PD_MUST_USE pd_code pd_storage_ticks(pd_storage *storage, const char *agent_id, pd_storage_tick_visit visit, void *ctx,
+                                            pd_error *err);
 /* The snapshot of a tick; the newest one if a tick was saved more than once. */
 PD_API PD_MUST_USE pd_code pd_storage_load_tick(pd_storage *storage, const char *agent_id, uint64_t tick_index, pd_buf *out, pd_error *err);
 

@@ -232,8 +232,8 @@ static pd_code join_kind(joiner *j, pd_piece_kind kind)
   pd_code code;
   for (; (code = j->next(j->ctx, kind, &name, &value, j->err)) == PD_OK; count++) {
     if (pd_json_parse(value, &parsed, NULL)) {
-      return pd_error_set(j->err, PD_CORRUPT, "the piece '%s%.*s' is no JSON", pd_piece_prefix(kind), (int)(name.size < 80 ? name.size : 80),
-                          (const char *)name.data);
+      return pd_error_set(j->err, PD_CORRUPT, "the piece '%s%.*s' is no JSON", pd_piece_prefix(kind),
+                          (int)(name.size < 80 ? name.size : 80), (const char *)name.data);
     }
     if (kind == PD_PIECE_VARIABLE) {
       pd_json_text(&j->w, name);
@@ -245,8 +245,8 @@ static pd_code join_kind(joiner *j, pd_piece_kind kind)
   }
   if (code != PD_NOT_FOUND) return code;
   if (count == j->due[kind]) return PD_OK;
-  return pd_error_set(j->err, PD_CORRUPT, "there are %llu pieces '%s…' where %llu should be", (unsigned long long)count, pd_piece_prefix(kind),
-                      (unsigned long long)j->due[kind]);
+  return pd_error_set(j->err, PD_CORRUPT, "there are %llu pieces '%s…' where %llu should be", (unsigned long long)count,
+                      pd_piece_prefix(kind), (unsigned long long)j->due[kind]);
 }
 
 static pd_code join_list(joiner *j, pd_piece_kind kind)

@@ -18,7 +18,14 @@
 #include "storage/snapshot.h"
 
 /* In the order of their keys. */
-typedef enum pd_piece_kind { PD_PIECE_EVENT, PD_PIECE_HISTORY, PD_PIECE_SNAPSHOT, PD_PIECE_VARIABLE, PD_PIECE_WINDOW, PD_PIECE_KINDS } pd_piece_kind;
+typedef enum pd_piece_kind {
+  PD_PIECE_EVENT,
+  PD_PIECE_HISTORY,
+  PD_PIECE_SNAPSHOT,
+  PD_PIECE_VARIABLE,
+  PD_PIECE_WINDOW,
+  PD_PIECE_KINDS
+} pd_piece_kind;
 
 #define PD_PIECE_KEY_MAX PD_KEY_SIZE_MAX
 #define PD_PIECE_DIGITS 16

@@ -17,8 +17,15 @@ static pd_code check_ops(const char *path, const pd_storage_ops *ops, pd_error *
     const char *name;
     bool is_there;
   } required[] = {
-    {"name", ops->name},         {"open", ops->open}, {"close", ops->close},           {"save", ops->save}, {"load", ops->load},
-    {"remove", ops->remove},     {"list", ops->list}, {"durability", ops->durability}, {"load_tick", ops->load_tick || !ops->ticks},
+    {"name", ops->name},
+    {"open", ops->open},
+    {"close", ops->close},
+    {"save", ops->save},
+    {"load", ops->load},
+    {"remove", ops->remove},
+    {"list", ops->list},
+    {"durability", ops->durability},
+    {"load_tick", ops->load_tick || !ops->ticks},
     {"ticks", ops->ticks || !ops->load_tick},
   };
   for (size_t i = 0; i < COUNT_OF(required); i++) {

@@ -140,7 +140,8 @@ static pd_code list(void *handle, pd_storage_visit visit, void *ctx, pd_error *e
   TRY(pattern_of(handle, &pattern, err));
   do {
     CLEANUP(pd_redis_reply_done) redisReply *reply = NULL;
-    const pd_bytes words[] = {pd_text("SCAN"), pd_text(cursor), pd_text("MATCH"), pd_buf_bytes(&pattern), pd_text("COUNT"), pd_text("1000")};
+    const pd_bytes words[] = {pd_text("SCAN"),        pd_text(cursor),  pd_text("MATCH"),
+                              pd_buf_bytes(&pattern), pd_text("COUNT"), pd_text("1000")};
     TRY(pd_redis_command(handle, words, COUNT_OF(words), &reply, err));
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 || reply->element[0]->type != REDIS_REPLY_STRING ||
         reply->element[1]->type != REDIS_REPLY_ARRAY)

@@ -62,7 +62,8 @@ static pd_code load_tls(pd_redis *r, pd_error *err)
   if (!r->tls_settings) return pd_error_memory(err, "the settings of TLS");
   SSL_CTX_set_min_proto_version(r->tls_settings, TLS1_2_VERSION);
   SSL_CTX_set_verify(r->tls_settings, a->is_unverified ? SSL_VERIFY_NONE : SSL_VERIFY_PEER, NULL);
-  bool is_trusting = *a->ca ? SSL_CTX_load_verify_locations(r->tls_settings, a->ca, NULL) : SSL_CTX_set_default_verify_paths(r->tls_settings);
+  bool is_trusting =
+    *a->ca ? SSL_CTX_load_verify_locations(r->tls_settings, a->ca, NULL) : SSL_CTX_set_default_verify_paths(r->tls_settings);
   if (!is_trusting) return tls_refused(r, "cannot read the certificates of tls_ca", err);
   if (!*a->cert) return PD_OK;
   if (SSL_CTX_use_certificate_chain_file(r->tls_settings, a->cert) != 1) return tls_refused(r, "cannot use tls_cert", err);
@@ -199,7 +200,8 @@ static bool says(const redisReply *reply, const char *word)
 /* Will it be over soon? */
 static bool is_passing(const redisReply *reply)
 {
-  return says(reply, "LOADING") || says(reply, "BUSY") || says(reply, "TRYAGAIN") || says(reply, "MASTERDOWN") || says(reply, "CLUSTERDOWN");
+  return says(reply, "LOADING") || says(reply, "BUSY") || says(reply, "TRYAGAIN") || says(reply, "MASTERDOWN") ||
+         says(reply, "CLUSTERDOWN");
 }
 
 static pd_code told(const pd_redis *r, const redisReply *reply, pd_error *err)
@@ -208,9 +210,9 @@ static pd_code told(const pd_redis *r, const redisReply *reply, pd_error *err)
     const char *word;
     pd_code code;
   } table[] = {
-    {"OOM", PD_FULL},       {"READONLY", PD_READ_ONLY}, {"NOAUTH", PD_DENIED},
-    {"NOPERM", PD_DENIED},  {"WRONGPASS", PD_DENIED},   {"ERR invalid password", PD_DENIED},
-    {"ERR AUTH", PD_DENIED}, {"ERR Client sent AUTH", PD_DENIED}, {"WRONGTYPE", PD_CORRUPT},
+    {"OOM", PD_FULL},          {"READONLY", PD_READ_ONLY},          {"NOAUTH", PD_DENIED},   {"NOPERM", PD_DENIED},
+    {"WRONGPASS", PD_DENIED},  {"ERR invalid password", PD_DENIED}, {"ERR AUTH", PD_DENIED}, {"ERR Client sent AUTH", PD_DENIED},
+    {"WRONGTYPE", PD_CORRUPT},
   };
   pd_code code = PD_STORAGE;
   for (size_t i = 0; i < COUNT_OF(table); i++)
@@ -225,8 +227,8 @@ static pd_code dial(pd_redis *r, pd_error *err)
   const pd_redis_address *a = &r->address;
   struct timeval connect_time = {a->connect_ms / 1000, a->connect_ms % 1000 * 1000};
   struct timeval command_time = {a->command_ms / 1000, a->command_ms % 1000 * 1000};
-  r->line = a->way == PD_REDIS_UNIX ? redisConnectUnixWithTimeout(a->host, connect_time)
-                                    : redisConnectWithTimeout(a->host, a->port, connect_time);
+  r->line =
+    a->way == PD_REDIS_UNIX ? redisConnectUnixWithTimeout(a->host, connect_time) : redisConnectWithTimeout(a->host, a->port, connect_time);
   if (!r->line) return pd_error_memory(err, "a connection");
   if (r->line->err) return pd_error_set(err, PD_STORAGE, "no Redis server at %.200s: %s", a->shown, r->line->errstr);
   fcntl(r->line->fd, F_SETFD, FD_CLOEXEC);

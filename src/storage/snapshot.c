@@ -58,8 +58,8 @@ static pd_code count_entries(pd_json container, const char *path, size_t *out, p
       return pd_error_set(err, PD_LIMIT, "the snapshot's '%s' has more than %d entries", path, PD_SNAPSHOT_ITEMS_MAX);
     }
     if (container.kind == PD_JSON_ARRAY && value.kind != PD_JSON_OBJECT) {
-      return pd_error_set(err, PD_INVALID, "the snapshot's '%s' has an entry (number %zu) of type %s; each has to be an object", path, count,
-                          pd_json_kind_name(value.kind));
+      return pd_error_set(err, PD_INVALID, "the snapshot's '%s' has an entry (number %zu) of type %s; each has to be an object", path,
+                          count, pd_json_kind_name(value.kind));
     }
   }
   *out = count;

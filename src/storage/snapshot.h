@@ -11,6 +11,7 @@ typedef struct pd_snapshot_parts {
 } pd_snapshot_parts;
 
 /* pd_snapshot_check that also gives the parts. Both outputs may be NULL. */
-PD_MUST_USE pd_code pd_snapshot_parse(pd_bytes document, const char *agent_id, pd_snapshot_parts *out, pd_snapshot *out_facts, pd_error *err);
+PD_MUST_USE pd_code pd_snapshot_parse(pd_bytes document, const char *agent_id, pd_snapshot_parts *out, pd_snapshot *out_facts,
+                                      pd_error *err);
 
 #endif

@@ -163,9 +163,12 @@ static pd_code save(void *handle, const char *agent, pd_bytes snapshot, pd_error
   pd_snapshot facts;
   CLEANUP(statement_done) sqlite3_stmt *st = NULL;
   TRY(pd_snapshot_check(snapshot, agent, &facts, err));
-  TRY(prepare(s, "INSERT INTO agent_snapshots VALUES(?,?,?,?,?) ON CONFLICT(agent_id) DO UPDATE SET tick_index=excluded.tick_index,"
-                 " timestamp=excluded.timestamp, status=excluded.status, snapshot=excluded.snapshot", agent, &st, err));
-  bool is_bound = sqlite3_bind_int64(st, 2, (int64_t)facts.tick_index) == SQLITE_OK && sqlite3_bind_int64(st, 3, facts.timestamp) == SQLITE_OK &&
+  TRY(prepare(s,
+              "INSERT INTO agent_snapshots VALUES(?,?,?,?,?) ON CONFLICT(agent_id) DO UPDATE SET tick_index=excluded.tick_index,"
+              " timestamp=excluded.timestamp, status=excluded.status, snapshot=excluded.snapshot",
+              agent, &st, err));
+  bool is_bound = sqlite3_bind_int64(st, 2, (int64_t)facts.tick_index) == SQLITE_OK &&
+                  sqlite3_bind_int64(st, 3, facts.timestamp) == SQLITE_OK &&
                   sqlite3_bind_text(st, 4, facts.status, -1, SQLITE_STATIC) == SQLITE_OK &&
                   sqlite3_bind_text(st, 5, snapshot.data, (int)snapshot.size, SQLITE_STATIC) == SQLITE_OK;
   if (!is_bound || sqlite3_step(st) != SQLITE_DONE) return refused(s, "write", err);

@@ -60,7 +60,8 @@ static pd_code find_ops(const char *uri, pd_storage *storage, const char **out_a
     return pd_error_set(err, PD_LIMIT, "the storage's URI is longer than %d bytes", URI_SIZE_MAX);
   }
   const char *colon = strchr(uri, ':');
-  if (!colon) return pd_error_set(err, PD_INVALID, "the storage '%.60s' has no scheme; for a folder write file:DIR (known: " KNOWN ")", uri);
+  if (!colon)
+    return pd_error_set(err, PD_INVALID, "the storage '%.60s' has no scheme; for a folder write file:DIR (known: " KNOWN ")", uri);
   size_t size = (size_t)(colon - uri);
   for (size_t i = 0; i < COUNT_OF(schemes); i++) {
     if (strlen(schemes[i].scheme) != size || memcmp(schemes[i].scheme, uri, size) != 0) continue;
@@ -136,8 +137,6 @@ static pd_code take_checked(void *ctx, pd_bytes snapshot, pd_error *err)
 
 static pd_code look_before_saving(pd_storage *storage, const char *agent, pd_error *err)
 {
-  bool is_new;
-  uint32_t *mark;
   if (pd_map64_find(&storage->seen, fingerprint(agent))) return PD_OK;
   taking look = {agent, NULL};
   pd_code code = storage->ops->load(storage->handle, agent, take_checked, &look, err);
@@ -147,7 +146,7 @@ static pd_code look_before_saving(pd_storage *storage, const char *agent, pd_err
     return pd_error_set(err, PD_CORRUPT, "%.440s; it is not overwritten: move it away or delete it", why);
   }
   if (code && code != PD_NOT_FOUND) return code;
-  return pd_map64_add(&storage->seen, fingerprint(agent), &mark, &is_new, err);
+  return pd_map64_add(&storage->seen, fingerprint(agent), NULL, NULL, err);
 }
 
 pd_code pd_storage_save(pd_storage *storage, const char *agent_id, pd_bytes snapshot, pd_error *err)
@@ -177,6 +176,7 @@ static pd_code load_any(pd_storage *storage, const char *agent_id, const uint64_
   pthread_mutex_lock(&storage->lock);
   pd_code code = tick ? storage->ops->load_tick(storage->handle, agent_id, *tick, take_checked, &t, err)
                       : storage->ops->load(storage->handle, agent_id, take_checked, &t, err);
+  if (!tick && !code) code = pd_map64_add(&storage->seen, fingerprint(agent_id), NULL, NULL, err); /* D2 is done */
   pthread_mutex_unlock(&storage->lock);
   if (code) return code;
   pd_buf_clear(out);

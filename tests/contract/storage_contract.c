@@ -194,9 +194,11 @@ static void S1_what_is_refused_leaves_the_old_one(void **state)
 
 /* What JSON can say and a snapshot may hold. */
 static const char odd_document[] =
-  " {\"zz\" : [3,1,2,{\"b\":1,\"a\":2}], \"agent_id\":\"\\u0078\", \"tick_index\":9007199254740991,\"timestamp\":0,\"status\":\"\\u00e9\\n\\\"\","
+  " {\"zz\" : [3,1,2,{\"b\":1,\"a\":2}], \"agent_id\":\"\\u0078\", "
+  "\"tick_index\":9007199254740991,\"timestamp\":0,\"status\":\"\\u00e9\\n\\\"\","
   "\"n\":[1,1.0,1e0,-0,1E400,123456789012345678901234567890,null,true,\"\\ud83d\\ude00\"],"
-  "\"memory\":{\"long_term\":{\"keep\":[[],{},\"\"]},\"working_variables\":{\"\":1,\"a/b\":2,\"nul\\u0000name\":3,\"\\u00fc\":{\"deep\":[1]},"
+  "\"memory\":{\"long_term\":{\"keep\":[[],{},\"\"]},\"working_variables\":{\"\":1,\"a/"
+  "b\":2,\"nul\\u0000name\":3,\"\\u00fc\":{\"deep\":[1]},"
   "\"history\":4,\"window\":5,\"%\":\"\\\\\"},\"short_term_history\":[{},{},{\"role\":\"user\",\"content\":[ 1 , 2 ]},{}]},"
   "\"event_queue_backup\":[{\"id\":2},{\"id\":1},{\"id\":1}],\"unknown\":{\"short_term_history\":[1]}}\n";
 
@@ -207,8 +209,10 @@ static void S2_everything_that_json_can_say_is_kept(void **state)
   storage_expect(s, "x", odd_document);
   char *name = calloc(1, 3001);
   memset(name, 'n', 3000);
-  char *longest = text_of("{\"event_queue_backup\":[],\"memory\":{\"short_term_history\":[],\"working_variables\":{\"%s\":{\"a\":1},\"b\":[]}},"
-                          "\"status\":\"s\",\"timestamp\":1,\"tick_index\":0,\"agent_id\":\"x\"}", name);
+  char *longest =
+    text_of("{\"event_queue_backup\":[],\"memory\":{\"short_term_history\":[],\"working_variables\":{\"%s\":{\"a\":1},\"b\":[]}},"
+            "\"status\":\"s\",\"timestamp\":1,\"tick_index\":0,\"agent_id\":\"x\"}",
+            name);
   storage_save(s, "x", longest);
   storage_expect(s, "x", longest);
   storage_save(s, "x", odd_document);
@@ -225,8 +229,10 @@ static void S2_large_snapshots_are_kept(void **state)
   char *text = malloc(size + 1);
   for (size_t i = 0; i < size; i++) text[i] = (char)('a' + (i * 2654435761u >> 13) % 26);
   text[size] = '\0';
-  char *document = text_of("{\"agent_id\":\"x\",\"tick_index\":1,\"timestamp\":1,\"status\":\"s\",\"memory\":{\"short_term_history\":[{\"c\":\"%s\"}],"
-                           "\"working_variables\":{}},\"event_queue_backup\":[]}", text);
+  char *document =
+    text_of("{\"agent_id\":\"x\",\"tick_index\":1,\"timestamp\":1,\"status\":\"s\",\"memory\":{\"short_term_history\":[{\"c\":\"%s\"}],"
+            "\"working_variables\":{}},\"event_queue_backup\":[]}",
+            text);
   storage_save(s, "x", document);
   storage_expect(s, "x", document);
   free(document);
@@ -248,8 +254,10 @@ static void S2_lists_that_slide_keep_their_order(void **state)
       free(list);
       list = longer;
     }
-    char *document = text_of("{\"agent_id\":\"x\",\"tick_index\":%u,\"timestamp\":1,\"status\":\"s\",\"memory\":{\"short_term_history\":[%s],"
-                             "\"working_variables\":{\"v%u\":1}},\"event_queue_backup\":[%s]}", tick, list, tick % 4, list);
+    char *document =
+      text_of("{\"agent_id\":\"x\",\"tick_index\":%u,\"timestamp\":1,\"status\":\"s\",\"memory\":{\"short_term_history\":[%s],"
+              "\"working_variables\":{\"v%u\":1}},\"event_queue_backup\":[%s]}",
+              tick, list, tick % 4, list);
     storage_save(s, "x", document);
     storage_expect(s, "x", document);
     free(document);
@@ -484,7 +492,10 @@ static int tear_down(void **state)
 
 int storage_contract_run(const storage_contract_target *target, const struct CMUnitTest *own, size_t own_count)
 {
-#define CLAUSE_OF(test) {#test, test, set_up, tear_down, NULL}
+#define CLAUSE_OF(test)                                                                                                                    \
+  {                                                                                                                                        \
+#test, test, set_up, tear_down, NULL                                                                                                   \
+  }
   static const struct CMUnitTest clauses[] = {
     CLAUSE_OF(S1_what_is_saved_is_loaded),
     CLAUSE_OF(S1_other_handles_see_it_and_it_is_there_after_a_close),

@@ -70,7 +70,15 @@ static void expect_foreign(const char *folder, const char *text, size_t size)
 
 static void file__what_is_no_snapshot_is_refused_and_kept(void **state)
 {
-  static const char *const foreign[] = {"", " ", "{}", "[]", "null", "{\"name\":\"package\",\"version\":\"1.0.0\"}\n", "\x7f" "ELF\x02\x01", "\xff\xfe{}"};
+  static const char *const foreign[] = {"",
+                                        " ",
+                                        "{}",
+                                        "[]",
+                                        "null",
+                                        "{\"name\":\"package\",\"version\":\"1.0.0\"}\n",
+                                        "\x7f"
+                                        "ELF\x02\x01",
+                                        "\xff\xfe{}"};
   for (size_t i = 0; i < COUNT_OF(foreign); i++) expect_foreign(*state, foreign[i], strlen(foreign[i]));
   char *other = snapshot_new("y", 1, 1);
   expect_foreign(*state, other, strlen(other));
@@ -105,7 +113,8 @@ static void file__a_file_that_is_too_large_is_refused(void **state)
 
 static void file__what_is_no_file_is_refused(void **state)
 {
-  char *path = text_of("%s/x.json", (char *)*state), *uri = text_of("file:%s/plain/x", (char *)*state), *plain = text_of("%s/plain", (char *)*state);
+  char *path = text_of("%s/x.json", (char *)*state), *uri = text_of("file:%s/plain/x", (char *)*state),
+       *plain = text_of("%s/plain", (char *)*state);
   assert_int_equal(mkdir(path, 0700), 0);
   pd_storage *s = open_in(*state);
   char *mine = snapshot_new("x", 1, 1);

@@ -63,8 +63,10 @@ static char *big_document(void)
   for (size_t i = 0; i < size; i++)
     if (text[i] == '\\') text[i] = 'x';
   text[size] = '\0';
-  char *all = text_of("{\"agent_id\":\"x\",\"tick_index\":2,\"timestamp\":1,\"status\":\"s\",\"memory\":{\"short_term_history\":[{\"c\":\"%s\"}],"
-                      "\"working_variables\":{}},\"event_queue_backup\":[]}", text);
+  char *all =
+    text_of("{\"agent_id\":\"x\",\"tick_index\":2,\"timestamp\":1,\"status\":\"s\",\"memory\":{\"short_term_history\":[{\"c\":\"%s\"}],"
+            "\"working_variables\":{}},\"event_queue_backup\":[]}",
+            text);
   free(text);
   return all;
 }
@@ -72,7 +74,8 @@ static char *big_document(void)
 /* 0, or the number of the step that went wrong. */
 static int live_on_full_disk(const char *scheme, const char *name, const char *folder)
 {
-  char *uri = text_of("%s%s/%s", scheme, folder, name), *small = snapshot_new("x", 1, 3), *big = big_document(), *next = snapshot_new("x", 3, 4);
+  char *uri = text_of("%s%s/%s", scheme, folder, name), *small = snapshot_new("x", 1, 3), *big = big_document(),
+       *next = snapshot_new("x", 3, 4);
   pd_storage *s = NULL;
   pd_buf got = {0};
   pd_snapshot facts;

@@ -84,7 +84,8 @@ static char *sliding(unsigned tick, unsigned from, unsigned count)
     list = longer;
   }
   char *all = text_of("{\"agent_id\":\"x\",\"tick_index\":%u,\"timestamp\":1,\"status\":\"s\",\"memory\":{\"short_term_history\":[%s],"
-                      "\"working_variables\":{}},\"event_queue_backup\":[%s]}", tick, list, list);
+                      "\"working_variables\":{}},\"event_queue_backup\":[%s]}",
+                      tick, list, list);
   free(list);
   return all;
 }

@@ -68,8 +68,21 @@ static bool is_ready(const redis_server *server)
 static void run_server(const redis_server *server, const char *const *settings)
 {
   char port[16], *socket_path = text_of("%s/socket", server->folder);
-  const char *args[ARGS_MAX] = {"redis-server", "--dir", server->folder, "--unixsocket", socket_path, "--bind", "127.0.0.1",
-                                server->is_tls ? "--tls-port" : "--port", port, "--save", "", "--appendonly", "no", "--enable-debug-command", "yes"};
+  const char *args[ARGS_MAX] = {"redis-server",
+                                "--dir",
+                                server->folder,
+                                "--unixsocket",
+                                socket_path,
+                                "--bind",
+                                "127.0.0.1",
+                                server->is_tls ? "--tls-port" : "--port",
+                                port,
+                                "--save",
+                                "",
+                                "--appendonly",
+                                "no",
+                                "--enable-debug-command",
+                                "yes"};
   size_t count = 15;
   snprintf(port, sizeof port, "%d", server->port);
   if (server->is_tls) args[count++] = "--port", args[count++] = "0";
@@ -136,13 +149,15 @@ char *redis_server_ask(const redis_server *server, const char *fmt, ...)
   return text;
 }
 
-void redis_server_tell(const redis_server *server, const char *command)
+void redis_server_sleep(const redis_server *server, const char *seconds)
 {
-  redisContext *line = dial(server);
+  redisContext *line = dial(server), *other = dial(server);
   int done = 0;
-  if (!line) abort();
-  redisAppendCommand(line, command);
+  if (!line || !other) abort();
+  redisSetTimeout(other, (struct timeval){0, 20000});
+  redisAppendCommand(line, "DEBUG SLEEP %s", seconds);
   while (!done) redisBufferWrite(line, &done);
-  /* closed without waiting: the command has arrived, and runs */
+  for (redisReply *reply; (reply = redisCommand(other, "PING"));) freeReplyObject(reply); /* until it does not answer any more */
+  redisFree(other);
   redisFree(line);
 }

@@ -27,7 +27,7 @@ char *redis_server_uri(const redis_server *server, const char *options);
 char *redis_server_socket_uri(const redis_server *server, const char *options);
 /* One command over the socket, printf-like as hiredis has it; the answer as text ("OK", "1", "" for nil), freed by the caller. */
 char *redis_server_ask(const redis_server *server, const char *fmt, ...);
-/* Send it and do not wait for an answer. */
-void redis_server_tell(const redis_server *server, const char *command);
+/* Make it deaf for so long; returns when it is. */
+void redis_server_sleep(const redis_server *server, const char *seconds);
 
 #endif

@@ -158,9 +158,14 @@ static void redis__passwords_are_asked_for_and_never_told(void **state)
     pd_code code;
     const char *says;
   } tries[] = {
-    {"", PD_DENIED, "NOAUTH"},          {":hidden99@", PD_DENIED, "WRONGPASS"}, {"worker:hidden41@", PD_DENIED, "WRONGPASS"},
-    {"worker:hidden42@", PD_OK, ""},    {":hidden41@", PD_OK, ""},              {"hidden41@", PD_OK, ""},
-    {"worker@", PD_DENIED, "WRONGPASS"}, {"nobody:hidden42@", PD_DENIED, "WRONGPASS"},
+    {"", PD_DENIED, "NOAUTH"},
+    {":hidden99@", PD_DENIED, "WRONGPASS"},
+    {"worker:hidden41@", PD_DENIED, "WRONGPASS"},
+    {"worker:hidden42@", PD_OK, ""},
+    {":hidden41@", PD_OK, ""},
+    {"hidden41@", PD_OK, ""},
+    {"worker@", PD_DENIED, "WRONGPASS"},
+    {"nobody:hidden42@", PD_DENIED, "WRONGPASS"},
   };
   for (size_t i = 0; i < COUNT_OF(tries); i++) {
     char *uri = text_of("redis://%s127.0.0.1:%d/", tries[i].user, server->port);
@@ -274,7 +279,7 @@ static void redis__a_slow_server_is_waited_for_up_to_the_limit(void **state)
   pd_storage *patient = open_at(server, "command_ms=5000"), *hasty = open_at(server, "command_ms=150&retry_ms=0");
   char *one = snapshot_new("x", 1, 2), *two = snapshot_new("x", 2, 2);
   storage_save(hasty, "x", one);
-  redis_server_tell(server, "DEBUG SLEEP 0.8");
+  redis_server_sleep(server, "0.8");
   int64_t begin = pd_clock_monotonic_ms();
   storage_save_refused(hasty, "x", two, PD_STORAGE, "did not answer in time");
   assert_true(pd_clock_monotonic_ms() - begin < 700);
@@ -291,7 +296,7 @@ static void redis__a_late_save_never_overwrites_a_newer_one(void **state)
     pd_storage *s = open_at(server, "command_ms=60&retry_ms=5000&connect_ms=3000");
     char *old = snapshot_new("x", 1, 2000), *newer = snapshot_new("x", 2, 1);
     storage_save(s, "x", newer);
-    redis_server_tell(server, "DEBUG SLEEP 0.3");
+    redis_server_sleep(server, "0.3");
     pd_error err = {0};
     pd_code code = pd_storage_save(s, "x", pd_text(old), &err); /* sent several times, each but the last without an answer */
     if (code) fail_msg("%s", err.message);
@@ -352,7 +357,8 @@ static void redis__a_replica_is_read_only(void **state)
 static bool make_certificate(const char *folder)
 {
   char *command = text_of("cd %s && openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -days 2 -subj /CN=localhost"
-                          " -addext subjectAltName=IP:127.0.0.1,DNS:localhost >openssl.log 2>&1", folder);
+                          " -addext subjectAltName=IP:127.0.0.1,DNS:localhost >openssl.log 2>&1",
+                          folder);
   bool is_made = system(command) == 0;
   free(command);
   return is_made;
@@ -364,8 +370,8 @@ static void redis__tls_speaks_only_with_whom_it_trusts(void **state)
   redis_server *server = redis_server_new();
   server->is_tls = true;
   if (!make_certificate(server->folder)) fail_msg("no openssl");
-  static const char *const settings[] = {"--tls-cert-file", "cert.pem", "--tls-key-file", "key.pem", "--tls-ca-cert-file", "cert.pem",
-                                         "--tls-auth-clients", "optional", NULL};
+  static const char *const settings[] = {"--tls-cert-file", "cert.pem",           "--tls-key-file", "key.pem", "--tls-ca-cert-file",
+                                         "cert.pem",        "--tls-auth-clients", "optional",       NULL};
   redis_server_start(server, settings);
   char *trusting = text_of("tls_ca=%s/cert.pem&retry_ms=0", server->folder), *document = snapshot_new("x", 1, 3000);
   char *plain = text_of("redis://127.0.0.1:%d?retry_ms=0&command_ms=2000", server->port);

@@ -84,7 +84,9 @@ static void sqlite__the_table_can_be_queried_by_others(void **state)
   sqlite3 *db = NULL;
   sqlite3_stmt *st = NULL;
   assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
-  assert_int_equal(sqlite3_prepare_v2(db, "SELECT tick_index, timestamp, status, json_extract(snapshot,'$.tick_index') FROM agent_snapshots", -1, &st, NULL), 0);
+  assert_int_equal(sqlite3_prepare_v2(
+                     db, "SELECT tick_index, timestamp, status, json_extract(snapshot,'$.tick_index') FROM agent_snapshots", -1, &st, NULL),
+                   0);
   assert_int_equal(sqlite3_step(st), SQLITE_ROW);
   assert_int_equal(sqlite3_column_int64(st, 0), 42);
   assert_int_equal(sqlite3_column_int64(st, 1), 1706582400000);
