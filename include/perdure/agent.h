@@ -64,8 +64,8 @@ typedef struct pd_storage pd_storage;
  *                               can be read again, and a history that grows costs what was added.
  *   plugin:PATH.so[?ARGUMENT]   storage_plugin.h.
  *
- * PD_INVALID for a malformed URI, a plugin that does not load, lacks something or has another version; PD_FORMAT for a file that is no such
- * storage; PD_STORAGE, also if a server does not answer. Passwords do not appear in messages. */
+ * PD_INVALID for a malformed URI, a plugin that does not load, lacks something or has another version; PD_FORMAT for a file that is no
+ * such storage; PD_STORAGE, also if a server does not answer. Passwords do not appear in messages. */
 PD_API PD_MUST_USE pd_code pd_storage_open(const char *uri, pd_storage **out, pd_error *err);
 /* Takes NULL. Nothing is buffered: what was acknowledged is saved. */
 PD_API void pd_storage_close(pd_storage *storage);
@@ -73,14 +73,14 @@ PD_API void pd_storage_close(pd_storage *storage);
 /* The ref of the agent's store that `perdure:` commits to. */
 #define PD_SNAPSHOT_REF "agent-snapshot"
 
-/* Save `snapshot` as the latest of `agent_id`. PD_OK: it is stored, and survives as pd_storage_durability says. Anything else: what was stored
- * before is still there, unless the message says that the answer was lost on the way (a server that did not reply in time); saving again is
- * always right. PD_INVALID, PD_LIMIT: it is no sound snapshot of this agent. PD_CORRUPT: what is stored under this name is no snapshot
- * of the agent (looked at before the first save of an agent through this handle): it is not overwritten; move it away or delete it.
- * PD_FULL, PD_READ_ONLY, PD_STORAGE, PD_DENIED. */
+/* Save `snapshot` as the latest of `agent_id`. PD_OK: it is stored, and survives as pd_storage_durability says. Anything else: what was
+ * stored before is still there, unless the message says that the answer was lost on the way (a server that did not reply in time);
+ * saving again is always right. PD_INVALID, PD_LIMIT: it is no sound snapshot of this agent. PD_CORRUPT: what is stored under this
+ * name is no snapshot of the agent (looked at before the first save of an agent through this handle): it is not overwritten; move it
+ * away or delete it. PD_FULL, PD_READ_ONLY, PD_STORAGE, PD_DENIED. */
 PD_API PD_MUST_USE pd_code pd_storage_save(pd_storage *storage, const char *agent_id, pd_bytes snapshot, pd_error *err);
-/* The latest snapshot of `agent_id` replaces what `out` holds. PD_NOT_FOUND if there is none; PD_CORRUPT if what is there is no sound snapshot
- * of this agent: it is left as it is. */
+/* The latest snapshot of `agent_id` replaces what `out` holds. PD_NOT_FOUND if there is none; PD_CORRUPT if what is there is no sound
+ * snapshot of this agent: it is left as it is. */
 PD_API PD_MUST_USE pd_code pd_storage_load(pd_storage *storage, const char *agent_id, pd_buf *out, pd_error *err);
 /* Remove what is stored, sound or not. PD_NOT_FOUND if there is nothing. `perdure:` deletes the ref; the bytes go with gc. */
 PD_API PD_MUST_USE pd_code pd_storage_delete(pd_storage *storage, const char *agent_id, pd_error *err);

@@ -16,8 +16,8 @@ PD_MUST_USE pd_code pd_file_write(const char *path, pd_bytes bytes, bool must_be
 PD_MUST_USE pd_code pd_fd_write(int fd, const void *data, size_t size, const char *path, pd_error *err);
 /* Sync the folder that `path` lies in: else a rename may be lost though the file survived. */
 PD_MUST_USE pd_code pd_folder_sync(const char *path, pd_error *err);
-/* Make the folder `path` and those above it, mode 0700, where they are not there, and see to it that their names survive. PD_FORMAT if a part
- * of the path is no folder; PD_FULL, PD_READ_ONLY, PD_STORAGE. */
+/* Make the folder `path` and those above it, mode 0700, where they are not there, and see to it that their names survive. PD_FORMAT if a
+ * part of the path is no folder; PD_FULL, PD_READ_ONLY, PD_STORAGE. */
 PD_MUST_USE pd_code pd_folders_make(const char *path, pd_error *err);
 /* CLEANUP(pd_fd_done) int fd = -1; */
 void pd_fd_done(int *fd);

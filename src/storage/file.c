@@ -1,8 +1,9 @@
 /*
  * file.c: `file:DIR`: DIR/<agent_id>.json, the document as it was given.
  *
- * A save writes another file, syncs it, renames it over the old one and syncs the folder (pd_file_write): after a crash the old or the new
- * snapshot is there. What a crash left half-written is never read; it is removed at the next open, once it is an hour old and so nobody's.
+ * A save writes another file, syncs it, renames it over the old one and syncs the folder (pd_file_write): after a crash the old or the
+ * new snapshot is there. What a crash left half-written is never read; it is removed at the next open, once it is an hour old and so
+ * nobody's.
  */
 #include "base/file.h"
 

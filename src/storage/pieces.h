@@ -7,8 +7,8 @@
  *     variable/NAME                a member of memory.working_variables
  *     window                       how many there are of each, so that none is missing unseen
  *
- *  P1  The numbers of a list's entries are consecutive. They need not begin at 0: entries that leave at the front (a queue, a context window)
- *      leave the numbers of the others as they are.
+ *  P1  The numbers of a list's entries are consecutive. They need not begin at 0: entries that leave at the front (a queue, a context
+ *      window) leave the numbers of the others as they are.
  *  P2  Pieces are in the order of their keys.
  *  P3  A variable whose name can be no key (too long, or with a NUL) stays in the piece `snapshot`.
  */
@@ -58,8 +58,8 @@ size_t pd_pieces_shift(const pd_id *old, size_t old_count, const pd_piece *now, 
 
 /* Gives the pieces of a kind one after the other, each with its key without the prefix; PD_NOT_FOUND after the last. */
 typedef pd_code (*pd_piece_next)(void *ctx, pd_piece_kind kind, pd_bytes *out_name, pd_bytes *out_value, pd_error *err);
-/* Append the document. `next` is asked for events, history and variables, in the order that the document has them. PD_CORRUPT if a piece is
- * missing or is no JSON. */
+/* Append the document. `next` is asked for events, history and variables, in the order that the document has them. PD_CORRUPT if a
+ * piece is missing or is no JSON. */
 PD_MUST_USE pd_code pd_pieces_join(pd_bytes snapshot, pd_bytes window, pd_piece_next next, void *ctx, pd_buf *out, pd_error *err);
 
 #endif

@@ -21,8 +21,8 @@ typedef struct pd_redis_address {
   char shown[PD_REDIS_TEXT_MAX + 32];                                          /* for messages: no password */
 } pd_redis_address;
 
-/* `rest` is the URI without its scheme: //[[USER]:PASSWORD@]HOST[:PORT][/DATABASE][?NAME=VALUE&…], or with a path instead of host and port.
- * Everything may have %XX. PD_INVALID says what is wrong, without telling the password. */
+/* `rest` is the URI without its scheme: //[[USER]:PASSWORD@]HOST[:PORT][/DATABASE][?NAME=VALUE&…], or with a path instead of host and
+ * port. Everything may have %XX. PD_INVALID says what is wrong, without telling the password. */
 PD_MUST_USE pd_code pd_redis_uri_parse(pd_redis_way way, const char *rest, pd_redis_address *out, pd_error *err);
 
 #endif

@@ -2,8 +2,8 @@
  * storage.c: the door of src/storage: from a URI to a storage, and every document checked on its way in and out.
  *
  *  D1  No document reaches a storage, or leaves it, that is no sound snapshot of the agent that was named.
- *  D2  Before a handle saves an agent's snapshot for the first time it looks at what is there: what is no snapshot of that agent belongs to
- *      somebody else, or is all that is left of something, and is not overwritten.
+ *  D2  Before a handle saves an agent's snapshot for the first time it looks at what is there: what is no snapshot of that agent
+ *      belongs to somebody else, or is all that is left of something, and is not overwritten.
  *  D3  One call at a time enters a storage (S7).
  */
 #include "base/array.h"

@@ -1,6 +1,6 @@
 /*
- * storage_contract.h: the contract of include/perdure/storage_plugin.h as a test suite, written once for all storages, and what their own tests
- * share: documents, and a storage that has to open.
+ * storage_contract.h: the contract of include/perdure/storage_plugin.h as a test suite, written once for all storages, and what their
+ * own tests share: documents, and a storage that has to open.
  */
 #ifndef CONTRACT_STORAGE_CONTRACT_H
 #define CONTRACT_STORAGE_CONTRACT_H

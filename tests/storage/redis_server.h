@@ -16,7 +16,8 @@ typedef struct redis_server {
 bool redis_server_exists(void);
 /* A folder and a port; nothing runs yet. */
 redis_server *redis_server_new(void);
-/* Start it with these settings (a NULL behind the last), and wait until it answers. The settings come behind `--save "" --appendonly no`. */
+/* Start it with these settings (a NULL behind the last), and wait until it answers. The settings come behind `--save "" --appendonly
+ * no`. */
 void redis_server_start(redis_server *server, const char *const *settings);
 /* kill -9, and wait for its end. */
 void redis_server_kill(redis_server *server);

@@ -306,6 +306,10 @@ static void redis__a_late_save_never_overwrites_a_newer_one(void **state)
     pd_storage_close(s);
     free(old), free(newer);
   }
+  char *commands =
+    redis_server_ask(server, "INFO commandstats"); /* which of two connections is served first is luck: so look how it was done */
+  assert_non_null(strstr(commands, "cmdstat_client|kill"));
+  free(commands);
 }
 
 static void redis__out_of_memory_keeps_the_old_one(void **state)
