@@ -285,7 +285,6 @@ static pd_code connect_once(pd_redis *r, pd_error *err)
 /* One try. *out_is_passing: it may work a little later. */
 static pd_code try_command(pd_redis *r, const pd_bytes *words, size_t count, redisReply **out, bool *out_is_passing, pd_error *err)
 {
-  CLEANUP(guard_end) pipe_guard guard = guard_begin(r);
   redisReply *reply = NULL;
   pd_code code = connect_once(r, err);
   *out_is_passing = code == PD_STORAGE;
@@ -314,7 +313,9 @@ pd_code pd_redis_command(pd_redis *r, const pd_bytes *words, size_t count, redis
   uint32_t pause_ms = PAUSE_FIRST_MS;
   for (;;) {
     bool is_worth_it;
+    pipe_guard guard = guard_begin(r);
     pd_code code = try_command(r, words, count, out, &is_worth_it, err);
+    guard_end(&guard);
     if (!code || !is_worth_it || pd_clock_monotonic_ms() + pause_ms > give_up_ms) return code;
     struct timespec pause = {pause_ms / 1000, pause_ms % 1000 * 1000000};
     nanosleep(&pause, NULL);
