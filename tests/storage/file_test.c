@@ -70,15 +70,8 @@ static void expect_foreign(const char *folder, const char *text, size_t size)
 
 static void file__what_is_no_snapshot_is_refused_and_kept(void **state)
 {
-  static const char *const foreign[] = {"",
-                                        " ",
-                                        "{}",
-                                        "[]",
-                                        "null",
-                                        "{\"name\":\"package\",\"version\":\"1.0.0\"}\n",
-                                        "\x7f"
-                                        "ELF\x02\x01",
-                                        "\xff\xfe{}"};
+  static const char *const foreign[] = {
+    "", " ", "{}", "[]", "null", "{\"name\":\"package\",\"version\":\"1.0.0\"}\n", "\177ELF\002\001", "\xff\xfe{}"};
   for (size_t i = 0; i < COUNT_OF(foreign); i++) expect_foreign(*state, foreign[i], strlen(foreign[i]));
   char *other = snapshot_new("y", 1, 1);
   expect_foreign(*state, other, strlen(other));
