@@ -13,6 +13,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -77,43 +78,6 @@ static void sync_folder(const char *path)
   if (fd < 0) return; /* a folder that may be written but not read: the file system's own order has to do */
   fsync(fd);
   close(fd);
-}
-
-/* Make one folder, if it is not there, and see to it that its name survives. */
-static pd_code make_folder(const char *path, pd_error *err)
-{
-  struct stat st;
-  if (mkdir(path, 0700) == 0) {
-    CLEANUP(free_text) char *parent = NULL;
-    if (asprintf(&parent, "%s/..", path) < 0) parent = NULL;
-    if (parent) sync_folder(parent);
-    return PD_OK;
-  }
-  int why = errno;
-  if (stat(path, &st) == 0) {
-    if (S_ISDIR(st.st_mode)) return PD_OK;
-    return pd_error_set(err, PD_FORMAT, "%.300s is not a folder, so no store can be in it", path);
-  }
-  if (why == ENOTDIR) return pd_error_set(err, PD_FORMAT, "%.300s cannot be made: a part of its path is not a folder", path);
-  if (why == ENOSPC || why == EDQUOT) return pd_error_set(err, PD_FULL, "no space left to make the folder %.300s", path);
-  if (why == EROFS) return pd_error_set(err, PD_READ_ONLY, "%.300s is on a read-only medium", path);
-  if (why == EACCES || why == EPERM) return pd_error_set(err, PD_STORAGE, "no permission to make the folder %.300s", path);
-  return pd_error_set(err, PD_STORAGE, "cannot make the folder %.300s: %s", path, strerror(why));
-}
-
-static pd_code make_folders(const char *path, pd_error *err)
-{
-  CLEANUP(free_text) char *part = strdup(path);
-  struct stat st;
-  if (!part) return pd_error_memory(err, "a path");
-  if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) return PD_OK;
-  for (char *p = part + 1; *p; p++) {
-    if (*p != '/') continue;
-    *p = '\0';
-    TRY(make_folder(part, err));
-    *p = '/';
-  }
-  return make_folder(part, err);
 }
 
 /* ---- creating ----------------------------------------------------------------------------------------------------- */
@@ -260,7 +224,7 @@ static pd_code open_files(pd_sqlite *s, const char *store, unsigned flags, pd_er
   TRY(join(&lock_path, s->folder, store, ".lock", err));
   TRY(pd_sqlite_probe(s->path, s->vfs, &is_there, err)); /* before anything is made (O2) */
   if (!is_there && !(flags & PD_BACKEND_CREATE)) return pd_error_set(err, PD_NOT_FOUND, "no store at %.300s", s->path);
-  if (!is_there) TRY(make_folders(s->folder, err));
+  if (!is_there) TRY(pd_folders_make(s->folder, err));
   TRY(pd_lock_file_open(&s->lock, lock_path, is_read_only, err));
   if (is_read_only || !s->lock.is_writable) s->flags |= PD_BACKEND_READ_ONLY;
   TRY(pd_lock_file_lock(&s->lock, !s->lock.is_writable, err));

@@ -79,7 +79,7 @@ static pd_code write_draft(int fd, pd_bytes bytes, const char *path, pd_error *e
 pd_code pd_file_write(const char *path, pd_bytes bytes, bool must_be_new, pd_error *err)
 {
   char draft[PATH_SIZE_MAX];
-  if (snprintf(draft, sizeof draft, "%s.XXXXXX", path) >= (int)sizeof draft)
+  if (snprintf(draft, sizeof draft, "%s" PD_FILE_DRAFT "XXXXXX", path) >= (int)sizeof draft)
     return pd_error_set(err, PD_LIMIT, "the path %.100s is too long", path);
   CLEANUP(pd_fd_done) int fd = mkostemp(draft, O_CLOEXEC); /* mode 0600 */
   if (fd < 0) return pd_file_refused(err, "write", path);
@@ -89,4 +89,45 @@ pd_code pd_file_write(const char *path, pd_bytes bytes, bool must_be_new, pd_err
   if (!code && !must_be_new && rename(draft, path) != 0) code = pd_file_refused(err, "replace", path);
   if (code || must_be_new) unlink(draft);
   return code ? code : pd_folder_sync(path, err);
+}
+
+static void free_text(char **text)
+{
+  free(*text);
+}
+
+/* Make one folder, if it is not there, and see to it that its name survives. */
+static pd_code make_folder(const char *path, pd_error *err)
+{
+  struct stat st;
+  if (mkdir(path, 0700) == 0) {
+    pd_code code = pd_folder_sync(path, NULL);
+    (void)code; /* a folder that may be written but not read cannot be synced: the file system's own order has to do */
+    return PD_OK;
+  }
+  int why = errno;
+  if (stat(path, &st) == 0) {
+    if (S_ISDIR(st.st_mode)) return PD_OK;
+    return pd_error_set(err, PD_FORMAT, "%.300s is not a folder", path);
+  }
+  if (why == ENOTDIR) return pd_error_set(err, PD_FORMAT, "%.300s cannot be made: a part of its path is not a folder", path);
+  if (why == ENOSPC || why == EDQUOT) return pd_error_set(err, PD_FULL, "no space left to make the folder %.300s", path);
+  if (why == EROFS) return pd_error_set(err, PD_READ_ONLY, "%.300s is on a read-only medium", path);
+  if (why == EACCES || why == EPERM) return pd_error_set(err, PD_STORAGE, "no permission to make the folder %.300s", path);
+  return pd_error_set(err, PD_STORAGE, "cannot make the folder %.300s: %s", path, strerror(why));
+}
+
+pd_code pd_folders_make(const char *path, pd_error *err)
+{
+  CLEANUP(free_text) char *part = strdup(path);
+  struct stat st;
+  if (!part) return pd_error_memory(err, "a path");
+  if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) return PD_OK;
+  for (char *p = part + 1; *p; p++) {
+    if (*p != '/') continue;
+    *p = '\0';
+    TRY(make_folder(part, err));
+    *p = '/';
+  }
+  return make_folder(part, err);
 }

@@ -1,0 +1,100 @@
+/*
+ * storage_plugin.h: for those who write a storage plugin: where the snapshots of agents are kept. Who only uses one needs agent.h.
+ *
+ * A plugin is a shared object with one symbol:
+ *
+ *     PD_STORAGE_EXPORT const pd_storage_ops pd_storage_plugin = {.abi = PD_STORAGE_ABI, .name = "mine", .open = …};
+ *
+ * and is used as `plugin:/path/mine.so?ARGUMENT`. It needs this header and error.h, and links nothing of perdure. perdure's own storages
+ * (file, sqlite, redis, perdure) have the same shape. The numbered clauses are what tests/contract/storage_contract.c checks.
+ *
+ *  S1  save replaces what is stored for `agent` as a whole. Once it returned PD_OK, load gives the document of that save, also to other
+ *      handles, and it survives as `durability` says. If it fails, what was stored before is still there.
+ *  S2  load gives a document that means the same as the one that was saved: arrays in order, digits of numbers as they were, members that
+ *      nobody knows kept. PD_NOT_FOUND if there is none.
+ *  S3  remove takes away what is stored, sound or not. PD_NOT_FOUND if there is nothing.
+ *  S4  list visits the names of all agents that something is stored for, in any order, each once.
+ *  S5  What is there and cannot be read is PD_CORRUPT and names the place: never PD_NOT_FOUND, and load never changes it.
+ *  S6  A handle that failed an operation is still usable: the next call may succeed.
+ *  S7  Several handles and processes may have one storage open. Calls on one handle come one at a time, from any thread.
+ *  S8  Agents never see each other's snapshots, whatever their names are.
+ *
+ * perdure checks every document before save and after load, and every agent's name; a plugin may rely on that: `agent` is 1 to 64 of
+ * [A-Za-z0-9._-], not beginning with one of the last three, and `snapshot` is JSON of at most PD_SNAPSHOT_SIZE_MAX bytes.
+ */
+#ifndef PERDURE_STORAGE_PLUGIN_H
+#define PERDURE_STORAGE_PLUGIN_H
+
+#include <perdure/perdure.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define PD_STORAGE_ABI 1
+#define PD_STORAGE_SYMBOL "pd_storage_plugin" /* of type const pd_storage_ops */
+#define PD_STORAGE_EXPORT PD_API
+
+/* What a save survives once it is acknowledged. */
+typedef enum pd_lasting {
+  PD_LASTS_UNKNOWN = 0, /* the storage does not say                                                         */
+  PD_LASTS_MEMORY = 1,  /* nothing: gone with the process that keeps it                                     */
+  PD_LASTS_MOSTLY = 2,  /* written to disk now and then: a crash there, or a loss of power, costs the latest */
+  PD_LASTS_POWER = 3    /* on stable storage before the save returns                                        */
+} pd_lasting;
+
+typedef struct pd_storage_durability {
+  pd_lasting lasting;
+  char detail[256]; /* one line that says why: settings, in the storage's own words. Always terminated */
+} pd_storage_durability;
+
+/* Takes the document that load found; call it once. `data` is borrowed until it returns. Anything but PD_OK: pass it on. */
+typedef pd_code (*pd_storage_take)(void *ctx, pd_bytes snapshot, pd_error *err);
+/* Takes one agent's name. Anything but PD_OK: stop, and pass it on. It must not call the storage. */
+typedef pd_code (*pd_storage_visit)(void *ctx, const char *agent, pd_error *err);
+/* One saved tick; return false to stop. It must not call the storage. */
+typedef struct pd_storage_tick {
+  uint64_t tick_index;
+  int64_t saved_ms;
+  const char *place; /* the storage's own name for it: perdure: a commit id. Borrowed until the visitor returns */
+} pd_storage_tick;
+typedef bool (*pd_storage_tick_visit)(void *ctx, const pd_storage_tick *tick);
+
+/* `err` is never NULL here. */
+typedef struct pd_storage_ops {
+  unsigned abi;     /* PD_STORAGE_ABI; looked at first, so it stays the first member in all versions */
+  const char *name; /* for messages */
+
+  /* `argument` is what stands behind the scheme, for plugins behind the first '?'; "" if nothing does. */
+  pd_code (*open)(const char *argument, void **out_handle, pd_error *err);
+  void (*close)(void *handle);
+  pd_code (*save)(void *handle, const char *agent, pd_bytes snapshot, pd_error *err);
+  pd_code (*load)(void *handle, const char *agent, pd_storage_take take, void *ctx, pd_error *err);
+  pd_code (*remove)(void *handle, const char *agent, pd_error *err);
+  pd_code (*list)(void *handle, pd_storage_visit visit, void *ctx, pd_error *err);
+  pd_code (*durability)(void *handle, pd_storage_durability *out, pd_error *err); /* `out` is zeros */
+
+  /* Optional, both or none: storages that keep old snapshots. Newest first; PD_NOT_FOUND if the agent, or the tick, is not there. */
+  pd_code (*ticks)(void *handle, const char *agent, pd_storage_tick_visit visit, void *ctx, pd_error *err);
+  pd_code (*load_tick)(void *handle, const char *agent, uint64_t tick_index, pd_storage_take take, void *ctx, pd_error *err);
+} pd_storage_ops;
+
+/* Write an error as perdure does; returns `code`. Here and not in the library, so that a plugin links nothing. */
+static inline pd_code PD_PRINTF(3, 4) pd_storage_fail(pd_error *err, pd_code code, const char *fmt, ...)
+{
+  va_list args;
+  if (!err) return code;
+  memset(err, 0, sizeof *err);
+  err->code = code;
+  va_start(args, fmt);
+  vsnprintf(err->message, sizeof err->message, fmt, args);
+  va_end(args);
+  return code;
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif

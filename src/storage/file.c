@@ -1,0 +1,149 @@
+/*
+ * file.c: `file:DIR`: DIR/<agent_id>.json, the document as it was given.
+ *
+ * A save writes another file, syncs it, renames it over the old one and syncs the folder (pd_file_write): after a crash the old or the
+ * new snapshot is there. What a crash left half-written is never read; it is removed at the next open, once it is an hour old and so
+ * nobody's.
+ */
+#include "base/file.h"
+
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "storage/builtin.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SUFFIX ".json"
+#define DRAFT_TAIL (sizeof PD_FILE_DRAFT - 1 + 6)
+#define DRAFT_AGE_S 3600
+#define FOLDER_SIZE_MAX 4000
+
+typedef struct file_storage {
+  char folder[FOLDER_SIZE_MAX + 1];
+} file_storage;
+
+typedef struct file_path {
+  char text[FOLDER_SIZE_MAX + PD_NAME_SIZE_MAX + 8];
+} file_path;
+
+static file_path path_of(const file_storage *s, const char *agent)
+{
+  file_path path;
+  snprintf(path.text, sizeof path.text, "%s/%s" SUFFIX, s->folder, agent);
+  return path;
+}
+
+static void close_folder(DIR **folder)
+{
+  if (*folder) closedir(*folder);
+}
+
+/* Is it `<agent_id>.json` with `tail` bytes behind it? Then its agent. */
+static bool agent_of(const char *name, size_t tail, char out[PD_NAME_SIZE_MAX + 1])
+{
+  size_t size = strlen(name), suffix = strlen(SUFFIX);
+  if (size <= suffix + tail || size - suffix - tail > PD_NAME_SIZE_MAX) return false;
+  size_t stem = size - suffix - tail;
+  if (memcmp(name + stem, SUFFIX, suffix) != 0) return false;
+  if (tail && strncmp(name + stem + suffix, PD_FILE_DRAFT, sizeof PD_FILE_DRAFT - 1) != 0) return false;
+  memcpy(out, name, stem);
+  out[stem] = '\0';
+  return pd_agent_check(out, NULL) == PD_OK;
+}
+
+static void remove_old_drafts(const file_storage *s)
+{
+  CLEANUP(close_folder) DIR *folder = opendir(s->folder);
+  char agent[PD_NAME_SIZE_MAX + 1];
+  struct stat is;
+  for (struct dirent *entry; folder && (entry = readdir(folder));) {
+    if (!agent_of(entry->d_name, DRAFT_TAIL, agent)) continue;
+    if (fstatat(dirfd(folder), entry->d_name, &is, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(is.st_mode)) continue;
+    if (is.st_mtime < pd_clock_now_ms(NULL) / 1000 - DRAFT_AGE_S) unlinkat(dirfd(folder), entry->d_name, 0);
+  }
+}
+
+static pd_code open_folder(const char *argument, void **out, pd_error *err)
+{
+  if (!*argument) return pd_error_set(err, PD_INVALID, "the storage file: names no folder: write file:DIR");
+  if (strlen(argument) > FOLDER_SIZE_MAX) return pd_error_set(err, PD_LIMIT, "the path of the storage's folder is too long");
+  TRY(pd_folders_make(argument, err));
+  file_storage *s = calloc(1, sizeof *s);
+  if (!s) return pd_error_memory(err, "a storage");
+  snprintf(s->folder, sizeof s->folder, "%s", argument);
+  remove_old_drafts(s);
+  *out = s;
+  return PD_OK;
+}
+
+static pd_code save(void *handle, const char *agent, pd_bytes snapshot, pd_error *err)
+{
+  file_path path = path_of(handle, agent);
+  return pd_file_write(path.text, snapshot, false, err);
+}
+
+static pd_code load(void *handle, const char *agent, pd_storage_take take, void *ctx, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf document = {0};
+  file_path path = path_of(handle, agent);
+  pd_code code = pd_file_read(path.text, PD_SNAPSHOT_SIZE_MAX, &document, err);
+  if (code == PD_NOT_FOUND) return pd_error_set(err, PD_NOT_FOUND, "no snapshot of agent '%s' in %.300s", agent, path.text);
+  if (code == PD_LIMIT) return pd_error_set(err, PD_CORRUPT, "%.300s is larger than any snapshot", path.text);
+  if (!code) code = take(ctx, pd_buf_bytes(&document), err);
+  if (code != PD_CORRUPT) return code;
+  char why[PD_ERROR_MESSAGE_MAX];
+  snprintf(why, sizeof why, "%s", err->message);
+  return pd_error_set(err, PD_CORRUPT, "%.180s: %.300s", path.text, why);
+}
+
+static pd_code remove_file(void *handle, const char *agent, pd_error *err)
+{
+  file_path path = path_of(handle, agent);
+  if (unlink(path.text) != 0) {
+    if (errno == ENOENT) return pd_error_set(err, PD_NOT_FOUND, "no snapshot of agent '%s' in %.300s", agent, path.text);
+    return pd_file_refused(err, "delete", path.text);
+  }
+  return pd_folder_sync(path.text, err);
+}
+
+static pd_code list(void *handle, pd_storage_visit visit, void *ctx, pd_error *err)
+{
+  file_storage *s = handle;
+  char agent[PD_NAME_SIZE_MAX + 1];
+  CLEANUP(close_folder) DIR *folder = opendir(s->folder);
+  if (!folder) return pd_file_refused(err, "read", s->folder);
+  for (;;) {
+    errno = 0;
+    struct dirent *entry = readdir(folder);
+    if (!entry) return errno ? pd_file_refused(err, "read", s->folder) : PD_OK;
+    if (agent_of(entry->d_name, 0, agent)) TRY(visit(ctx, agent, err));
+  }
+}
+
+static pd_code durability(void *handle, pd_storage_durability *out, pd_error *err)
+{
+  (void)handle, (void)err;
+  out->lasting = PD_LASTS_POWER;
+  snprintf(out->detail, sizeof out->detail, "each save is a file that is synced, renamed into place, and its folder synced");
+  return PD_OK;
+}
+
+const pd_storage_ops pd_storage_file = {
+  .abi = PD_STORAGE_ABI,
+  .name = "file",
+  .open = open_folder,
+  .close = free,
+  .save = save,
+  .load = load,
+  .remove = remove_file,
+  .list = list,
+  .durability = durability,
+};

@@ -1,0 +1,454 @@
+/*
+ * perdure.c: `perdure:STORE-URI`: each save is a commit of the ref PD_SNAPSHOT_REF in the agent's own store, in pieces (pieces.h).
+ *
+ *  R1  Only pieces that differ from the ref's head are written, found by comparing ids: nothing is remembered between two saves.
+ *  R2  A commit is made on the very head that was compared with; if another process was faster, compared again.
+ *  R3  A ref without the piece `snapshot` has no snapshot yet; with other keys in it, it is somebody else's.
+ */
+#include "base/array.h"
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/error.h"
+#include "storage/builtin.h"
+#include "storage/pieces.h"
+
+#include <perdure/backend.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define STORES_MAX 16
+#define CACHE_SIZE_MAX ((size_t)16 * 1024 * 1024) /* a store */
+#define SAVE_TRIES_MAX 100
+#define REASON "tick "
+
+typedef struct open_store {
+  char agent[PD_NAME_SIZE_MAX + 1];
+  pd_store *store;
+  uint64_t used; /* when it was last used */
+} open_store;
+
+typedef struct perdure_storage {
+  char *uri;
+  open_store stores[STORES_MAX];
+  uint64_t clock;
+} perdure_storage;
+
+static void close_storage(void *handle)
+{
+  perdure_storage *s = handle;
+  for (size_t i = 0; i < STORES_MAX; i++) pd_store_close(s->stores[i].store, NULL);
+  free(s->uri);
+  free(s);
+}
+
+static pd_code open_storage(const char *argument, void **out, pd_error *err)
+{
+  const pd_backend_ops *ops;
+  const char *rest;
+  TRY(pd_backend_find(argument, &ops, &rest, err));
+  perdure_storage *s = calloc(1, sizeof *s);
+  if (s) s->uri = strdup(argument);
+  if (!s || !s->uri) {
+    free(s);
+    return pd_error_memory(err, "a storage");
+  }
+  *out = s;
+  return PD_OK;
+}
+
+/* The agent's store, kept open; the one that was not used for the longest time makes room. */
+static pd_code store_of(perdure_storage *s, const char *agent, bool must_exist, pd_store **out, pd_error *err)
+{
+  open_store *slot = &s->stores[0];
+  for (size_t i = 0; i < STORES_MAX; i++) {
+    open_store *at = &s->stores[i];
+    if (at->store && strcmp(at->agent, agent) == 0) {
+      at->used = ++s->clock;
+      *out = at->store;
+      return PD_OK;
+    }
+    if (slot->store && (!at->store || at->used < slot->used)) slot = at;
+  }
+  pd_options options = {.must_exist = must_exist, .cache_size_max = CACHE_SIZE_MAX};
+  pd_store *store;
+  TRY(pd_store_open(s->uri, agent, &options, &store, err));
+  pd_store_close(slot->store, NULL); /* nothing is buffered in it */
+  *slot = (open_store){.store = store, .used = ++s->clock};
+  snprintf(slot->agent, sizeof slot->agent, "%s", agent);
+  *out = store;
+  return PD_OK;
+}
+
+static pd_code no_snapshot(const perdure_storage *s, const char *agent, pd_error *err)
+{
+  return pd_error_set(err, PD_NOT_FOUND, "no snapshot of agent '%s' in %.300s", agent, s->uri);
+}
+
+/* ---- saving -------------------------------------------------------------------------------------------------------- */
+
+typedef struct old_piece {
+  size_t key_at, key_size; /* in `keys` */
+  pd_id id;
+} old_piece;
+
+typedef struct old_pieces {
+  pd_buf keys;
+  old_piece *items;
+  size_t count, capacity;
+} old_pieces;
+
+static void old_pieces_done(old_pieces *old)
+{
+  pd_buf_done(&old->keys);
+  free(old->items);
+}
+
+static pd_bytes old_key(const old_pieces *old, size_t index)
+{
+  return (pd_bytes){old->keys.data + old->items[index].key_at, old->items[index].key_size};
+}
+
+static bool is_piece_key(pd_bytes key)
+{
+  for (int kind = 0; kind < PD_PIECE_KINDS; kind++) {
+    pd_bytes prefix = pd_text(pd_piece_prefix(kind));
+    bool is_whole = kind == PD_PIECE_SNAPSHOT || kind == PD_PIECE_WINDOW;
+    if (is_whole ? pd_bytes_equal(key, prefix) : pd_bytes_starts(key, prefix)) return true;
+  }
+  return false;
+}
+
+static void iter_done(pd_iter **iter)
+{
+  pd_iter_close(*iter);
+}
+
+static pd_code read_old(pd_store *store, const char *at, old_pieces *out, pd_error *err)
+{
+  CLEANUP(iter_done) pd_iter *iter = NULL;
+  pd_scan scan = {.keys_only = true};
+  pd_entry entry;
+  pd_code code;
+  TRY(pd_iter_open(store, at, &scan, &iter, err));
+  while ((code = pd_iter_next(iter, &entry, NULL, err)) == PD_OK) {
+    if (!is_piece_key(entry.key)) continue;
+    TRY(pd_array_grow(&out->items, out->count, &out->capacity, sizeof *out->items, "the pieces of a snapshot", err));
+    out->items[out->count++] = (old_piece){out->keys.size, entry.key.size, entry.value_id};
+    TRY(pd_buf_append(&out->keys, entry.key.data, entry.key.size, err));
+  }
+  return code == PD_NOT_FOUND ? PD_OK : code;
+}
+
+/* Give the entries of a list the numbers under which most of them are there already (P1). */
+static pd_code number_list(pd_pieces *now, pd_piece_kind kind, const old_pieces *old, pd_error *err)
+{
+  pd_bytes prefix = pd_text(pd_piece_prefix(kind));
+  size_t begin = 0, count = 0;
+  while (begin < old->count && !pd_bytes_starts(old_key(old, begin), prefix)) begin++;
+  while (begin + count < old->count && pd_bytes_starts(old_key(old, begin + count), prefix)) count++;
+  if (!count) return PD_OK;
+  pd_id *ids = calloc(count, sizeof *ids);
+  if (!ids) return pd_error_memory(err, "the ids of a snapshot's pieces");
+  for (size_t i = 0; i < count; i++) ids[i] = old->items[begin + i].id;
+  pd_bytes key = old_key(old, begin);
+  uint64_t first = 0;
+  for (size_t i = prefix.size; i < key.size; i++) first = first * 10 + (((const uint8_t *)key.data)[i] - (unsigned)'0');
+  now->first[kind] = first + pd_pieces_shift(ids, count, now->items + now->begin[kind], now->size[kind]);
+  free(ids);
+  if (now->first[kind] > PD_SNAPSHOT_NUMBER_MAX) now->first[kind] = 0; /* also if somebody put a key there that is no number */
+  return PD_OK;
+}
+
+/* R1: both are in the order of their keys. */
+static pd_code stage(pd_edit *edit, const pd_pieces *now, const old_pieces *old, pd_error *err)
+{
+  char text[PD_PIECE_KEY_MAX];
+  size_t i = 0, o = 0;
+  while (i < now->count || o < old->count) {
+    pd_bytes key = i < now->count ? pd_pieces_key(now, i, text) : (pd_bytes){NULL, 0};
+    int order = i == now->count ? 1 : o == old->count ? -1 : pd_bytes_compare(key, old_key(old, o));
+    if (order > 0) {
+      TRY(pd_edit_delete(edit, old_key(old, o), PD_ANY_VERSION, err));
+    } else if (order < 0 || !pd_id_equal(&now->items[i].id, &old->items[o].id)) {
+      TRY(pd_edit_put(edit, key, pd_pieces_value(now, i), PD_ANY_VERSION, err));
+    }
+    i += order <= 0;
+    o += order >= 0;
+  }
+  return PD_OK;
+}
+
+static pd_code ensure_ref(pd_store *store, pd_commit *out_head, pd_error *err)
+{
+  pd_ref ref;
+  pd_note note = {.reason = "for the agent's snapshots"};
+  pd_code code = pd_ref_get(store, PD_SNAPSHOT_REF, &ref, NULL);
+  if (code == PD_NOT_FOUND) {
+    code = pd_fork(store, PD_SNAPSHOT_REF, "root", &note, NULL, err);
+    if (code && code != PD_EXISTS) return code;
+  }
+  TRY(pd_ref_get(store, PD_SNAPSHOT_REF, &ref, err));
+  *out_head = ref.commit;
+  return PD_OK;
+}
+
+static pd_code save_once(pd_store *store, pd_pieces *now, const char *reason, pd_error *err)
+{
+  CLEANUP(old_pieces_done) old_pieces old = {0};
+  pd_commit head;
+  pd_edit *edit = NULL;
+  char hex[PD_ID_HEX_SIZE];
+  TRY(ensure_ref(store, &head, err));
+  TRY(read_old(store, pd_id_hex(&head.id, hex), &old, err));
+  TRY(number_list(now, PD_PIECE_EVENT, &old, err));
+  TRY(number_list(now, PD_PIECE_HISTORY, &old, err));
+  pd_note note = {.ref = PD_SNAPSHOT_REF, .reason = reason, .expect_head = &head.id};
+  TRY(pd_edit_begin(store, &note, &edit, err));
+  pd_code code = stage(edit, now, &old, err);
+  if (!code) code = pd_edit_commit(edit, NULL, err);
+  if (code) pd_edit_abort(edit);
+  return code;
+}
+
+static pd_code save(void *handle, const char *agent, pd_bytes snapshot, pd_error *err)
+{
+  pd_store *store;
+  pd_snapshot facts;
+  pd_snapshot_parts parts;
+  CLEANUP(pd_pieces_done) pd_pieces now = {0};
+  char reason[64];
+  TRY(pd_snapshot_parse(snapshot, agent, &parts, &facts, err));
+  TRY(pd_pieces_make(&parts, &now, err));
+  TRY(store_of(handle, agent, false, &store, err));
+  snprintf(reason, sizeof reason, REASON "%llu", (unsigned long long)facts.tick_index);
+  pd_code code = PD_CONFLICT;
+  for (int i = 0; code == PD_CONFLICT && i < SAVE_TRIES_MAX; i++) {
+    now.first[PD_PIECE_EVENT] = now.first[PD_PIECE_HISTORY] = 0;
+    code = save_once(store, &now, reason, err); /* R2 */
+  }
+  return code;
+}
+
+/* ---- loading ------------------------------------------------------------------------------------------------------- */
+
+typedef struct reader {
+  pd_store *store;
+  const char *at;
+  pd_iter *iter; /* over the pieces of `kind` */
+  pd_piece_kind kind;
+} reader;
+
+static void reader_done(reader *r)
+{
+  pd_iter_close(r->iter);
+}
+
+static pd_code next_piece(void *ctx, pd_piece_kind kind, pd_bytes *out_name, pd_bytes *out_value, pd_error *err)
+{
+  reader *r = ctx;
+  pd_entry entry;
+  pd_bytes prefix = pd_text(pd_piece_prefix(kind));
+  if (!r->iter || r->kind != kind) {
+    pd_scan scan = {.prefix = prefix};
+    pd_iter_close(r->iter);
+    r->iter = NULL;
+    r->kind = kind;
+    TRY(pd_iter_open(r->store, r->at, &scan, &r->iter, err));
+  }
+  TRY(pd_iter_next(r->iter, &entry, out_value, err));
+  *out_name = (pd_bytes){(const uint8_t *)entry.key.data + prefix.size, entry.key.size - prefix.size};
+  return PD_OK;
+}
+
+/* R3 */
+static pd_code check_empty(perdure_storage *s, pd_store *store, const char *agent, const char *at, pd_error *err)
+{
+  CLEANUP(iter_done) pd_iter *iter = NULL;
+  pd_scan scan = {.keys_only = true};
+  pd_entry entry;
+  TRY(pd_iter_open(store, at, &scan, &iter, err));
+  pd_code code = pd_iter_next(iter, &entry, NULL, err);
+  if (code == PD_NOT_FOUND) return no_snapshot(s, agent, err);
+  if (code) return code;
+  return pd_error_set(err, PD_CORRUPT, "the ref '%s' of agent '%s' in %.200s has keys, but no snapshot", PD_SNAPSHOT_REF, agent, s->uri);
+}
+
+/* The snapshot at a commit; all of its pieces are read there, whatever is saved meanwhile. */
+static pd_code load_at(perdure_storage *s, pd_store *store, const char *agent, const pd_id *commit, pd_storage_take take, void *ctx,
+                       pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf frame = {0}, window = {0}, document = {.size_max = 2 * PD_SNAPSHOT_SIZE_MAX};
+  char hex[PD_ID_HEX_SIZE];
+  CLEANUP(reader_done) reader r = {.store = store, .at = pd_id_hex(commit, hex)};
+  pd_code code = pd_get(store, hex, pd_text(pd_piece_prefix(PD_PIECE_SNAPSHOT)), &frame, NULL, err);
+  if (code == PD_NOT_FOUND) return check_empty(s, store, agent, hex, err);
+  if (code) return code;
+  code = pd_get(store, hex, pd_text(pd_piece_prefix(PD_PIECE_WINDOW)), &window, NULL, err);
+  if (code == PD_NOT_FOUND) return pd_error_set(err, PD_CORRUPT, "the snapshot of agent '%s' has no piece 'window'", agent);
+  if (code) return code;
+  TRY(pd_pieces_join(pd_buf_bytes(&frame), pd_buf_bytes(&window), next_piece, &r, &document, err));
+  return take(ctx, pd_buf_bytes(&document), err);
+}
+
+/* The store and the head of the ref. PD_NOT_FOUND speaks of the snapshot: nothing is made. */
+static pd_code find_head(perdure_storage *s, const char *agent, pd_store **out, pd_ref *out_ref, pd_error *err)
+{
+  pd_code code = store_of(s, agent, true, out, err);
+  if (!code) code = pd_ref_get(*out, PD_SNAPSHOT_REF, out_ref, err);
+  return code == PD_NOT_FOUND ? no_snapshot(s, agent, err) : code;
+}
+
+static pd_code load(void *handle, const char *agent, pd_storage_take take, void *ctx, pd_error *err)
+{
+  pd_store *store;
+  pd_ref ref;
+  TRY(find_head(handle, agent, &store, &ref, err));
+  return load_at(handle, store, agent, &ref.commit.id, take, ctx, err);
+}
+
+static pd_code remove_ref(void *handle, const char *agent, pd_error *err)
+{
+  pd_store *store;
+  pd_ref ref;
+  pd_note note = {.reason = "snapshot deleted"};
+  TRY(find_head(handle, agent, &store, &ref, err));
+  pd_code code = pd_ref_delete(store, PD_SNAPSHOT_REF, &note, err);
+  return code == PD_NOT_FOUND ? no_snapshot(handle, agent, err) : code;
+}
+
+/* ---- all of them --------------------------------------------------------------------------------------------------- */
+
+typedef struct agents {
+  char (*names)[PD_NAME_SIZE_MAX + 1];
+  size_t count, capacity;
+  pd_code code;
+} agents;
+
+static void note_agent(void *ctx, const char *agent)
+{
+  agents *a = ctx;
+  if (!a->code) a->code = pd_array_grow(&a->names, a->count, &a->capacity, sizeof *a->names, "a list of agents", NULL);
+  if (!a->code) snprintf(a->names[a->count++], sizeof *a->names, "%s", agent);
+}
+
+/* Is there something stored: not only a ref that a crash left without its first commit. */
+static pd_code has_snapshot(perdure_storage *s, const char *agent, bool *out, pd_error *err)
+{
+  pd_store *store;
+  pd_ref ref;
+  char hex[PD_ID_HEX_SIZE];
+  *out = false;
+  pd_code code = find_head(s, agent, &store, &ref, err);
+  if (code) return code == PD_NOT_FOUND ? PD_OK : code;
+  code = check_empty(s, store, agent, pd_id_hex(&ref.commit.id, hex), err);
+  *out = code == PD_CORRUPT; /* it has keys */
+  return code == PD_CORRUPT || code == PD_NOT_FOUND ? PD_OK : code;
+}
+
+static pd_code list(void *handle, pd_storage_visit visit, void *ctx, pd_error *err)
+{
+  perdure_storage *s = handle;
+  agents all = {0};
+  pd_code code = pd_home_agents(s->uri, note_agent, &all, err);
+  if (code == PD_NOT_FOUND) code = PD_OK; /* no home yet */
+  if (!code && all.code) code = pd_error_memory(err, "a list of agents");
+  for (size_t i = 0; !code && i < all.count; i++) {
+    bool is_there;
+    code = has_snapshot(s, all.names[i], &is_there, err);
+    if (!code && is_there) code = visit(ctx, all.names[i], err);
+  }
+  free(all.names);
+  return code;
+}
+
+static pd_code durability(void *handle, pd_storage_durability *out, pd_error *err)
+{
+  perdure_storage *s = handle;
+  pd_stats stats = {.is_durable = strncmp(s->uri, "sqlite:", 7) == 0};
+  bool is_known = stats.is_durable || strncmp(s->uri, "memory:", 7) == 0;
+  for (size_t i = 0; i < STORES_MAX; i++) {
+    if (!s->stores[i].store) continue;
+    TRY(pd_store_stats(s->stores[i].store, &stats, err));
+    is_known = true;
+    break;
+  }
+  out->lasting = !is_known ? PD_LASTS_UNKNOWN : stats.is_durable ? PD_LASTS_POWER : PD_LASTS_MEMORY;
+  snprintf(out->detail, sizeof out->detail, "%s",
+           !is_known          ? "known once the first store is open"
+           : stats.is_durable ? "each save is a commit that is synced before the save returns"
+                              : "the store is in the memory of this process");
+  return PD_OK;
+}
+
+/* ---- ticks --------------------------------------------------------------------------------------------------------- */
+
+typedef struct tick_walk {
+  pd_storage_tick_visit visit; /* or find one: */
+  void *ctx;
+  uint64_t wanted;
+  bool is_found;
+  pd_id commit;
+} tick_walk;
+
+static bool tick_of(const pd_record *record, uint64_t *out)
+{
+  unsigned long long tick;
+  char behind;
+  if (record->kind != PD_RECORD_COMMIT || sscanf(record->reason, REASON "%llu%c", &tick, &behind) != 1) return false;
+  *out = tick;
+  return true;
+}
+
+static bool visit_record(void *ctx, const pd_record *record)
+{
+  tick_walk *w = ctx;
+  uint64_t tick;
+  char hex[PD_ID_HEX_SIZE];
+  if (!tick_of(record, &tick)) return true;
+  if (w->visit) {
+    pd_storage_tick told = {tick, record->time_ms, pd_id_hex(&record->commit.id, hex)};
+    return w->visit(w->ctx, &told);
+  }
+  if (tick != w->wanted) return true;
+  w->is_found = true;
+  w->commit = record->commit.id;
+  return false;
+}
+
+static pd_code ticks(void *handle, const char *agent, pd_storage_tick_visit visit, void *ctx, pd_error *err)
+{
+  pd_store *store;
+  pd_ref ref;
+  tick_walk walk = {.visit = visit, .ctx = ctx};
+  pd_log_query query = {.at = PD_SNAPSHOT_REF};
+  TRY(find_head(handle, agent, &store, &ref, err));
+  return pd_log(store, &query, visit_record, &walk, err);
+}
+
+static pd_code load_tick(void *handle, const char *agent, uint64_t tick_index, pd_storage_take take, void *ctx, pd_error *err)
+{
+  pd_store *store;
+  pd_ref ref;
+  tick_walk walk = {.wanted = tick_index};
+  pd_log_query query = {.at = PD_SNAPSHOT_REF};
+  TRY(find_head(handle, agent, &store, &ref, err));
+  TRY(pd_log(store, &query, visit_record, &walk, err));
+  if (!walk.is_found) {
+    return pd_error_set(err, PD_NOT_FOUND, "agent '%s' has no snapshot of tick %llu", agent, (unsigned long long)tick_index);
+  }
+  return load_at(handle, store, agent, &walk.commit, take, ctx, err);
+}
+
+const pd_storage_ops pd_storage_perdure = {
+  .abi = PD_STORAGE_ABI,
+  .name = "perdure",
+  .open = open_storage,
+  .close = close_storage,
+  .save = save,
+  .load = load,
+  .remove = remove_ref,
+  .list = list,
+  .durability = durability,
+  .ticks = ticks,
+  .load_tick = load_tick,
+};

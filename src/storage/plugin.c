@@ -1,0 +1,65 @@
+/* plugin.c: a storage that is a shared object (storage_plugin.h). */
+#include "base/base.h"
+#include "base/error.h"
+#include "storage/builtin.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static pd_code check_ops(const char *path, const pd_storage_ops *ops, pd_error *err)
+{
+  if (ops->abi != PD_STORAGE_ABI) {
+    return pd_error_set(err, PD_INVALID, "the storage plugin %.300s has interface version %u; this perdure has %u", path, ops->abi,
+                        (unsigned)PD_STORAGE_ABI);
+  }
+  const struct {
+    const char *name;
+    bool is_there;
+  } required[] = {
+    {"name", ops->name},
+    {"open", ops->open},
+    {"close", ops->close},
+    {"save", ops->save},
+    {"load", ops->load},
+    {"remove", ops->remove},
+    {"list", ops->list},
+    {"durability", ops->durability},
+    {"load_tick", ops->load_tick || !ops->ticks},
+    {"ticks", ops->ticks || !ops->load_tick},
+  };
+  for (size_t i = 0; i < COUNT_OF(required); i++) {
+    if (!required[i].is_there) return pd_error_set(err, PD_INVALID, "the storage plugin %.300s lacks '%s'", path, required[i].name);
+  }
+  return PD_OK;
+}
+
+static void free_text(char **text)
+{
+  free(*text);
+}
+
+pd_code pd_storage_plugin_load(const char *rest, const pd_storage_ops **out_ops, const char **out_argument, void **out_library,
+                               pd_error *err)
+{
+  const char *question = strchr(rest, '?');
+  CLEANUP(free_text) char *path = strndup(rest, question ? (size_t)(question - rest) : strlen(rest));
+  if (!path) return pd_error_memory(err, "a path");
+  if (!*path) return pd_error_set(err, PD_INVALID, "the storage names no plugin: write plugin:PATH.so");
+  if (!strchr(path, '/')) { /* else the system would look for it in its own folders */
+    return pd_error_set(err, PD_INVALID, "the storage plugin '%.200s' needs a path: write plugin:./%.200s", path, path);
+  }
+  void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (!library) return pd_error_set(err, PD_INVALID, "the storage plugin cannot be loaded: %.440s", dlerror());
+  const pd_storage_ops *ops = dlsym(library, PD_STORAGE_SYMBOL);
+  pd_code code = ops ? check_ops(path, ops, err)
+                     : pd_error_set(err, PD_INVALID, "%.300s is no storage plugin: it has no symbol '" PD_STORAGE_SYMBOL "'", path);
+  if (code) {
+    dlclose(library);
+    return code;
+  }
+  *out_ops = ops;
+  *out_argument = question ? question + 1 : "";
+  *out_library = library;
+  return PD_OK;
+}

@@ -1,0 +1,202 @@
+/*
+ * redis.c: `redis:`, `rediss:` and `redis+unix:`: the key PREFIX<agent_id> holds the document.
+ *
+ * A save is one SET, acknowledged by the server's reply. What that is worth is for the server to say: durability() asks it.
+ */
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/error.h"
+#include "storage/builtin.h"
+#include "storage/redis_conn.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef struct redis_key {
+  char text[PD_REDIS_TEXT_MAX + PD_NAME_SIZE_MAX + 1];
+} redis_key;
+
+static redis_key key_of(const pd_redis *r, const char *agent)
+{
+  redis_key key;
+  snprintf(key.text, sizeof key.text, "%s%s", pd_redis_where(r)->prefix, agent);
+  return key;
+}
+
+static pd_code open_way(pd_redis_way way, const char *argument, void **out, pd_error *err)
+{
+  pd_redis_address address;
+  pd_redis *redis = NULL;
+  TRY(pd_redis_uri_parse(way, argument, &address, err));
+  pd_code code = pd_redis_open(&address, &redis, err);
+  explicit_bzero(&address, sizeof address);
+  if (!code) *out = redis;
+  return code;
+}
+
+static pd_code open_tcp(const char *argument, void **out, pd_error *err)
+{
+  return open_way(PD_REDIS_TCP, argument, out, err);
+}
+
+static pd_code open_tls(const char *argument, void **out, pd_error *err)
+{
+  return open_way(PD_REDIS_TLS, argument, out, err);
+}
+
+static pd_code open_unix(const char *argument, void **out, pd_error *err)
+{
+  return open_way(PD_REDIS_UNIX, argument, out, err);
+}
+
+static void close_redis(void *handle)
+{
+  pd_redis_close(handle);
+}
+
+static pd_code unexpected(const pd_redis *r, const char *command, pd_error *err)
+{
+  return pd_error_set(err, PD_STORAGE, "Redis at %.200s gave %s an answer that it cannot have", pd_redis_where(r)->shown, command);
+}
+
+static pd_code no_snapshot(const pd_redis *r, const char *agent, pd_error *err)
+{
+  return pd_error_set(err, PD_NOT_FOUND, "no snapshot of agent '%s' in Redis at %.200s", agent, pd_redis_where(r)->shown);
+}
+
+static pd_code save(void *handle, const char *agent, pd_bytes snapshot, pd_error *err)
+{
+  CLEANUP(pd_redis_reply_done) redisReply *reply = NULL;
+  redis_key key = key_of(handle, agent);
+  const pd_bytes words[] = {pd_text("SET"), pd_text(key.text), snapshot};
+  TRY(pd_redis_command(handle, words, COUNT_OF(words), &reply, err));
+  return reply->type == REDIS_REPLY_STATUS && strcmp(reply->str, "OK") == 0 ? PD_OK : unexpected(handle, "SET", err);
+}
+
+/* A number as the answer to COMMAND key. */
+static pd_code ask_number(pd_redis *r, const char *command, const char *agent, long long *out, pd_error *err)
+{
+  CLEANUP(pd_redis_reply_done) redisReply *reply = NULL;
+  redis_key key = key_of(r, agent);
+  const pd_bytes words[] = {pd_text(command), pd_text(key.text)};
+  TRY(pd_redis_command(r, words, COUNT_OF(words), &reply, err));
+  if (reply->type != REDIS_REPLY_INTEGER) return unexpected(r, command, err);
+  *out = reply->integer;
+  return PD_OK;
+}
+
+/* GETRANGE, so that a value that is no snapshot of ours cannot be larger than memory. It does not tell an empty value from none. */
+static pd_code load(void *handle, const char *agent, pd_storage_take take, void *ctx, pd_error *err)
+{
+  CLEANUP(pd_redis_reply_done) redisReply *reply = NULL;
+  redis_key key = key_of(handle, agent);
+  char last[24];
+  long long is_there = 1;
+  snprintf(last, sizeof last, "%zu", PD_SNAPSHOT_SIZE_MAX); /* one byte more than a snapshot can have */
+  const pd_bytes words[] = {pd_text("GETRANGE"), pd_text(key.text), pd_text("0"), pd_text(last)};
+  TRY(pd_redis_command(handle, words, COUNT_OF(words), &reply, err));
+  if (reply->type != REDIS_REPLY_STRING) return unexpected(handle, "GETRANGE", err);
+  if (!reply->len) TRY(ask_number(handle, "EXISTS", agent, &is_there, err));
+  if (!is_there) return no_snapshot(handle, agent, err);
+  return take(ctx, (pd_bytes){reply->str, (size_t)reply->len}, err);
+}
+
+/* Answered twice (N2), the second time says that nothing is there: so it is asked before. */
+static pd_code remove_key(void *handle, const char *agent, pd_error *err)
+{
+  long long is_there, removed;
+  TRY(ask_number(handle, "EXISTS", agent, &is_there, err));
+  if (!is_there) return no_snapshot(handle, agent, err);
+  return ask_number(handle, "DEL", agent, &removed, err);
+}
+
+/* ---- list ---------------------------------------------------------------------------------------------------------- */
+
+/* The prefix, with what SCAN takes for a wildcard escaped, and a '*'. */
+static pd_code pattern_of(const pd_redis *r, pd_buf *out, pd_error *err)
+{
+  for (const char *p = pd_redis_where(r)->prefix; *p; p++) {
+    if (strchr("*?[]\\", *p)) TRY(pd_buf_byte(out, '\\', err));
+    TRY(pd_buf_byte(out, (uint8_t)*p, err));
+  }
+  return pd_buf_byte(out, '*', err);
+}
+
+static pd_code visit_keys(const pd_redis *r, const redisReply *keys, pd_storage_visit visit, void *ctx, pd_error *err)
+{
+  size_t prefix = strlen(pd_redis_where(r)->prefix);
+  for (size_t i = 0; i < keys->elements; i++) {
+    const redisReply *key = keys->element[i];
+    if (key->type != REDIS_REPLY_STRING || (size_t)key->len <= prefix || strlen(key->str) != (size_t)key->len) continue;
+    if (pd_agent_check(key->str + prefix, NULL) == PD_OK) TRY(visit(ctx, key->str + prefix, err));
+  }
+  return PD_OK;
+}
+
+static pd_code list(void *handle, pd_storage_visit visit, void *ctx, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf pattern = {0};
+  char cursor[32] = "0";
+  TRY(pattern_of(handle, &pattern, err));
+  do {
+    CLEANUP(pd_redis_reply_done) redisReply *reply = NULL;
+    const pd_bytes words[] = {pd_text("SCAN"),        pd_text(cursor),  pd_text("MATCH"),
+                              pd_buf_bytes(&pattern), pd_text("COUNT"), pd_text("1000")};
+    TRY(pd_redis_command(handle, words, COUNT_OF(words), &reply, err));
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 || reply->element[0]->type != REDIS_REPLY_STRING ||
+        reply->element[1]->type != REDIS_REPLY_ARRAY)
+      return unexpected(handle, "SCAN", err);
+    TRY(visit_keys(handle, reply->element[1], visit, ctx, err));
+    snprintf(cursor, sizeof cursor, "%s", reply->element[0]->str);
+  } while (strcmp(cursor, "0") != 0);
+  return PD_OK;
+}
+
+/* ---- durability ---------------------------------------------------------------------------------------------------- */
+
+#define SETTING_MAX 96
+
+static pd_code ask_setting(pd_redis *r, const char *name, char out[SETTING_MAX], pd_error *err)
+{
+  CLEANUP(pd_redis_reply_done) redisReply *reply = NULL;
+  const pd_bytes words[] = {pd_text("CONFIG"), pd_text("GET"), pd_text(name)};
+  TRY(pd_redis_command(r, words, COUNT_OF(words), &reply, err));
+  if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 || reply->element[1]->type != REDIS_REPLY_STRING)
+    return unexpected(r, "CONFIG GET", err);
+  snprintf(out, SETTING_MAX, "%s", reply->element[1]->str);
+  return PD_OK;
+}
+
+static pd_lasting judge(const char *appendonly, const char *appendfsync, const char *save_points)
+{
+  if (strcmp(appendonly, "yes") == 0) return strcmp(appendfsync, "always") == 0 ? PD_LASTS_POWER : PD_LASTS_MOSTLY;
+  return *save_points ? PD_LASTS_MOSTLY : PD_LASTS_MEMORY;
+}
+
+/* A server that refuses CONFIG GET, or does not know it, is one whose durability nobody knows; one that does not answer is an error. */
+static pd_code durability(void *handle, pd_storage_durability *out, pd_error *err)
+{
+  char appendonly[SETTING_MAX], appendfsync[SETTING_MAX], save_points[SETTING_MAX];
+  pd_code code = ask_setting(handle, "appendonly", appendonly, err);
+  if (!code) code = ask_setting(handle, "appendfsync", appendfsync, err);
+  if (!code) code = ask_setting(handle, "save", save_points, err);
+  if (code == PD_DENIED || (code == PD_STORAGE && strstr(err->message, "refuses"))) {
+    out->lasting = PD_LASTS_UNKNOWN;
+    snprintf(out->detail, sizeof out->detail, "the server does not tell its settings: %.200s", err->message);
+    return PD_OK;
+  }
+  if (code) return code;
+  out->lasting = judge(appendonly, appendfsync, save_points);
+  snprintf(out->detail, sizeof out->detail, "Redis: appendonly=%.8s appendfsync=%.16s save='%.90s'", appendonly, appendfsync, save_points);
+  return PD_OK;
+}
+
+#define REDIS_OPS(scheme, open_it)                                                                                                         \
+  {                                                                                                                                        \
+    .abi = PD_STORAGE_ABI, .name = scheme, .open = open_it, .close = close_redis, .save = save, .load = load, .remove = remove_key,        \
+    .list = list, .durability = durability,                                                                                                \
+  }
+
+const pd_storage_ops pd_storage_redis = REDIS_OPS("redis", open_tcp);
+const pd_storage_ops pd_storage_rediss = REDIS_OPS("rediss", open_tls);
+const pd_storage_ops pd_storage_redis_unix = REDIS_OPS("redis+unix", open_unix);

@@ -1,0 +1,17 @@
+/* snapshot.h: a snapshot's document, taken apart. */
+#ifndef PD_STORAGE_SNAPSHOT_H
+#define PD_STORAGE_SNAPSHOT_H
+
+#include "base/json.h"
+
+#include <perdure/agent.h>
+
+typedef struct pd_snapshot_parts {
+  pd_json top, memory, history, variables, events; /* slices of the document */
+} pd_snapshot_parts;
+
+/* pd_snapshot_check that also gives the parts. Both outputs may be NULL. */
+PD_MUST_USE pd_code pd_snapshot_parse(pd_bytes document, const char *agent_id, pd_snapshot_parts *out, pd_snapshot *out_facts,
+                                      pd_error *err);
+
+#endif
