@@ -77,7 +77,7 @@ static void add_node(pd_statemap *map, pd_statemap_node node)
 /* The same nodes without holes, in arrays of another size. */
 static pd_code make_anew(pd_statemap *map, size_t capacity, pd_error *err)
 {
-  pd_statemap made = {.capacity = capacity, .count = map->count, .bytes = map->bytes, .seed = map->seed};
+  pd_statemap made = {.capacity = capacity};
   made.slots = calloc(capacity * 2, sizeof *made.slots);
   made.nodes = malloc(capacity * sizeof *made.nodes);
   made.dirty = malloc(capacity * sizeof *made.dirty);
@@ -92,7 +92,12 @@ static pd_code make_anew(pd_statemap *map, size_t capacity, pd_error *err)
   free(map->slots);
   free(map->nodes);
   free(map->dirty);
-  *map = made;
+  map->slots = made.slots; /* one by one: the seed is read without the lock */
+  map->nodes = made.nodes;
+  map->dirty = made.dirty;
+  map->capacity = capacity;
+  map->used = made.used;
+  map->dirty_count = made.dirty_count;
   return PD_OK;
 }
 
