@@ -7,7 +7,7 @@
 typedef struct world {
   char *folder, *uri;
   pd_home *home;
-  int64_t now_ms;                   /* the home's clock; begins at 2026-11-15T10:00:00Z */
+  _Atomic int64_t now_ms;           /* the home's clock; begins at 2026-11-15T10:00:00Z */
   const char *agent;                /* who calls; "main" */
   char session[PD_SESSION_ID_SIZE]; /* of that agent; "": none */
   bool is_operator;
