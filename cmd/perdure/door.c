@@ -48,7 +48,7 @@ static int connect_holder(const char *uri)
   return -1;
 }
 
-static bool send_all(int fd, pd_bytes bytes)
+bool door_send(int fd, pd_bytes bytes)
 {
   const char *at = bytes.data;
   for (size_t left = bytes.size; left;) {
@@ -79,7 +79,7 @@ pd_code door_ask_holder(cli_session *cli, pd_bytes line, pd_buf *out, pd_error *
 {
   CLEANUP(close_fd) int fd = connect_holder(cli->uri);
   if (fd < 0) return pd_error_set(err, PD_NOT_FOUND, "nothing is held for the home %s", cli->uri);
-  if (!send_all(fd, line) || !send_all(fd, pd_text("\n")))
+  if (!door_send(fd, line) || !door_send(fd, pd_text("\n")))
     return pd_error_set(err, PD_STORAGE, "the holder of the home went away; try again");
   return read_line(fd, out, err);
 }

@@ -27,6 +27,9 @@ PD_MUST_USE pd_code door_start_holder(cli_session *cli, pd_error *err);
 /* One line to the holder, one line back. PD_NOT_FOUND if none runs. */
 PD_MUST_USE pd_code door_ask_holder(cli_session *cli, pd_bytes line, pd_buf *out, pd_error *err);
 
+/* All of it; false if the other side went away. */
+bool door_send(int fd, pd_bytes bytes);
+
 /* holder.c: the path of the socket. PD_UNSUPPORTED for a home without a folder. */
 PD_MUST_USE pd_code holder_path(const char *uri, char *out, size_t size, pd_error *err);
 /* Serve the home at `uri` on `listener` until it holds nothing. `ready` gets a newline when it serves, or the error's text. */

@@ -175,16 +175,6 @@ static void answer_line(holder *h, pd_bytes line, pd_buf *out)
     answer_hold(h, request, out);
 }
 
-static bool write_all(int fd, const void *data, size_t size)
-{
-  for (const char *at = data; size;) {
-    ssize_t wrote = send(fd, at, size, MSG_NOSIGNAL);
-    if (wrote <= 0 && errno != EINTR) return false;
-    if (wrote > 0) at += wrote, size -= (size_t)wrote;
-  }
-  return true;
-}
-
 static bool answer_lines(connection *c, pd_buf *in, pd_buf *out)
 {
   uint8_t *end;
@@ -192,7 +182,7 @@ static bool answer_lines(connection *c, pd_buf *in, pd_buf *out)
     size_t size = (size_t)(end - in->data);
     answer_line(c->h, (pd_bytes){in->data, size}, out);
     explicit_bzero(in->data, size); /* it may have been a passphrase */
-    if (!out->size || pd_buf_byte(out, '\n', NULL) || !write_all(c->fd, out->data, out->size)) return false;
+    if (!out->size || pd_buf_byte(out, '\n', NULL) || !door_send(c->fd, pd_buf_bytes(out))) return false;
     memmove(in->data, end + 1, in->size - size - 1);
     in->size -= size + 1;
   }

@@ -93,8 +93,12 @@ static bool has_database(const pd_doctor_view *v, const char *name, size_t stem)
 static void check_name(pd_doctor_view *v, const char *name)
 {
   static const char *const beside[] = {".db-wal", ".db-shm", ".db-journal"};
+  static const char *const ours[] = {".",          "..",        "perdure.key", "perdure.toml", "policy.toml",
+                                     "vault.json", "snapshots", "backups",     "restore.json"};
   size_t stem;
-  if (strcmp(name, "perdure.key") == 0 || strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || ends_with(name, ".db", &stem)) return;
+  for (size_t i = 0; i < COUNT_OF(ours); i++)
+    if (strcmp(name, ours[i]) == 0) return;
+  if (ends_with(name, ".db", &stem)) return;
   for (size_t i = 0; i < COUNT_OF(beside); i++) {
     if (!ends_with(name, beside[i], &stem)) continue;
     if (!has_database(v, name, stem))

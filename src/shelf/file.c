@@ -53,18 +53,9 @@ static void free_text(char **text)
 
 pd_code pd_shelf_folders(const char *path, pd_error *err)
 {
-  CLEANUP(free_text) char *part = strdup(path);
-  if (!part) return pd_error_memory(err, "a path");
-  for (char *p = part; *p; p++) {
-    if (*p != '/' || p == part) continue;
-    *p = '\0';
-    if (mkdir(part, 0777) == 0)
-      TRY(pd_folder_sync(part, err));
-    else if (errno != EEXIST)
-      return pd_file_refused(err, "make the folder", part);
-    *p = '/';
-  }
-  return PD_OK;
+  CLEANUP(free_text) char *copy = strdup(path);
+  if (!copy) return pd_error_memory(err, "a path");
+  return pd_folders_make(dirname(copy), err);
 }
 
 /* ---- the lock (F2) ---- */

@@ -156,12 +156,26 @@ static pd_code look_at_audit(pd_home *home, pd_health *h, pd_error *err)
   return PD_OK;
 }
 
+/* A vault that cannot be read means that no backup can be made or opened. */
+static pd_code look_at_vault(pd_home *home, pd_health *h, pd_error *err)
+{
+  pd_vault_state is;
+  pd_error why;
+  pd_code code = pd_vault_status(home, &is, &why);
+  if (code == PD_NO_MEMORY) return pd_error_memory(err, "a look at the vault");
+  if (code) return reason(h, PD_HEALTH_DEGRADED, "", err, "the vault cannot be read: %.300s", why.message);
+  h->has_vault = is.exists;
+  h->is_vault_unlocked = is.is_unlocked;
+  return PD_OK;
+}
+
 pd_code pd_health_look(pd_home *home, pd_health *out, pd_error *err)
 {
   CLEANUP(pd_leases_done) pd_leases leases = {0};
   *out = (pd_health){.time_ms = pd_home_now(home)};
   TRY(look_at_disk(home, out, err));
   TRY(look_at_audit(home, out, err));
+  TRY(look_at_vault(home, out, err));
   TRY(pd_leases_list(home, &leases, err));
   for (size_t i = 0; i < leases.count; i++) {
     pd_lease_open(home, &leases.items[i], true);
@@ -286,6 +300,15 @@ static void write_audit(pd_json_writer *w, const pd_health *h)
   pd_json_close(w, '}');
 }
 
+static void write_vault(pd_json_writer *w, const pd_health *h)
+{
+  pd_json_key(w, "vault");
+  pd_json_open(w, '{');
+  pd_json_put_bool(w, "exists", h->has_vault);
+  pd_json_put_bool(w, "unlocked", h->is_vault_unlocked);
+  pd_json_close(w, '}');
+}
+
 void pd_health_write(pd_json_writer *w, pd_home *home, const pd_health *health, const char *agent)
 {
   pd_health_write_status(w, health, agent);
@@ -298,6 +321,7 @@ void pd_health_write(pd_json_writer *w, pd_home *home, const pd_health *health, 
     if (concerns(agent, health->stores[i].name)) write_store(w, &health->stores[i]);
   pd_json_close(w, ']');
   write_audit(w, health);
+  write_vault(w, health);
   write_versions(w, home, health);
 }
 

@@ -29,6 +29,7 @@ typedef struct pd_health {
   bool has_disk;
   uint64_t disk_total_bytes, disk_free_bytes, disk_free_files;
   uint64_t audit_waiting, audit_lost; /* lines, in this process */
+  bool has_vault, is_vault_unlocked;  /* unlocked: in this process */
   pd_store_health *stores;
   size_t store_count, store_capacity;
   pd_health_reason *reasons;

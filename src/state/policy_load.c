@@ -4,6 +4,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/toml.h"
+#include "state/config.h"
 #include "state/policy.h"
 
 #include <stdio.h>
@@ -43,24 +44,15 @@ static pd_code take_permission(const rule_reader *r, const pd_toml_entry *entry,
   return bad(r, entry->line, err, "'permission' must be one of: notify, approval, operator, blocked");
 }
 
-/* "10 min", "1h", "2 d"; 0: never. */
+/* As the settings of perdure.toml are written: "10 min", "1h", 0: never. */
 static pd_code take_ttl(const rule_reader *r, const pd_toml_entry *entry, pd_rule *rule, pd_error *err)
 {
-  static const struct {
-    const char *name;
-    uint64_t ms;
-  } units[] = {{"ms", 1}, {"s", 1000}, {"m", 60000}, {"min", 60000}, {"h", 3600000}, {"d", 86400000}};
+  static const pd_config_item item = {.name = "ttl", .unit = PD_UNIT_MS, .about = "0: never"};
   const char *text = entry->value.kind == PD_TOML_STRING ? entry->value.text : "";
-  char *end = NULL;
-  unsigned long long number = *text >= '0' && *text <= '9' ? strtoull(text, &end, 10) : 0;
-  while (end && *end == ' ') end++;
-  for (size_t i = 0; end && i < COUNT_OF(units); i++)
-    if (strcmp(end, units[i].name) == 0 && number <= TTL_MS_MAX / units[i].ms) {
-      rule->ttl_ms = number * units[i].ms;
-      rule->has_ttl = true;
-      return PD_OK;
-    }
-  return bad(r, entry->line, err, "'ttl' must be a time such as \"10 min\" or \"1 h\" (ms, s, min, h, d); \"0 s\": never");
+  if (!pd_config_parse(&item, text, &rule->ttl_ms) || rule->ttl_ms > TTL_MS_MAX)
+    return bad(r, entry->line, err, "'ttl' must be a time such as \"10 min\" or \"1 h\" (ms, s, min, h, d); \"0 s\": never");
+  rule->has_ttl = true;
+  return PD_OK;
 }
 
 static pd_code take_entry(rule_reader *r, const pd_toml_entry *entry, pd_error *err)

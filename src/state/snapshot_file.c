@@ -4,6 +4,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/sha256.h"
 #include "state/snapshot.h"
 
@@ -148,16 +149,6 @@ void pd_snapshot_abandon(int folder, const char *id, int file)
   close(file);
 }
 
-static bool write_all(int file, const void *data, size_t size)
-{
-  for (const char *at = data; size;) {
-    ssize_t done = write(file, at, size);
-    if (done < 0 && errno != EINTR) return false;
-    if (done > 0) at += done, size -= (size_t)done;
-  }
-  return true;
-}
-
 pd_code pd_snapshot_finish(int folder, const char *id, int file, pd_bytes object, uint64_t *out_size, pd_error *err)
 {
   char name[FILE_NAME_SIZE], part[FILE_NAME_SIZE], hex[PD_ID_HEX_SIZE], seal[SEAL_SIZE + 1];
@@ -165,8 +156,9 @@ pd_code pd_snapshot_finish(int folder, const char *id, int file, pd_bytes object
   part_name(id, part);
   pd_id hash = pd_sha256((pd_bytes){object.data, object.size - 1});
   snprintf(seal, sizeof seal, SEAL "%s\"}\n", pd_id_hex(&hash, hex));
-  bool is_written = write_all(file, object.data, object.size - 1) && write_all(file, seal, SEAL_SIZE) && fsync(file) == 0;
-  pd_code code = is_written ? PD_OK : failed(err, "write", id);
+  pd_code code = pd_fd_write(file, object.data, object.size - 1, part, err);
+  if (code == PD_OK) code = pd_fd_write(file, seal, SEAL_SIZE, part, err);
+  if (code == PD_OK && fsync(file) != 0) code = failed(err, "write", id);
   if (code == PD_OK && renameat(folder, part, folder, name) != 0) code = failed(err, "name", id);
   if (code) {
     pd_snapshot_abandon(folder, id, file);

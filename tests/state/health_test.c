@@ -39,6 +39,24 @@ static void health__an_empty_home_is_well(void **state)
   world_close(&w);
 }
 
+static void health__tells_whether_there_is_a_vault_and_whether_it_is_unlocked(void **state)
+{
+  (void)state;
+  world w;
+  world_open(&w, NULL);
+  world_ok(&w, "system.health", "{}");
+  assert_string_equal(world_out(&w, "vault"), "{\"exists\":false,\"unlocked\":false}");
+  assert_int_equal(pd_vault_init(w.home, pd_text("a passphrase of words"), &(pd_vault_options){.memory_kib = 64, .passes = 1}, &w.err),
+                   PD_OK);
+  pd_vault_lock(w.home);
+  world_ok(&w, "system.health", "{}");
+  assert_string_equal(world_out(&w, "vault"), "{\"exists\":true,\"unlocked\":false}");
+  assert_int_equal(pd_vault_unlock(w.home, pd_text("a passphrase of words"), &w.err), PD_OK);
+  world_ok(&w, "system.health", "{}");
+  assert_string_equal(world_out(&w, "vault"), "{\"exists\":true,\"unlocked\":true}");
+  world_close(&w);
+}
+
 static void health__the_operator_sees_every_store_and_an_agent_its_own(void **state)
 {
   (void)state;
@@ -125,6 +143,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(health__an_empty_home_is_well),
+    cmocka_unit_test(health__tells_whether_there_is_a_vault_and_whether_it_is_unlocked),
     cmocka_unit_test(health__the_operator_sees_every_store_and_an_agent_its_own),
     cmocka_unit_test(health__a_damaged_store_is_failing_and_named_to_whom_it_concerns),
     cmocka_unit_test(health__looking_leaves_no_store_open),
