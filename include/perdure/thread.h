@@ -154,8 +154,8 @@ typedef struct pd_changeset {
  *      "snapshot":{},"active_run":"r1","time":1763200000000}
  *
  * null is the same as absent, and so is an "active_run" of null; none from now on is "". What it points to is in `json` or in `texts`,
- * which is empty before and yours to finish when the change set is appended. PD_INVALID (InvalidChangeSet) names the member that is wrong or
- * unknown. */
+ * which is empty before and yours to finish when the change set is appended. PD_INVALID (InvalidChangeSet) names the member that is
+ * wrong or unknown. */
 PD_API PD_MUST_USE pd_code pd_changeset_parse(pd_bytes json, pd_changeset *out, pd_buf *texts, pd_error *err);
 
 typedef struct pd_thread_ack {
@@ -331,8 +331,8 @@ typedef struct pd_thread_import_options {
 } pd_thread_import_options;
 
 /* Replay an export into a thread of its own: same versions, same state, and with the same id the same commit ids. All or nothing: whatever
- * is wrong with it, no thread is made. PD_INVALID (InvalidExport) names the line; PD_CORRUPT if the commit ids come out otherwise; PD_EXISTS;
- * PD_LIMIT. `options` and `out` may be NULL. */
+ * is wrong with it, no thread is made. PD_INVALID (InvalidExport) names the line; PD_CORRUPT if the commit ids come out otherwise;
+ * PD_EXISTS; PD_LIMIT. `options` and `out` may be NULL. */
 PD_API PD_MUST_USE pd_code pd_thread_import(pd_store *store, const pd_source *source, const pd_thread_import_options *options,
                                             pd_thread_replay_report *out, pd_error *err);
 
