@@ -79,10 +79,18 @@ PD_API void pd_storage_close(pd_storage *storage);
  * name is no snapshot of the agent (looked at before the first save of an agent through this handle): it is not overwritten; move it
  * away or delete it. PD_FULL, PD_READ_ONLY, PD_STORAGE, PD_DENIED. */
 PD_API PD_MUST_USE pd_code pd_storage_save(pd_storage *storage, const char *agent_id, pd_bytes snapshot, pd_error *err);
+/* Fencing: who claims an agent is the only one who may save it from then on. *out_epoch is larger than that of every claim before, also
+ * by other processes. It needs no snapshot. pd_agent_open claims: only those who keep snapshots by themselves need this. */
+PD_API PD_MUST_USE pd_code pd_storage_claim(pd_storage *storage, const char *agent_id, uint64_t *out_epoch, pd_error *err);
+/* pd_storage_save for the one who holds `epoch` (from a claim; 0 is PD_INVALID): PD_CONFLICT with the name AgentFenced if another claimed
+ * the agent since, or removed its snapshot; err->actual is the epoch that holds it now. Nothing is changed then. */
+PD_API PD_MUST_USE pd_code pd_storage_save_as(pd_storage *storage, const char *agent_id, uint64_t epoch, pd_bytes snapshot, pd_error *err);
+/* The epoch of the last claim; 0 if nobody ever claimed the agent. */
+PD_API PD_MUST_USE pd_code pd_storage_epoch(pd_storage *storage, const char *agent_id, uint64_t *out_epoch, pd_error *err);
 /* The latest snapshot of `agent_id` replaces what `out` holds. PD_NOT_FOUND if there is none; PD_CORRUPT if what is there is no sound
  * snapshot of this agent: it is left as it is. */
 PD_API PD_MUST_USE pd_code pd_storage_load(pd_storage *storage, const char *agent_id, pd_buf *out, pd_error *err);
-/* Remove what is stored, sound or not. PD_NOT_FOUND if there is nothing. `perdure:` deletes the ref; the bytes go with gc. */
+/* Remove what is stored, sound or not, and fence whoever holds the agent. PD_NOT_FOUND if there is nothing. `perdure:` deletes the ref; the bytes go with gc. */
 PD_API PD_MUST_USE pd_code pd_storage_delete(pd_storage *storage, const char *agent_id, pd_error *err);
 /* The agents that something is stored for, sorted. */
 PD_API PD_MUST_USE pd_code pd_storage_list(pd_storage *storage, void (*visit)(void *ctx, const char *agent_id), void *ctx, pd_error *err);
