@@ -1,5 +1,5 @@
 /*
- * storage_plugin.h: for those who write a storage plugin: where the snapshots of agents are kept. Who only uses one needs agent.h.
+ * storage_plugin.h: for those who write a storage plugin: where the snapshots of agents are kept. Who only uses one needs storage.h.
  *
  * A plugin is a shared object with one symbol:
  *

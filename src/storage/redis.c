@@ -138,7 +138,7 @@ static pd_code save(void *handle, const char *agent, uint64_t epoch, pd_bytes sn
   uint64_t now = 0;
   if (!epoch) return save_any(handle, agent, snapshot, err);
   snprintf(mine, sizeof mine, "%llu", (unsigned long long)epoch);
-  const pd_bytes words[] = {pd_text("EVAL"),          pd_text(save_script), pd_text("2"), pd_text(key.text),
+  const pd_bytes words[] = {pd_text("EVAL"),         pd_text(save_script), pd_text("2"), pd_text(key.text),
                             pd_text(epoch_key.text), pd_text(mine),        snapshot};
   TRY(pd_redis_command(handle, words, COUNT_OF(words), &reply, err));
   if (reply->type == REDIS_REPLY_STATUS && strcmp(reply->str, "OK") == 0) return PD_OK;
@@ -275,7 +275,7 @@ static pd_code durability(void *handle, pd_storage_durability *out, pd_error *er
 #define REDIS_OPS(scheme, open_it)                                                                                                         \
   {                                                                                                                                        \
     .abi = PD_STORAGE_ABI, .name = scheme, .open = open_it, .close = close_redis, .save = save, .load = load, .remove = remove_key,        \
-    .list = list, .durability = durability, .claim = claim, .epoch = epoch_now,                                                                                                \
+    .list = list, .durability = durability, .claim = claim, .epoch = epoch_now,                                                            \
   }
 
 const pd_storage_ops pd_storage_redis = REDIS_OPS("redis", open_tcp);

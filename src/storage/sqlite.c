@@ -173,7 +173,8 @@ static pd_code claim(void *handle, const char *agent, uint64_t *out, pd_error *e
 {
   sqlite_storage *s = handle;
   CLEANUP(statement_done) sqlite3_stmt *st = NULL;
-  TRY(prepare(s, "INSERT INTO agent_epochs VALUES(?,1) ON CONFLICT(agent_id) DO UPDATE SET epoch=epoch+1 RETURNING epoch", agent, &st, err));
+  TRY(
+    prepare(s, "INSERT INTO agent_epochs VALUES(?,1) ON CONFLICT(agent_id) DO UPDATE SET epoch=epoch+1 RETURNING epoch", agent, &st, err));
   if (sqlite3_step(st) != SQLITE_ROW) return refused(s, "write", err);
   *out = (uint64_t)sqlite3_column_int64(st, 0);
   return sqlite3_step(st) == SQLITE_DONE ? PD_OK : refused(s, "write", err); /* only now it is committed */
