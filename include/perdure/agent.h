@@ -176,11 +176,11 @@ typedef enum pd_effect_state {
   PD_EFFECT_UNKNOWN = 3   /* it was intended before and not settled: it may have happened, or not */
 } pd_effect_state;
 
-/* Before an effect on the outside world (a mail, a payment, a file): write down that it is about to happen. `id` says which effect it is, in
- * all of the agent's life: derive it from the event's id. `what` is JSON for whoever has to find out later, or empty.
+/* Before an effect on the outside world (a mail, a payment, a file): write down that it is about to happen. `id` says which effect it is,
+ * in all of the agent's life: derive it from the event's id. `what` is JSON for whoever has to find out later, or empty.
  * *out: PD_EFFECT_INTENDED: it is saved, now do it. PD_EFFECT_DONE: pd_agent_effect_get has its result. PD_EFFECT_UNKNOWN: it was
- * intended before, by an earlier life or an earlier call: look whether it happened, then pd_agent_effect_done, or pd_agent_effect_retract and
- * intend it again. PD_LIMIT if PD_AGENT_EFFECTS_OPEN_MAX are open. */
+ * intended before, by an earlier life or an earlier call: look whether it happened, then pd_agent_effect_done, or
+ * pd_agent_effect_retract and intend it again. PD_LIMIT if PD_AGENT_EFFECTS_OPEN_MAX are open. */
 PD_API PD_MUST_USE pd_code pd_agent_effect_intend(pd_agent *agent, const char *id, pd_bytes what, pd_effect_state *out, pd_error *err);
 /* It happened; `result` is JSON, or empty for null. Saved when it returns. Doing so twice changes nothing. PD_NOT_FOUND if it was not
  * intended. */

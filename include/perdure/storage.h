@@ -90,7 +90,8 @@ PD_API PD_MUST_USE pd_code pd_storage_epoch(pd_storage *storage, const char *age
 /* The latest snapshot of `agent_id` replaces what `out` holds. PD_NOT_FOUND if there is none; PD_CORRUPT if what is there is no sound
  * snapshot of this agent: it is left as it is. */
 PD_API PD_MUST_USE pd_code pd_storage_load(pd_storage *storage, const char *agent_id, pd_buf *out, pd_error *err);
-/* Remove what is stored, sound or not, and fence whoever holds the agent. PD_NOT_FOUND if there is nothing. `perdure:` deletes the ref; the bytes go with gc. */
+/* Remove what is stored, sound or not, and fence whoever holds the agent. PD_NOT_FOUND if there is nothing.
+ * `perdure:` deletes the ref; the bytes go with gc. */
 PD_API PD_MUST_USE pd_code pd_storage_delete(pd_storage *storage, const char *agent_id, pd_error *err);
 /* The agents that something is stored for, sorted. */
 PD_API PD_MUST_USE pd_code pd_storage_list(pd_storage *storage, void (*visit)(void *ctx, const char *agent_id), void *ctx, pd_error *err);
