@@ -118,12 +118,12 @@ typedef struct pd_letter {
   uint64_t generation; /* how many interrupts came before it, itself included */
   uint32_t attempts, attempts_max;
   int64_t created_ms, updated_ms;
-  int64_t retry_ms;          /* queued: not before */
-  const char *claimed_by;    /* the consumer that has it, or had it last */
-  const char *token;         /* claimed: the claim's */
-  int64_t lease_until_ms;    /* claimed */
-  const char *error;         /* why it was rejected, the last time */
-  uint64_t superseded_by;    /* superseded: the interrupt's number; 0: pd_mailbox_interrupt */
+  int64_t retry_ms;       /* queued: not before */
+  const char *claimed_by; /* the consumer that has it, or had it last */
+  const char *token;      /* claimed: the claim's */
+  int64_t lease_until_ms; /* claimed */
+  const char *error;      /* why it was rejected, the last time */
+  uint64_t superseded_by; /* superseded: the interrupt's number; 0: pd_mailbox_interrupt */
 } pd_letter;
 
 /* Return false to stop. */

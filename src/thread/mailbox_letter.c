@@ -87,10 +87,11 @@ static bool decode_state(pd_mail_item *item)
   if (pd_json_parse(pd_buf_bytes(&item->state), &state, NULL)) return false;
   pd_json by = pd_json_member(state, "superseded_by");
   if (by.kind != PD_JSON_NONE && !pd_json_u64(by, &l->superseded_by)) return false;
-  return take_text(item, state, "status", &status) && pd_mail_status_parse(status, &l->status) && take_u32(state, "attempts", &l->attempts) &&
-         take_time(state, "updated_at", &l->updated_ms) && take_time(state, "retry_at", &l->retry_ms) &&
-         take_text(item, state, "claimed_by", &l->claimed_by) && take_text(item, state, "token", &l->token) &&
-         take_time(state, "lease_until", &l->lease_until_ms) && take_text(item, state, "error", &l->error);
+  return take_text(item, state, "status", &status) && pd_mail_status_parse(status, &l->status) &&
+         take_u32(state, "attempts", &l->attempts) && take_time(state, "updated_at", &l->updated_ms) &&
+         take_time(state, "retry_at", &l->retry_ms) && take_text(item, state, "claimed_by", &l->claimed_by) &&
+         take_text(item, state, "token", &l->token) && take_time(state, "lease_until", &l->lease_until_ms) &&
+         take_text(item, state, "error", &l->error);
 }
 
 pd_code pd_mail_decode(const pd_mailbox *box, uint64_t number, pd_mail_item *item, pd_error *err)
@@ -188,8 +189,7 @@ static void place_of(const pd_letter *letter, char key[PD_MAIL_KEY_SIZE], int64_
     snprintf(noun, sizeof noun, "claimed");
     *out_time_ms = letter->lease_until_ms;
     break;
-  default:
-    snprintf(noun, sizeof noun, "%s/%020lld", letter->status == PD_MAIL_DEAD ? "dead" : "done", (long long)letter->updated_ms);
+  default: snprintf(noun, sizeof noun, "%s/%020lld", letter->status == PD_MAIL_DEAD ? "dead" : "done", (long long)letter->updated_ms);
   }
   pd_mail_key(noun, letter->number, key);
 }
