@@ -18,13 +18,13 @@
  *       │                  │                           queued, claimed ──cancel─────> cancelled
  *       └─requeue─ dead <──┘ as above, when its attempts are used up
  *
- * Letters are claimed by priority, then in the order they were sent, and none before its retry time. A claim has a lease and a token: while
- * the lease lasts nobody else gets the letter, and only the token's holder can settle it. A claim that was lost (the lease ended and another
- * took the letter, or an interrupt superseded it) is told so by PD_CONFLICT.
+ * Letters are claimed by priority, then in the order they were sent, and none before its retry time. A claim has a lease and a token:
+ * while the lease lasts nobody else gets the letter, and only the token's holder can settle it. A claim that was lost (the lease ended and
+ * another took the letter, or an interrupt superseded it) is told so by PD_CONFLICT.
  *
- * The mailbox of thread ID is the ref `mailbox/ID` of the agent's store: each change is one commit, durable as the store is, and its past can
- * be read like any other. Any number of processes may use it at once. To sleep until a letter comes, watch the ref (watch.h), no longer than
- * pd_claim_found.next_due_ms.
+ * The mailbox of thread ID is the ref `mailbox/ID` of the agent's store: each change is one commit, durable as the store is, and its past
+ * can be read like any other. Any number of processes may use it at once. To sleep until a letter comes, watch the ref (watch.h), no
+ * longer than pd_claim_found.next_due_ms.
  */
 #ifndef PERDURE_MAILBOX_H
 #define PERDURE_MAILBOX_H
@@ -71,8 +71,8 @@ typedef struct pd_mailbox_options {
 
 typedef struct pd_mailbox pd_mailbox;
 
-/* The mailbox of a thread, which need not exist. Writes nothing: the ref is made by the first letter. `options` may be NULL. A pd_mailbox may
- * be used by any number of threads at once; close it before the store. PD_INVALID named InvalidId. */
+/* The mailbox of a thread, which need not exist. Writes nothing: the ref is made by the first letter. `options` may be NULL. A pd_mailbox
+ * may be used by any number of threads at once; close it before the store. PD_INVALID named InvalidId. */
 PD_API PD_MUST_USE pd_code pd_mailbox_open(pd_store *store, const char *thread_id, const pd_mailbox_options *options, pd_mailbox **out,
                                            pd_error *err);
 /* Takes NULL. */
@@ -168,8 +168,8 @@ PD_API PD_MUST_USE pd_code pd_mailbox_claim(pd_mailbox *box, const pd_claim *cla
                                             pd_error *err);
 
 /* The calls of a claim's holder. PD_CONFLICT named ClaimLost if the token is not (any more) the letter's, LetterDone if the letter was
- * superseded, cancelled or is a dead letter; PD_NOT_FOUND named LetterNotFound. A lease that has ended is no hindrance as long as nobody else
- * took the letter. */
+ * superseded, cancelled or is a dead letter; PD_NOT_FOUND named LetterNotFound. A lease that has ended is no hindrance as long as nobody
+ * else took the letter. */
 
 /* The thread has taken the letter: it will not be delivered again. Accepting twice with one token is no error. */
 PD_API PD_MUST_USE pd_code pd_mailbox_accept(pd_mailbox *box, uint64_t number, const char *token, pd_error *err);
