@@ -1,11 +1,11 @@
 /*
  * mailbox.h: the inside of a mailbox. The contract is include/perdure/mailbox.h; the keys are in docs/formats.md, "Mailboxes".
  *
- * M1  Whatever changes a mailbox is one commit that also writes its head, on condition of the version that was read. So all that was read in
- *     the same invocation still holds, whichever processes use the mailbox.
+ * M1  Whatever changes a mailbox is one commit that also writes its head, on condition of the version that was read. So all that was read
+ *     in the same invocation still holds, whichever processes use the mailbox.
  * M2  Letters are numbered by the head; a number is never used twice.
- * M3  A letter has exactly one place: `queued/…` if it is queued, `claimed/…` if it is claimed, `dead/…` if it is a dead letter, `done/…` else.
- *     The head counts the first two.
+ * M3  A letter has exactly one place: `queued/…` if it is queued, `claimed/…` if it is claimed, `dead/…` if it is a dead letter, `done/…`
+ *     else. The head counts the first two.
  */
 #ifndef PD_THREAD_MAILBOX_H
 #define PD_THREAD_MAILBOX_H

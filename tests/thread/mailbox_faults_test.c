@@ -197,8 +197,8 @@ static void mailbox__threads_of_one_handle_deliver_each_letter_once(void **state
 
 /* ---- a disk that fails ---- */
 
-/* Send, claim, accept: again until each is done. Whatever call fails, and be it that the work was done and only the answer failed, the letter
- * is there once and is accepted once. */
+/* Send, claim, accept: again until each is done. Whatever call fails, and be it that the work was done and only the answer failed, the
+ * letter is there once and is accepted once. */
 static void one_fault(uint64_t n, fault_how how, bool *out_fired)
 {
   pd_store *store;
