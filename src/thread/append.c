@@ -1,8 +1,8 @@
 /*
  * append.c: the write path of threads: one change set, one commit.
  *
- * The state in memory is changed first, so that a bad patch is found before anything is staged; what was touched is compared with the tree and
- * only leaves that differ are written. If the commit does not come about, the state is taken back.
+ * The state in memory is changed first, so that a bad patch is found before anything is staged; what was touched is compared with the tree
+ * and only leaves that differ are written. If the commit does not come about, the state is taken back.
  */
 #include "thread/append.h"
 
@@ -13,8 +13,6 @@
 #include "thread/leaf.h"
 
 #include <stdlib.h>
-
-#define TRIES_MAX 100000
 
 typedef struct attempt {
   pd_thread *t;
@@ -135,10 +133,8 @@ static pd_code stage_records(attempt *a, pd_edit *edit, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf change = {0}, where = {0};
   char key[PD_THREAD_KEY_SIZE];
-  pd_change_place place = {.version = a->next.version,
-                           .time_ms = a->next.time_ms,
-                           .message_first = a->first,
-                           .message_ids = pd_buf_bytes(&a->ids)};
+  pd_change_place place = {
+    .version = a->next.version, .time_ms = a->next.time_ms, .message_first = a->first, .message_ids = pd_buf_bytes(&a->ids)};
   TRY(pd_change_write(a->p, &place, &change, err));
   TRY(pd_thread_head_write(&a->next, &where, err));
   TRY(put_text(edit, pd_text(pd_thread_key(PD_KEY_CHANGE, a->next.version, key)), &change, err));
@@ -177,11 +173,8 @@ pd_code pd_thread_append_here(pd_thread *t, const pd_prepared *prepared, pd_thre
   if (now > a.next.time_ms) a.next.time_ms = now;
   TRY(next_active(&a, out_is_final, err));
   TRY(apply_state(&a, err));
-  pd_note note = {.ref = t->ref,
-                  .author = set->author,
-                  .run = set->run_id,
-                  .reason = pd_reason_name(set->reason),
-                  .expect_head = &t->commit.id};
+  pd_note note = {
+    .ref = t->ref, .author = set->author, .run = set->run_id, .reason = pd_reason_name(set->reason), .expect_head = &t->commit.id};
   TRY(pd_edit_begin(t->store, &note, &edit, err));
   TRY(stage_all(&a, edit, err));
   TRY(pd_edit_commit(edit, &ack, err));
@@ -211,7 +204,7 @@ pd_code pd_thread_append(pd_thread *thread, const pd_changeset *changeset, uint6
   bool again = true;
   pd_code code = PD_OK;
   TRY(pd_prepare(changeset, &prepared, err));
-  for (int i = 0; again && i < TRIES_MAX; i++) code = append_once(thread, &prepared, expect_version, i > 0, out, &again, err);
+  for (int i = 0; again && i < PD_THREAD_TRIES_MAX; i++) code = append_once(thread, &prepared, expect_version, i > 0, out, &again, err);
   if (!again) return code;
-  return pd_error_set(err, PD_STORAGE, "thread '%s' changed %d times while it was appended to; try again", thread->id, TRIES_MAX);
+  return pd_error_set(err, PD_STORAGE, "thread '%s' changed %d times while it was appended to; try again", thread->id, PD_THREAD_TRIES_MAX);
 }

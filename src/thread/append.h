@@ -9,8 +9,6 @@
  * replays, where nobody else writes. *out_is_final: trying again would not help. */
 PD_MUST_USE pd_code pd_thread_append_here(pd_thread *t, const pd_prepared *prepared, pd_thread_ack *out, bool *out_is_final, pd_error *err);
 
-/* PD_INVALID of a patch gets the name InvalidPatch; returns `code`. */
-pd_code pd_patch_error(pd_code code, pd_error *err);
 /* VersionConflict. */
 pd_code pd_thread_conflict(const pd_thread *t, uint64_t expected, pd_error *err);
 

@@ -42,8 +42,7 @@ static pd_code take_json(pd_bytes text, const char *name, pd_json_kind kind, pd_
   if (!code && out->kind == kind) code = pd_json_unique(*out, &why);
   if (code == PD_INVALID) return WRONG(err, "'%s': %.300s", name, why.message);
   if (code) return pd_error_set(err, code, "'%s': %.300s", name, why.message);
-  if (out->kind != kind)
-    return WRONG(err, "'%s' must be an %s, it is %s", name, pd_json_kind_name(kind), pd_json_kind_name(out->kind));
+  if (out->kind != kind) return WRONG(err, "'%s' must be an %s, it is %s", name, pd_json_kind_name(kind), pd_json_kind_name(out->kind));
   if (facts.depth > PD_THREAD_DEPTH_MAX + (kind == PD_JSON_ARRAY))
     return pd_error_set(err, PD_LIMIT, "'%s' nests %u deep, the limit is %d", name, facts.depth, PD_THREAD_DEPTH_MAX);
   return PD_OK;
@@ -222,9 +221,9 @@ static pd_code parse_places(pd_json value, pd_change_parts *out, pd_error *err)
 pd_code pd_change_parse(pd_bytes text, pd_change_parts *out, pd_error *err)
 {
   enum { ACTIVE, MESSAGES, PARENT, PATCHES, REASON, RUN, META, SNAPSHOT, ACTIONS, TIME, VERSION, COUNT };
-  pd_json_field f[COUNT] = {{"active_run", {{0}, 0}}, {"messages", {{0}, 0}}, {"parent_run_id", {{0}, 0}}, {"patches", {{0}, 0}},
-                            {"reason", {{0}, 0}},     {"run_id", {{0}, 0}},   {"run_meta", {{0}, 0}},      {"snapshot", {{0}, 0}},
-                            {"state_actions", {{0}, 0}}, {"time", {{0}, 0}},  {"version", {{0}, 0}}};
+  pd_json_field f[COUNT] = {{"active_run", {{0}, 0}},    {"messages", {{0}, 0}}, {"parent_run_id", {{0}, 0}}, {"patches", {{0}, 0}},
+                            {"reason", {{0}, 0}},        {"run_id", {{0}, 0}},   {"run_meta", {{0}, 0}},      {"snapshot", {{0}, 0}},
+                            {"state_actions", {{0}, 0}}, {"time", {{0}, 0}},     {"version", {{0}, 0}}};
   pd_change_parts parts = {0};
   pd_json json;
   TRY(pd_json_parse(text, &json, err));

@@ -44,6 +44,9 @@ PD_MUST_USE pd_code pd_change_parse(pd_bytes text, pd_change_parts *out, pd_erro
 /* Append the JSON that pd_changeset_parse reads; `messages` is the array of the bodies (empty: none). */
 PD_MUST_USE pd_code pd_change_show(const pd_change_parts *parts, pd_bytes messages, pd_buf *out, pd_error *err);
 
+/* PD_INVALID of a patch gets the name InvalidPatch; returns `code`. */
+pd_code pd_patch_error(pd_code code, pd_error *err);
+
 /* The string in the member "id" of a message, decoded behind what `out` holds. */
 PD_MUST_USE pd_code pd_message_id(pd_json message, pd_buf *out, pd_error *err);
 

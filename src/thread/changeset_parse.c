@@ -67,8 +67,8 @@ static pd_bytes json_of(pd_json value)
 
 pd_code pd_changeset_parse(pd_bytes json, pd_changeset *out, pd_buf *texts, pd_error *err)
 {
-  pd_json_field f[FIELD_COUNT] = {{"active_run", {{0}, 0}}, {"messages", {{0}, 0}}, {"parent_run_id", {{0}, 0}}, {"patches", {{0}, 0}},
-                                  {"reason", {{0}, 0}},     {"run_id", {{0}, 0}},   {"run_meta", {{0}, 0}},      {"snapshot", {{0}, 0}},
+  pd_json_field f[FIELD_COUNT] = {{"active_run", {{0}, 0}},    {"messages", {{0}, 0}}, {"parent_run_id", {{0}, 0}}, {"patches", {{0}, 0}},
+                                  {"reason", {{0}, 0}},        {"run_id", {{0}, 0}},   {"run_meta", {{0}, 0}},      {"snapshot", {{0}, 0}},
                                   {"state_actions", {{0}, 0}}, {"time", {{0}, 0}}};
   pd_changeset set = {0};
   pd_json value;

@@ -4,13 +4,13 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/json_merge.h"
+#include "thread/append.h"
 #include "thread/leaf.h"
-#include "thread/thread.h"
 
 #include <stdio.h>
 #include <sys/random.h>
 
-#define TRIES_MAX 1000
+#define BIRTHS_MAX 100 /* tries, against others who make and delete it */
 
 /* ---- who it is ---- */
 
@@ -105,7 +105,7 @@ pd_code pd_thread_bear(pd_store *store, const pd_thread_birth *birth, pd_error *
   TRY(check_absent(store, birth->identity->id, err));
   TRY(pd_threads_add(store, birth->identity, err)); /* before the ref: a thread that is there is listed */
   pd_thread_ref(birth->identity->id, ref);
-  for (int i = 0; i < TRIES_MAX && (code == PD_CONFLICT || code == PD_NOT_FOUND); i++) code = bear_once(store, birth, ref, &why);
+  for (int i = 0; i < BIRTHS_MAX && (code == PD_CONFLICT || code == PD_NOT_FOUND); i++) code = bear_once(store, birth, ref, &why);
   if (code && err) *err = why;
   return code;
 }
@@ -142,7 +142,8 @@ static pd_code stage_state(pd_edit *edit, pd_json snapshot, pd_error *err)
   CLEANUP(free_doc) pd_doc *doc = NULL;
   CLEANUP(pd_leaves_done) pd_leaves leaves = {0};
   if (snapshot.kind == PD_JSON_NONE) return PD_OK;
-  if (snapshot.kind != PD_JSON_OBJECT) return pd_error_set(err, PD_INVALID, "the state is no object but %s", pd_json_kind_name(snapshot.kind));
+  if (snapshot.kind != PD_JSON_OBJECT)
+    return pd_error_set(err, PD_INVALID, "the state is no object but %s", pd_json_kind_name(snapshot.kind));
   TRY(pd_doc_new(snapshot, 0, &doc, err));
   TRY(pd_leaves_of(doc, NULL, 0, pd_text(PD_LEAF_ROOT), &leaves, err));
   for (size_t i = 0; i < leaves.count; i++)
@@ -177,7 +178,7 @@ static pd_code stage_first(void *ctx, pd_edit *edit, pd_error *err)
   return pd_thread_stage_first(edit, f->identity, f->snapshot, f->identity->created_ms, err);
 }
 
-static pd_code check_parent(pd_store *store, const char *parent, pd_error *err)
+pd_code pd_thread_check_parent(pd_store *store, const char *parent, pd_error *err)
 {
   CLEANUP(pd_thread_close_at) pd_thread *there = NULL;
   if (!parent || !*parent) return PD_OK;
@@ -197,7 +198,7 @@ pd_code pd_thread_create(pd_store *store, const pd_thread_options *options, pd_t
     return pd_error_set(err, PD_LIMIT, "the state has %zu bytes, the limit is %zu", options->state.size, PD_CHANGESET_SIZE_MAX);
   TRY(pd_identity_make(options, &identity, err));
   if (options->state.size) TRY(pd_json_parse(options->state, &first.snapshot, err));
-  TRY(check_parent(store, options->parent, err));
+  TRY(pd_thread_check_parent(store, options->parent, err));
   TRY(pd_resolve(store, "root", &root, err));
   pd_thread_birth birth = {.identity = &identity,
                            .base_at = "root",
@@ -246,7 +247,7 @@ pd_code pd_thread_delete(pd_store *store, const char *id, uint64_t expect_versio
   pd_error why = {0};
   pd_code code = PD_CONFLICT;
   TRY(pd_thread_open(store, id, &t, err));
-  for (int i = 0; i < TRIES_MAX && code == PD_CONFLICT; i++) code = delete_once(t, expect_version, note, &why);
+  for (int i = 0; i < PD_THREAD_TRIES_MAX && code == PD_CONFLICT; i++) code = delete_once(t, expect_version, note, &why);
   if (code && err) *err = why;
   if (code) return why.code; /* PD_CONFLICT if the version is another */
   pd_note plain = {.author = note ? note->author : NULL, .reason = "ThreadDeleted"};

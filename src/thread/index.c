@@ -33,12 +33,15 @@ static void owner_prefix(const char *owner, char out[INDEX_KEY_SIZE])
 
 static size_t entry_keys(const pd_identity *identity, char out[3][2 * INDEX_KEY_SIZE])
 {
-  char prefixes[3][INDEX_KEY_SIZE] = {"time/"}, moment[MOMENT_SIZE + 1];
-  size_t count = 1;
-  if (*identity->owner) owner_prefix(identity->owner, prefixes[count++]);
-  if (*identity->parent) snprintf(prefixes[count++], INDEX_KEY_SIZE, "parent/%s/", identity->parent);
+  char prefix[INDEX_KEY_SIZE], moment[MOMENT_SIZE + 1];
+  size_t count = 0;
   write_moment(identity->created_ms, moment);
-  for (size_t i = 0; i < count; i++) snprintf(out[i], 2 * INDEX_KEY_SIZE, "%s%s/%s", prefixes[i], moment, identity->id);
+  snprintf(out[count++], 2 * INDEX_KEY_SIZE, "time/%s/%s", moment, identity->id);
+  if (*identity->owner) {
+    owner_prefix(identity->owner, prefix);
+    snprintf(out[count++], 2 * INDEX_KEY_SIZE, "%s%s/%s", prefix, moment, identity->id);
+  }
+  if (*identity->parent) snprintf(out[count++], 2 * INDEX_KEY_SIZE, "parent/%s/%s/%s", identity->parent, moment, identity->id);
   return count;
 }
 
@@ -167,8 +170,7 @@ pd_code pd_thread_list(pd_store *store, const pd_thread_query *query, pd_thread_
   lister l = {.store = store, .query = query ? query : &all, .visit = visit, .ctx = ctx};
   TRY(make_bounds(l.query, &b, err));
   l.prefix_size = strlen(b.prefix);
-  pd_scan scan = {
-    .prefix = pd_text(b.prefix), .after = pd_text(b.after), .from = pd_text(b.from), .to = pd_text(b.to), .keys_only = true};
+  pd_scan scan = {.prefix = pd_text(b.prefix), .after = pd_text(b.after), .from = pd_text(b.from), .to = pd_text(b.to), .keys_only = true};
   pd_code code = pd_iter_open(store, PD_THREADS_REF, &scan, &iter, &why);
   if (code == PD_NOT_FOUND) return PD_OK; /* there was never one */
   if (code && err) *err = why;

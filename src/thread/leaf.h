@@ -5,12 +5,13 @@
  *                                                 state/plan/steps/#0000000001  "b"
  *                                                 state/plan/tags               []
  *
- * L1  A leaf is what is neither object nor array, or an empty one, or a subtree that is kept whole. The root is never a leaf: an empty state
- *     has no keys.
+ * L1  A leaf is what is neither object nor array, or an empty one, or a subtree that is kept whole. The root is never a leaf: an empty
+ *     state has no keys.
  * L2  Which keys there are depends on the state alone, not on its history. Whether a subtree is kept whole depends on its path alone: if
  *     its key has more than PD_LEAF_SPLIT_MAX bytes, or its name more than PD_LEAF_NAME_MAX (then the key has the name's hash, and the
  *     value is [name, subtree]).
- * L3  In names '~' is "~0", '/' "~1", NUL "~2", a '#' at the beginning "~3"; "~h" and 64 digits is a hashed name; "#" and ten digits an index.
+ * L3  In names '~' is "~0", '/' "~1", NUL "~2", a '#' at the beginning "~3"; "~h" and 64 digits is a hashed name; "#" and ten digits an
+ * index.
  */
 #ifndef PD_THREAD_LEAF_H
 #define PD_THREAD_LEAF_H
@@ -21,8 +22,8 @@
 #define PD_LEAF_SPLIT_MAX 700
 #define PD_LEAF_NAME_MAX 256
 
-/* Replace `out_key` by the key of what is at the path, or of the whole subtree that it lies in; returns the steps that the key stands for in
- * *out_used. No step may be PD_STEP_EITHER. */
+/* Replace `out_key` by the key of what is at the path, or of the whole subtree that it lies in; returns the steps that the key stands for
+ * in *out_used. No step may be PD_STEP_EITHER. */
 PD_MUST_USE pd_code pd_leaf_key(const pd_doc_step *steps, size_t count, pd_buf *out_key, size_t *out_used, pd_error *err);
 
 /* The path of a leaf, from its key and its value (a hashed name is only there). PD_CORRUPT if this is no leaf. *out is yours. */
@@ -59,8 +60,8 @@ PD_MUST_USE pd_code pd_leaves_stage(pd_store *store, const char *at, const pd_do
 PD_MUST_USE pd_code pd_leaves_load(pd_store *store, const char *at, pd_doc **out, pd_error *err);
 /* Append the canonical JSON of what is at the pointer; PD_NOT_FOUND (PathNotFound). */
 PD_MUST_USE pd_code pd_leaves_text(pd_store *store, const char *at, const char *pointer, pd_buf *out, pd_error *err);
-/* The leaves at the pointer; there is at least one, unless the pointer is the root's. PD_NOT_FOUND (PathNotFound). *out_path is its path, as
- * far as keys have it; it is yours. */
+/* The leaves at the pointer; there is at least one, unless the pointer is the root's. PD_NOT_FOUND (PathNotFound). *out_path is its path,
+ * as far as keys have it; it is yours. */
 PD_MUST_USE pd_code pd_leaves_at(pd_store *store, const char *at, const char *pointer, pd_leaves *out, pd_doc_path *out_path,
                                  size_t *out_used, pd_error *err);
 

@@ -1,4 +1,6 @@
 /* leaf_key.c: keys of leaves: paths become keys, and keys paths (L3 of leaf.h). */
+#include "thread/leaf_key.h"
+
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"

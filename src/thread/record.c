@@ -15,8 +15,8 @@ pd_code pd_thread_id_check(const char *id, const char *what, pd_error *err)
   if (size > PD_THREAD_ID_SIZE_MAX)
     return pd_error_named(err, PD_INVALID, "InvalidId", "%s id '%.32s…' is longer than %d bytes", what, id, PD_THREAD_ID_SIZE_MAX);
   if (good < size)
-    return pd_error_named(err, PD_INVALID, "InvalidId", "%s id '%s' is wrong at position %zu: letters, digits, '.', '_' and '-' are allowed",
-                          what, id, good + 1);
+    return pd_error_named(err, PD_INVALID, "InvalidId",
+                          "%s id '%s' is wrong at position %zu: letters, digits, '.', '_' and '-' are allowed", what, id, good + 1);
   if (*id == '.' || strstr(id, ".."))
     return pd_error_named(err, PD_INVALID, "InvalidId", "%s id '%s' begins with a dot or has two in a row", what, id);
   return PD_OK;
@@ -33,13 +33,13 @@ static bool has_control(pd_bytes text)
 pd_code pd_message_id_check(pd_bytes id, pd_error *err)
 {
   int shown = (int)(id.size < 64 ? id.size : 64);
-  const char *wrong = !id.size                              ? "is empty"
-                      : id.size > PD_MESSAGE_ID_SIZE_MAX    ? "is longer than 256 bytes"
-                      : has_control(id)                     ? "has a control character"
-                      : memchr(id.data, '/', id.size)       ? "has a slash"
-                      : memmem(id.data, id.size, "..", 2)   ? "has two dots in a row"
-                      : !pd_utf8_check(id)                  ? "is no UTF-8"
-                                                            : NULL;
+  const char *wrong = !id.size                            ? "is empty"
+                      : id.size > PD_MESSAGE_ID_SIZE_MAX  ? "is longer than 256 bytes"
+                      : has_control(id)                   ? "has a control character"
+                      : memchr(id.data, '/', id.size)     ? "has a slash"
+                      : memmem(id.data, id.size, "..", 2) ? "has two dots in a row"
+                      : !pd_utf8_check(id)                ? "is no UTF-8"
+                                                          : NULL;
   if (!wrong) return PD_OK;
   bool is_shown = id.size && !has_control(id) && pd_utf8_check(id);
   return pd_error_named(err, PD_INVALID, "InvalidId", "the id of a message %s%.*s%s%s", is_shown ? "('" : "", is_shown ? shown : 0,
@@ -122,8 +122,7 @@ static pd_code take_texts(pd_identity *made, const pd_json_field *f, pd_error *e
     TRY(pd_json_unique(f[ID_META].value, err));
     TRY(pd_json_canonical(f[ID_META].value, &made->texts, err));
   }
-  for (size_t i = 0; i < COUNT_OF(places); i++)
-    *places[i].slot = places[i].is_there ? (const char *)made->texts.data + places[i].at : "";
+  for (size_t i = 0; i < COUNT_OF(places); i++) *places[i].slot = places[i].is_there ? (const char *)made->texts.data + places[i].at : "";
   made->meta = (pd_bytes){made->texts.data + meta_at, made->texts.size - meta_at};
   return PD_OK;
 }
@@ -185,7 +184,8 @@ pd_code pd_thread_head_write(const pd_thread_head *head, pd_buf *out, pd_error *
 pd_code pd_thread_head_parse(pd_bytes text, pd_thread_head *out, pd_error *err)
 {
   enum { ACTIVE, MESSAGES, RUNS, TIME, VERSION, COUNT };
-  pd_json_field f[COUNT] = {{"active_run", {{0}, 0}}, {"messages", {{0}, 0}}, {"runs", {{0}, 0}}, {"time", {{0}, 0}}, {"version", {{0}, 0}}};
+  pd_json_field f[COUNT] = {
+    {"active_run", {{0}, 0}}, {"messages", {{0}, 0}}, {"runs", {{0}, 0}}, {"time", {{0}, 0}}, {"version", {{0}, 0}}};
   CLEANUP(pd_buf_done) pd_buf run = {.size_max = PD_THREAD_ID_SIZE_MAX};
   pd_thread_head head = {0};
   pd_json json;

@@ -191,8 +191,7 @@ pd_code pd_thread_run_get(pd_thread *thread, const char *run_id, pd_thread_run_v
   TRY(pd_thread_follow(thread, false, err));
   pd_thread_at(thread->commit.seq, at);
   pd_code code = pd_get(thread->store, at, pd_text(run_id_key(run_id, key)), &text, NULL, &why);
-  if (code == PD_NOT_FOUND)
-    return pd_error_named(err, PD_NOT_FOUND, "RunNotFound", "thread '%s' has no run '%s'", thread->id, run_id);
+  if (code == PD_NOT_FOUND) return pd_error_named(err, PD_NOT_FOUND, "RunNotFound", "thread '%s' has no run '%s'", thread->id, run_id);
   if (code && err) *err = why;
   TRY(code);
   TRY(parse_number(&text, key, &number, err));

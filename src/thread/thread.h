@@ -3,7 +3,8 @@
  *
  * R1  One change set is one commit of the ref `thread/ID`. The commits depend on what the change sets hold alone: no clock, no chance.
  * R2  A ref whose key `thread` is absent or has another id is a thread that is being made: nobody sees it, and who makes it again goes on.
- * R3  The key `change/N` was written by the commit of version N, so its entry says which record that was: versions are found without a walk.
+ * R3  The key `change/N` was written by the commit of version N, so its entry says which record that was: versions are found without a
+ *     walk.
  * R4  A tree holds all change sets and messages up to its version: older ones are read at the head, and a thread is rebuilt from its head.
  * R5  The handle's doc is the state at `head`, or NULL. Between two calls no edit of it is pending.
  */
@@ -19,6 +20,7 @@
 #define PD_THREAD_KEY_SIZE 40 /* a word, a slash, 20 digits */
 #define PD_THREADS_REF "threads"
 #define PD_THREAD_META_SIZE_MAX 65536
+#define PD_THREAD_TRIES_MAX 100000 /* against others who write the same thread */
 
 #define PD_KEY_THREAD "thread"
 #define PD_KEY_VERSION "version"
@@ -87,7 +89,7 @@ char *pd_thread_at(uint64_t seq, char out[PD_THREAD_AT_SIZE]);
 char *pd_thread_key(const char *noun, uint64_t number, char out[PD_THREAD_KEY_SIZE]);
 /* The number at the end of such a key. */
 uint64_t pd_thread_key_number(pd_bytes key);
-/* The head's tree, as long as nobody else appends: what the handle reads at. */
+/* PD_INVALID or PD_LIMIT unless it is 1 to `size_max` bytes of UTF-8 without control characters. */
 PD_MUST_USE pd_code pd_thread_check_text(const char *text, size_t size_max, const char *what, pd_error *err);
 /* Is this a good id of a message? PD_INVALID (InvalidId). */
 PD_MUST_USE pd_code pd_message_id_check(pd_bytes id, pd_error *err);
@@ -111,6 +113,8 @@ typedef struct pd_thread_birth {
 
 /* List it, make the ref, commit. PD_EXISTS. */
 PD_MUST_USE pd_code pd_thread_bear(pd_store *store, const pd_thread_birth *birth, pd_error *err);
+/* NULL and "" are fine. PD_NOT_FOUND. */
+PD_MUST_USE pd_code pd_thread_check_parent(pd_store *store, const char *parent, pd_error *err);
 /* Options to an identity: ids and texts checked. `out->texts` is yours. */
 PD_MUST_USE pd_code pd_identity_make(const pd_thread_options *options, pd_identity *out, pd_error *err);
 /* The keys of version 0: staged into `edit`. `snapshot` may be PD_JSON_NONE. */
