@@ -1,8 +1,8 @@
 /* export.c: a thread as NDJSON: its story, a line a part (docs/formats.md). */
+#include "thread/export.h"
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
-#include "thread/export.h"
 #include "thread/rebuild.h"
 
 typedef struct exporter {

@@ -1,6 +1,6 @@
 /*
- * import.c: a thread from its export. Everything is read, checked and rebuilt in memory first; what came out right is then brought over as a
- * whole (pd_transfer), so a bad export leaves nothing behind.
+ * import.c: a thread from its export. Everything is read, checked and rebuilt in memory first; what came out right is then brought over as
+ * a whole (pd_transfer), so a bad export leaves nothing behind.
  */
 #include "base/base.h"
 #include "base/buf.h"
