@@ -46,6 +46,7 @@ static const cli_command *const commands[] = {
   &cmd_persistent,
   &cmd_shared,
   &cmd_queue,
+  &cmd_thread,
   &cmd_briefing,
   &cmd_snapshot,
   &cmd_alerts,
