@@ -329,21 +329,20 @@ const cli_command cmd_agent = {
   .group = "state",
   .summary = "Be an agent that survives: events, steps, replies and effects, from a shell",
   .usage = "open|status|show|ticks|delete|push EVENT…|next|commit|sent EVENT-ID|effect VERB ID JSON",
-  .about =
-    "The agent is the one of --agent. `open` takes it over and prints its epoch, which the other calls need; whoever\n"
-    "opened it before is refused from then on (exit 3, AgentFenced). An event is JSON with an `id`.\n\n"
-    "  open     take it over; prints the epoch\n"
-    "  push     put events into the queue; saved when it returns. Prints queued, waiting or seen, and the id\n"
-    "  next     what is to be done: `new`, the event's id and the event; or `seen`, its id and the saved reply that\n"
-    "           may not have left before a crash (send it again, then `sent`); exit 1 if there is nothing\n"
-    "  commit   save the step of --event as a whole, and print the reply: send it only now. An event whose step is\n"
-    "           finished is not worked on again: its saved reply is printed\n"
-    "  sent     the reply of an event has left\n"
-    "  effect   before an effect on the outside: `intend ID` prints intended (now do it), done (with its result: do\n"
-    "           not do it again) or unknown (it may have happened: look). Then `done ID`, or `retract ID`\n"
-    "  status   what is known of it; exit 1 if nothing is stored\n"
-    "  show     its snapshot; ticks lists those that are kept\n\n"
-    "JSON may be given as @FILE, or as - for standard input.",
+  .about = "The agent is the one of --agent. `open` takes it over and prints its epoch, which the other calls need; whoever\n"
+           "opened it before is refused from then on (exit 3, AgentFenced). An event is JSON with an `id`.\n\n"
+           "  open     take it over; prints the epoch\n"
+           "  push     put events into the queue; saved when it returns. Prints queued, waiting or seen, and the id\n"
+           "  next     what is to be done: `new`, the event's id and the event; or `seen`, its id and the saved reply that\n"
+           "           may not have left before a crash (send it again, then `sent`); exit 1 if there is nothing\n"
+           "  commit   save the step of --event as a whole, and print the reply: send it only now. An event whose step is\n"
+           "           finished is not worked on again: its saved reply is printed\n"
+           "  sent     the reply of an event has left\n"
+           "  effect   before an effect on the outside: `intend ID` prints intended (now do it), done (with its result: do\n"
+           "           not do it again) or unknown (it may have happened: look). Then `done ID`, or `retract ID`\n"
+           "  status   what is known of it; exit 1 if nothing is stored\n"
+           "  show     its snapshot; ticks lists those that are kept\n\n"
+           "JSON may be given as @FILE, or as - for standard input.",
   .example = "$ PERDURE_EPOCH=$(perdure agent open); export PERDURE_EPOCH\n"
              "$ perdure agent push '{\"id\":\"7\",\"type\":\"task\"}'\n"
              "$ perdure agent next\n"

@@ -140,6 +140,10 @@ static pd_code take_epoch(pd_agent *agent, uint64_t given, pd_error *err)
   if (agent->is_reader) return pd_storage_epoch(agent->storage, agent->id, &agent->epoch, err);
   if (!given) return pd_storage_claim(agent->storage, agent->id, &agent->epoch, err);
   TRY(pd_storage_epoch(agent->storage, agent->id, &now, err));
+  if (!now) {
+    return pd_error_named(err, PD_CONFLICT, "AgentFenced", "nobody has opened agent '%s' here yet, so epoch %llu is not its own", agent->id,
+                          (unsigned long long)given);
+  }
   if (now != given) {
     pd_error_named(err, PD_CONFLICT, "AgentFenced", "agent '%s' is held by epoch %llu now, not by %llu", agent->id, (unsigned long long)now,
                    (unsigned long long)given);
