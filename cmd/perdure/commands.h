@@ -36,6 +36,8 @@ extern const cli_command cmd_agent; /* agent.c */
 
 extern const cli_command cmd_config; /* config.c */
 
+extern const cli_command cmd_mcp; /* mcp.c */
+
 extern const cli_command cmd_man, cmd_complete; /* man.c, complete.c: for machines */
 
 #endif

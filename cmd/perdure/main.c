@@ -52,6 +52,7 @@ static const cli_command *const commands[] = {
   &cmd_alerts,
   &cmd_folders,
   &cmd_health,
+  &cmd_mcp,
   &cmd_init,
   &cmd_agents,
   &cmd_agent,

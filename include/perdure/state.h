@@ -52,6 +52,11 @@ PD_API pd_code pd_home_close(pd_home *home, pd_error *err);
  * that is wrong changes nothing: PD_INVALID names the line, and the rules from before stay in force. */
 PD_API PD_MUST_USE pd_code pd_home_reload(pd_home *home, pd_error *err);
 
+/* The store of an agent, or `shared` or `system`, as the home has it open; borrowed until the home closes. For reading its history; who
+ * writes through it goes past permissions, quotas and audit. Made if it is not there and `create`; else PD_NOT_FOUND. PD_INVALID for a
+ * name that no agent has. */
+PD_API PD_MUST_USE pd_code pd_home_borrow(pd_home *home, const char *name, bool create, pd_store **out, pd_error *err);
+
 /* ---- configuration ------------------------------------------------------------------------------------------------- */
 
 /* A setting that is in force. Texts are borrowed until the visitor returns; name, unit and about have static storage. */
@@ -78,6 +83,10 @@ typedef struct pd_ctx {
   const char *agent;   /* the agent on whose behalf; needed, but by the operator where the capability does not need one */
   const char *session; /* its session; NULL: none */
   bool is_operator;    /* the human side: needs no approvals, and may use what is only the operator's */
+  /* Called now and then by what may take long: backup, restore, verify. Return false to give up: the answer is then PD_INVALID, named
+   * Cancelled, and nothing is changed. Not called any more once the result is being put in place. May be NULL. */
+  bool (*progress)(void *ctx, uint64_t done, uint64_t total);
+  void *progress_ctx;
 } pd_ctx;
 
 #define PD_SESSION_ID_SIZE 40

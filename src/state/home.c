@@ -67,6 +67,12 @@ pd_code pd_home_store(pd_home *home, const char *name, bool create, pd_store **o
   return code;
 }
 
+pd_code pd_home_borrow(pd_home *home, const char *name, bool create, pd_store **out, pd_error *err)
+{
+  TRY(pd_agent_check(name, err));
+  return pd_home_store(home, name, create, out, err);
+}
+
 pd_store *pd_home_opened(pd_home *home, const char *name)
 {
   pthread_mutex_lock(&home->lock);
