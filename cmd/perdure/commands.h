@@ -33,6 +33,8 @@ extern const cli_command cmd_approvals, cmd_audit, cmd_policy; /* approvals.c, a
 
 extern const cli_command cmd_config; /* config.c */
 
+extern const cli_command cmd_runs, cmd_statestore; /* tier.c, statestore.c */
+
 extern const cli_command cmd_man, cmd_complete; /* man.c, complete.c: for machines */
 
 #endif

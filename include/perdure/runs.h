@@ -98,7 +98,7 @@ PD_API void pd_runs_close(pd_runs *runs);
 
 /*
  * In all of these `out` (may be NULL) is replaced by the run's document as it is afterwards, for pd_run_parse. Errors:
- * PD_NOT_FOUND (name RunNotFound), PD_CONFLICT (name RunStatusConflict: the run is in no status from where it can go there; name RunNotHeld:
+ * PD_NOT_FOUND (name RunNotFound), PD_CONFLICT (name RunStatusConflict: from its status the run cannot go there; name RunNotHeld:
  * another token holds it), PD_INVALID and PD_LIMIT for what is wrong with an argument, PD_CORRUPT for a document that is no run's, and what
  * pd_statestore_apply answers.
  */
@@ -134,12 +134,12 @@ typedef struct pd_run_claim {
   uint64_t lease_ms; /* the run is offered to others after this time without an update; 0: never */
 } pd_run_claim;
 
-/* Take a run that is pending, or whose lease has passed. `claim` may be NULL. PD_NOT_FOUND (name NoRunWaits) if there is none. Runs that were
- * claimed attempts_max times already become failed by the way. */
+/* Take a run that is pending, or whose lease has passed. `claim` may be NULL. PD_NOT_FOUND (name NoRunWaits) if there is none. Runs that
+ * were claimed attempts_max times already become failed by the way. */
 PD_API PD_MUST_USE pd_code pd_runs_claim(pd_runs *runs, const pd_run_claim *claim, pd_buf *out, pd_error *err);
 /* Note how far it is (`progress` is JSON; empty: as before), and begin the lease anew with `lease_ms` (0: it has none). */
-PD_API PD_MUST_USE pd_code pd_runs_update(pd_runs *runs, const char *id, const char *token, pd_bytes progress, uint64_t lease_ms, pd_buf *out,
-                                          pd_error *err);
+PD_API PD_MUST_USE pd_code pd_runs_update(pd_runs *runs, const char *id, const char *token, pd_bytes progress, uint64_t lease_ms,
+                                          pd_buf *out, pd_error *err);
 /* Stop working on it; it is pending again. `reason` may be NULL. */
 PD_API PD_MUST_USE pd_code pd_runs_give_back(pd_runs *runs, const char *id, const char *token, const char *reason, pd_buf *out,
                                              pd_error *err);
@@ -159,8 +159,8 @@ typedef struct pd_runs_prune_options {
   bool is_dry_run;     /* only look */
 } pd_runs_prune_options;
 
-/* Remove runs that are over and fit neither. `options` may be NULL: those of pd_runs_open. `visit` (may be NULL) is shown each of them. Ids in
- * run:index that have no document go, too. */
+/* Remove runs that are over and fit neither. `options` may be NULL: those of pd_runs_open. `visit` (may be NULL) is shown each of them, and must not
+ * call the runs. Ids in run:index that have no document go, too. */
 PD_API PD_MUST_USE pd_code pd_runs_prune(pd_runs *runs, const pd_runs_prune_options *options, pd_run_visit visit, void *ctx,
                                          uint64_t *out_count, pd_error *err);
 

@@ -56,8 +56,26 @@ pd_code pd_run_uuid(char out[37], pd_error *err)
 
 /* ---- reading ---- */
 
-enum { ID, STATUS, TITLE, INPUT, OWNER, TOKEN, ATTEMPTS, ATTEMPTS_MAX, PROGRESS, RESULT, ERROR, REASON, CREATED, UPDATED, CLAIMED, LEASE,
-       FINISHED, MEMBER_COUNT };
+enum {
+  ID,
+  STATUS,
+  TITLE,
+  INPUT,
+  OWNER,
+  TOKEN,
+  ATTEMPTS,
+  ATTEMPTS_MAX,
+  PROGRESS,
+  RESULT,
+  ERROR,
+  REASON,
+  CREATED,
+  UPDATED,
+  CLAIMED,
+  LEASE,
+  FINISHED,
+  MEMBER_COUNT
+};
 
 static const char *const member_names[MEMBER_COUNT] = {
   [ID] = "id",
@@ -117,8 +135,7 @@ pd_code pd_run_parse(pd_bytes json, pd_run *out, pd_error *err)
   find_members(object, m);
   if (!take_text(m[ID], run.id, sizeof run.id) || !pd_run_id_check(pd_text(run.id)))
     return pd_error_set(err, PD_CORRUPT, "this is no run: it has no id");
-  if (!pd_run_status_parse(m[STATUS], &run.status))
-    return pd_error_set(err, PD_CORRUPT, "run '%s' has no status that runs have", run.id);
+  if (!pd_run_status_parse(m[STATUS], &run.status)) return pd_error_set(err, PD_CORRUPT, "run '%s' has no status that runs have", run.id);
   if (!take_text(m[TOKEN], run.token, sizeof run.token) || !take_text(m[OWNER], run.owner, sizeof run.owner) ||
       !take_count(m[ATTEMPTS], &run.attempts) || !take_count(m[ATTEMPTS_MAX], &run.attempts_max))
     return pd_error_set(err, PD_CORRUPT, "run '%s': token, owner or attempts are not what runs have", run.id);

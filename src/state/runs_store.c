@@ -1,4 +1,4 @@
-/* runs_store.c: <perdure/runs.h>: runs in a StateStore. The store's own_lock is around each operation, so what was read still holds (R3). */
+/* runs_store.c: <perdure/runs.h>: runs in a StateStore. Its own_lock is around each operation, so what was read still holds (R3). */
 #include "base/base.h"
 #include "base/error.h"
 #include "state/runs.h"
@@ -109,8 +109,7 @@ pd_code pd_runs_list(pd_runs *runs, const pd_runs_query *query, pd_run_visit vis
 pd_code pd_runs_claim(pd_runs *runs, const pd_run_claim *claim, pd_buf *out, pd_error *err)
 {
   pd_run_claim c = claim ? *claim : (pd_run_claim){0};
-  pd_run_op op = {
-    .verb = PD_RUN_DO_CLAIM, .id = c.id, .owner = c.owner ? c.owner : runs->owner, .lease_ms = c.lease_ms, .out = out};
+  pd_run_op op = {.verb = PD_RUN_DO_CLAIM, .id = c.id, .owner = c.owner ? c.owner : runs->owner, .lease_ms = c.lease_ms, .out = out};
   return perform(runs, &op, err);
 }
 
@@ -152,7 +151,8 @@ pd_code pd_runs_resume(pd_runs *runs, const char *owner, uint64_t *out_count, pd
   return PD_OK;
 }
 
-pd_code pd_runs_prune(pd_runs *runs, const pd_runs_prune_options *options, pd_run_visit visit, void *ctx, uint64_t *out_count, pd_error *err)
+pd_code pd_runs_prune(pd_runs *runs, const pd_runs_prune_options *options, pd_run_visit visit, void *ctx, uint64_t *out_count,
+                      pd_error *err)
 {
   pd_run_op op = {.verb = PD_RUN_DO_PRUNE, .visit = visit, .visit_ctx = ctx};
   op.prune = options ? *options : (pd_runs_prune_options){.keep_count = runs->keep_count, .keep_ms = runs->keep_ms};
