@@ -159,8 +159,8 @@ typedef struct pd_runs_prune_options {
   bool is_dry_run;     /* only look */
 } pd_runs_prune_options;
 
-/* Remove runs that are over and fit neither. `options` may be NULL: those of pd_runs_open. `visit` (may be NULL) is shown each of them, and must not
- * call the runs. Ids in run:index that have no document go, too. */
+/* Remove runs that are over and fit neither. `options` may be NULL: those of pd_runs_open. `visit` (may be NULL) is shown each of them,
+ * and must not call the runs. Ids in run:index that have no document go, too. */
 PD_API PD_MUST_USE pd_code pd_runs_prune(pd_runs *runs, const pd_runs_prune_options *options, pd_run_visit visit, void *ctx,
                                          uint64_t *out_count, pd_error *err);
 
