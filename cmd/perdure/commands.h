@@ -37,6 +37,7 @@ extern const cli_command cmd_agent; /* agent.c */
 extern const cli_command cmd_config; /* config.c */
 
 extern const cli_command cmd_mcp; /* mcp.c */
+extern const cli_command cmd_runs, cmd_statestore; /* tier.c, statestore.c */
 
 extern const cli_command cmd_man, cmd_complete; /* man.c, complete.c: for machines */
 

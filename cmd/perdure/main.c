@@ -51,6 +51,8 @@ static const cli_command *const commands[] = {
   &cmd_snapshot,
   &cmd_alerts,
   &cmd_folders,
+  &cmd_runs,
+  &cmd_statestore,
   &cmd_health,
   &cmd_mcp,
   &cmd_init,

@@ -57,6 +57,15 @@ static const tier_verb verbs[] = {
   {"folders", "watch", "folders.watch", {"path", NULL}, NULL},
   {"folders", "unwatch", "folders.unwatch", {"path", NULL}, NULL},
   {"folders", "list", "folders.list", {NULL}, NULL},
+  {"runs", "create", "runs.create", {"title", "input", NULL}, "run_id"},
+  {"runs", "get", "runs.get", {"run_id", NULL}, NULL},
+  {"runs", "list", "runs.list", {"status", NULL}, NULL},
+  {"runs", "claim", "runs.claim", {"run_id", NULL}, NULL},
+  {"runs", "update", "runs.update", {"run_id", "token", "progress", NULL}, NULL},
+  {"runs", "complete", "runs.complete", {"run_id", "token", "result", NULL}, NULL},
+  {"runs", "fail", "runs.fail", {"run_id", "token", "error", NULL}, NULL},
+  {"runs", "cancel", "runs.cancel", {"run_id", "reason", NULL}, NULL},
+  {"runs", "prune", "runs.prune", {NULL}, NULL},
   {"health", "", "system.health", {NULL}, NULL},
   {"thread", "create", "threads.create", {"thread_id", NULL}, "thread_id"},
   {"thread", "list", "threads.list", {NULL}, NULL},
@@ -162,5 +171,15 @@ TIER(cmd_alerts, "alerts", "Alerts for the operator", "send TITLE MESSAGE --seve
      "$ perdure alerts send 'disk is filling' '92 % used' --severity warning");
 TIER(cmd_folders, "folders", "Folders whose changes are in the agent's briefing", "watch PATH|unwatch PATH|list",
      "Says which folders the agent's briefing looks at.", "$ perdure folders watch /srv/work");
+TIER(cmd_runs, "runs", "Work that waits, is being done, or is over",
+     "create [TITLE] [INPUT]|list [STATUS]|claim [ID]|update ID TOKEN [PROGRESS]|complete ID TOKEN [RESULT]|fail ID [TOKEN] [ERROR]|"
+     "cancel ID [REASON]|get ID|prune",
+     "Runs are pending, investigating, and then completed, failed or cancelled. `claim` takes the\n"
+     "oldest that waits (exit 1 if none does) and prints its token, which the others ask for; with\n"
+     "--resume what this owner (--owner) held before is offered again first. `list` shows those that\n"
+     "are not over; a status, or all, shows others. `prune` (--keep N, --older-than-ms MS, --dry-run)\n"
+     "removes some that are over.",
+     "$ perdure runs create 'look at disk 3' '{\"disk\":3}'\n$ perdure --json runs claim --owner worker-1\n"
+     "$ perdure runs complete ID TOKEN '{\"found\":0}'\n$ perdure runs list all");
 TIER(cmd_health, "health", "The health of the home", "", "Disk space, stores, quotas, vault, versions: one look at the home.",
      "$ perdure health");
