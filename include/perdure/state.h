@@ -52,6 +52,11 @@ PD_API pd_code pd_home_close(pd_home *home, pd_error *err);
  * that is wrong changes nothing: PD_INVALID names the line, and the rules from before stay in force. */
 PD_API PD_MUST_USE pd_code pd_home_reload(pd_home *home, pd_error *err);
 
+/* The store of an agent, or `shared` or `system`, as the home has it open; borrowed until the home closes. For reading its history; who
+ * writes through it goes past permissions, quotas and audit. Made if it is not there and `create`; else PD_NOT_FOUND. PD_INVALID for a
+ * name that no agent has. */
+PD_API PD_MUST_USE pd_code pd_home_borrow(pd_home *home, const char *name, bool create, pd_store **out, pd_error *err);
+
 /* ---- configuration ------------------------------------------------------------------------------------------------- */
 
 /* A setting that is in force. Texts are borrowed until the visitor returns; name, unit and about have static storage. */
@@ -67,6 +72,9 @@ typedef struct pd_config_info {
 /* Visit every setting, in the order of the manual. `home` may be NULL: what a home without perdure.toml would have. PD_INVALID then for a
  * wrong value in the environment. */
 PD_API PD_MUST_USE pd_code pd_config_each(pd_home *home, void (*visit)(void *ctx, const pd_config_info *info), void *ctx, pd_error *err);
+/* The same with the home's file and the environment as they are now: what a home that is opened now would have. PD_INVALID as pd_home_open. */
+PD_API PD_MUST_USE pd_code pd_config_each_now(pd_home *home, void (*visit)(void *ctx, const pd_config_info *info), void *ctx,
+                                              pd_error *err);
 /* Is everything in `file` right? PD_INVALID names the line and what is wrong there. `*out_count` (may be NULL): settings in it. */
 PD_API PD_MUST_USE pd_code pd_config_check(const char *file, size_t *out_count, pd_error *err);
 
