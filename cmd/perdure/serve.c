@@ -34,8 +34,6 @@ static pd_code take_log(const args_parsed *args, pd_log_options *out, pd_error *
 static pd_code take_options(const cli_session *cli, const args_parsed *args, pd_serve_options *out, pd_error *err)
 {
   const char *mode = args_get(args, "socket-mode");
-  const char *home = args_get(args, "home");
-  if (home && cli_has_scheme(home)) return pd_error_set(err, PD_INVALID, "--home is a folder; a URI is given with --store");
   *out = (pd_serve_options){
     .uri = cli->uri,
     .listen = args_get(args, "listen"),
@@ -67,14 +65,25 @@ static void tell_addresses(cli_session *cli, const pd_server *server, const pd_s
     pd_log_say(&options->log, PD_LOG_WARN, "--no-auth: whoever can connect to this machine's loopback may do everything");
 }
 
+static void free_text(char **text)
+{
+  free(*text);
+}
+
 static pd_code run_serve(cli_session *cli, const args_parsed *args, pd_error *err)
 {
   pd_serve_options options;
   pd_server *server = NULL;
+  CLEANUP(free_text) char *uri = NULL;
+  const char *home = args_get(args, "home");
+  if (home && asprintf(&uri, "%s%s", cli_has_scheme(home) ? "" : "sqlite:", home) < 0) return pd_error_memory(err, "the home's name");
+  if (uri) cli->uri = uri;
   TRY(take_options(cli, args, &options, err));
-  TRY(pd_server_open(&options, &server, err));
+  pd_code code = pd_server_open(&options, &server, err);
+  if (code == PD_EXISTS) snprintf(cli->hint, sizeof cli->hint, "stop the other server first, or serve another home");
+  TRY(code);
   tell_addresses(cli, server, &options);
-  pd_code code = pd_server_run(server, err);
+  code = pd_server_run(server, err);
   pd_code closed = pd_server_close(server, code ? NULL : err);
   if (!code && !closed) pd_log_say(&options.log, PD_LOG_INFO, "stopped");
   return code ? code : closed;

@@ -92,3 +92,14 @@ const char *pd_guard_cors(const pd_request *request)
   const char *origin = request->server->options->origins[0] ? pd_request_header(request, MHD_HTTP_HEADER_ORIGIN) : NULL;
   return origin && is_one_of(request->server->options->origins, origin) ? origin : NULL;
 }
+
+bool pd_guard_preflight(pd_request *request)
+{
+  if (strcmp(request->method, MHD_HTTP_METHOD_OPTIONS) != 0 || !pd_guard_cors(request)) return false;
+  pd_reply_header(request, MHD_HTTP_HEADER_ACCESS_CONTROL_ALLOW_METHODS, "GET, HEAD, POST, DELETE");
+  pd_reply_header(request, MHD_HTTP_HEADER_ACCESS_CONTROL_ALLOW_HEADERS,
+                  "Authorization, Content-Type, Perdure-Agent, Perdure-Session, Perdure-Role, Last-Event-ID");
+  pd_reply_header(request, MHD_HTTP_HEADER_ACCESS_CONTROL_MAX_AGE, "600");
+  request->status = MHD_HTTP_NO_CONTENT;
+  return true;
+}

@@ -133,7 +133,7 @@ struct pd_request {
   unsigned retry_after_s; /* 0: none */
   struct {
     const char *name;
-    char value[72];
+    char value[96];
   } headers[PD_REPLY_HEADERS_MAX]; /* more of them */
   size_t header_count;
   const char *outcome;         /* the error's name, for log and metrics; NULL: ok */
@@ -157,6 +157,8 @@ void pd_reply_error(pd_request *request, const pd_error *err);
 /* The same with another status, and what to do about it. */
 void pd_reply_failure(pd_request *request, unsigned status, pd_code code, const char *name, const char *hint, const char *fmt, ...)
   PD_PRINTF(6, 7);
+/* A header of the answer; `value` is copied, as far as there is room. */
+void pd_reply_header(pd_request *request, const char *name, const char *value);
 /* To libmicrohttpd. */
 enum MHD_Result pd_reply_send(pd_request *request);
 
@@ -166,6 +168,8 @@ enum MHD_Result pd_reply_send(pd_request *request);
 bool pd_guard_admits(pd_request *request);
 /* The origin that a page of another site may see the answer from; NULL: none. */
 const char *pd_guard_cors(const pd_request *request);
+/* A browser asks whether a page may ask: answered here. */
+bool pd_guard_preflight(pd_request *request);
 /* "127.0.0.1", "::1", "localhost"… */
 bool pd_is_loopback(const char *host);
 

@@ -67,7 +67,15 @@ static pd_code query_number(const pd_request *request, const char *name, uint64_
 
 /* ---- who may ---- */
 
-/* Reading past the door asks what the door would say to a get of the same. */
+/* Reading past the door asks what the door would say to a call that tells the same. */
+static const char *like_capability(const reading *r)
+{
+  bool is_shared = strcmp(r->store_name, "shared") == 0;
+  if (r->key) return is_shared ? "state.shared.get" : "state.persistent.get";
+  if (is_shared) return "state.shared.list";
+  return strcmp(r->what, "state") == 0 ? "state.persistent.list" : "state.persistent.history";
+}
+
 static pd_code check_policy(const reading *r, const char *capability, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf input = {0}, out = {0};
@@ -85,7 +93,7 @@ static pd_code check_policy(const reading *r, const char *capability, pd_error *
   TRY(pd_json_parse(pd_buf_bytes(&out), &answer, err));
   pd_json permission = pd_json_member(answer, "permission");
   if (pd_json_is(permission, "autonomous") || pd_json_is(permission, "notify")) return PD_OK;
-  return pd_error_named(err, PD_DENIED, "PermissionDenied", "policy lets agent %s not read this: %s needs more than that", agent,
+  return pd_error_named(err, PD_DENIED, "PermissionDenied", "policy does not let agent %s read this: %s is not free for it", agent,
                         capability);
 }
 
@@ -97,17 +105,10 @@ static pd_code check_caller(const reading *r, pd_error *err)
   if (!is_shared && strcmp(r->store_name, caller->agent) != 0)
     return pd_error_named(err, PD_DENIED, "PermissionDenied", "agent %s may read its own state and shared, not that of '%s'", caller->agent,
                           r->store_name);
-  return check_policy(r, is_shared ? "state.shared.get" : "state.persistent.get", err);
+  return check_policy(r, like_capability(r), err);
 }
 
 /* ---- state ---- */
-
-static void add_header(pd_request *request, const char *name, const char *value)
-{
-  if (request->header_count == PD_REPLY_HEADERS_MAX) return;
-  request->headers[request->header_count].name = name;
-  snprintf(request->headers[request->header_count++].value, sizeof request->headers[0].value, "%s", value);
-}
 
 static pd_code read_key(reading *r, pd_error *err)
 {
@@ -121,7 +122,7 @@ static pd_code read_key(reading *r, pd_error *err)
   bool is_text = !is_json && pd_utf8_check(pd_buf_bytes(&r->request->out));
   r->request->type = is_json ? "application/json" : is_text ? "text/plain; charset=utf-8" : "application/octet-stream";
   snprintf(number, sizeof number, "%llu", (unsigned long long)entry.version);
-  add_header(r->request, "Perdure-Version", number);
+  pd_reply_header(r->request, "Perdure-Version", number);
   return PD_OK;
 }
 

@@ -114,6 +114,13 @@ void pd_reply_failure(pd_request *request, unsigned status, pd_code code, const 
   pd_reply(request, status);
 }
 
+void pd_reply_header(pd_request *request, const char *name, const char *value)
+{
+  if (request->header_count == PD_REPLY_HEADERS_MAX) return;
+  request->headers[request->header_count].name = name;
+  snprintf(request->headers[request->header_count++].value, sizeof request->headers[0].value, "%s", value);
+}
+
 /* ---- sending ---- */
 
 static bool is_unchanged(const pd_request *request)

@@ -149,17 +149,24 @@ static bool admits(pd_request *request, const char *url, const char *method)
                      request->bad_uri);
     return false;
   }
-  return pd_guard_admits(request) && find_route(request) && is_serving(request) && is_small_enough(request) &&
-         (request->route->is_open || pd_auth_admits(request)) && enter(request);
+  return pd_guard_admits(request) && !pd_guard_preflight(request) && find_route(request) && is_serving(request) &&
+         is_small_enough(request) && (request->route->is_open || pd_auth_admits(request)) && enter(request);
+}
+
+static bool has_body(const pd_request *request)
+{
+  const char *size = pd_request_header(request, MHD_HTTP_HEADER_CONTENT_LENGTH);
+  return pd_request_header(request, MHD_HTTP_HEADER_TRANSFER_ENCODING) || (size && strcmp(size, "0") != 0);
 }
 
 static enum MHD_Result take_head(pd_request *request, const char *url, const char *method)
 {
   bool is_admitted = admits(request, url, method);
   if (!request->path) return MHD_NO;
-  request->state = PD_REQUEST_READING;
   if (request->conn) pd_conn_enter(request->conn, is_admitted ? PD_CONN_READING : PD_CONN_BUSY);
-  return is_admitted ? MHD_YES : pd_reply_send(request);
+  request->state = is_admitted ? PD_REQUEST_READING : PD_REQUEST_ANSWERED;
+  if (is_admitted || !has_body(request)) return MHD_YES; /* answered with the next call, so that the connection may stay */
+  return pd_reply_send(request);                         /* before the body is sent: libmicrohttpd closes then */
 }
 
 /* ---- the body ---- */
