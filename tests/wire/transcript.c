@@ -5,7 +5,7 @@
  *   file NAME TEXT             write a file into the home before (\n is a newline)
  *   == name_of_the_test        begins a test; several exchanges may follow, over one connection
  *   new                        over a new connection from here on
- *   > METHOD PATH              a request; then its headers, an empty line, its body. Host, Content-Length and HTTP/1.1 are added unless given
+ *   > METHOD PATH              a request; then its headers, an empty line, its body. Host, Content-Length and HTTP/1.1 are added
  *   < STATUS                   the answer; then headers that it must have, an empty line, its body. * and ? are wildcards
  *   <! NAME                    a header that it must not have
  *   = VARIABLE MEMBER          keep a text member of the answer's JSON; ${VARIABLE} stands for it from here on
