@@ -35,6 +35,7 @@ extern const cli_command cmd_approvals, cmd_audit, cmd_policy; /* approvals.c, a
 extern const cli_command cmd_agent; /* agent.c */
 
 extern const cli_command cmd_config; /* config.c */
+extern const cli_command cmd_serve;  /* serve.c */
 
 extern const cli_command cmd_mcp; /* mcp.c */
 extern const cli_command cmd_runs, cmd_statestore; /* tier.c, statestore.c */
