@@ -52,6 +52,7 @@ static const cli_command *const commands[] = {
   &cmd_folders,
   &cmd_health,
   &cmd_init,
+  &cmd_run,
   &cmd_agents,
   &cmd_stats,
   &cmd_du,
