@@ -96,7 +96,7 @@ PD_API PD_MUST_USE pd_code pd_statestore_configure(pd_bytes json, pd_statestore_
  *
  * file: folders are made. A file that cannot be read, or is no state file, is renamed to PATH.corrupt-TIME, `warn` is told, and the store
  * starts empty. PD_CONFLICT (name StateFileInUse) if another process, or another store of this one, has the file. PD_STORAGE if what is
- * there is no regular file, or cannot be moved aside: it would be overwritten else.
+ * there is no regular file, or cannot be moved aside: it would be overwritten else. PD_FORMAT if a part of its path is no folder.
  * database: if SQLite cannot be opened, or the table is another's, `warn` is told and the store is in memory (see stats). Rows whose value
  * is no JSON are left alone, and `warn` is told.
  * perdure: what pd_store_open answers. PD_CORRUPT for a value that is no JSON.

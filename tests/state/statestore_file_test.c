@@ -179,7 +179,7 @@ static void file__what_is_no_file_is_refused(void **state)
   char *below = text_of("%s/x/y", d.database);
   write_text(d.database, "a file");
   d.options.path = below; /* a part of the path is a file */
-  assert_int_equal(pd_statestore_open(&d.options, &d.s, &d.err), PD_STORAGE);
+  assert_int_equal(pd_statestore_open(&d.options, &d.s, &d.err), PD_FORMAT);
   assert_null(d.s);
   free(below);
   desk_done(&d);
@@ -350,7 +350,7 @@ static void file__a_folder_that_comes_back_is_written_again(void **state)
   char *folder = text_of("%s/data", d.dir), *away = text_of("%s/away", d.dir);
   assert_int_equal(rename(folder, away), 0);
   write_text(folder, "in the way");
-  assert_int_equal(pd_statestore_flush(d.s, &d.err), PD_STORAGE);
+  assert_int_equal(pd_statestore_flush(d.s, &d.err), PD_FORMAT);
   assert_value(&d, "a", "1");
   assert_int_equal(unlink(folder), 0);
   desk_flush(&d); /* the folder is made again */
