@@ -56,6 +56,7 @@ static const cli_command *const commands[] = {
   &cmd_health,
   &cmd_mcp,
   &cmd_init,
+  &cmd_run,
   &cmd_agents,
   &cmd_agent,
   &cmd_stats,
