@@ -112,14 +112,14 @@ pd_code pd_leaves_of(const pd_doc *doc, const pd_doc_step *steps, size_t used, p
 
 /* ---- of a tree ---- */
 
-pd_code pd_leaves_read(pd_store *store, const char *at, pd_bytes key, pd_leaves *out, pd_error *err)
+pd_code pd_leaves_read(const pd_view *view, pd_bytes key, pd_leaves *out, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf value = {0}, prefix = {0};
   CLEANUP(pd_iter_close_at) pd_iter *iter = NULL;
   pd_error why;
   pd_entry entry;
   pd_bytes found;
-  pd_code code = pd_get(store, at, key, &value, NULL, &why);
+  pd_code code = pd_view_get(view, key, &value, NULL, &why);
   if (!code) return pd_leaves_add(out, key, pd_buf_bytes(&value), err); /* a leaf has nothing below it */
   if (code != PD_NOT_FOUND) {
     if (err) *err = why;
@@ -127,7 +127,7 @@ pd_code pd_leaves_read(pd_store *store, const char *at, pd_bytes key, pd_leaves 
   }
   TRY(pd_buf_append(&prefix, key.data, key.size, err));
   TRY(pd_buf_byte(&prefix, '/', err));
-  TRY(pd_iter_open(store, at, &(pd_scan){.prefix = pd_buf_bytes(&prefix)}, &iter, err));
+  TRY(pd_view_scan(view, &(pd_scan){.prefix = pd_buf_bytes(&prefix)}, &iter, err));
   while ((code = pd_iter_next(iter, &entry, &found, err)) == PD_OK) TRY(pd_leaves_add(out, entry.key, found, err));
   return code == PD_NOT_FOUND ? PD_OK : code;
 }
@@ -151,21 +151,44 @@ static pd_code stage_difference(const pd_leaves *was, const pd_leaves *is, pd_ed
   return PD_OK;
 }
 
-static pd_code stage_path(pd_store *store, const char *at, const pd_doc *doc, const pd_doc_path *path, pd_edit *edit, pd_error *err)
+/* Before and after, for each path: all is read before anything is staged, for an invocation's walks see what it has staged. */
+typedef struct path_leaves {
+  pd_leaves was, is;
+} path_leaves;
+
+typedef struct all_leaves {
+  path_leaves *items;
+  size_t count;
+} all_leaves;
+
+static void all_leaves_done(all_leaves *all)
 {
-  CLEANUP(pd_leaves_done) pd_leaves was = {0}, is = {0};
+  for (size_t i = 0; i < all->count; i++) {
+    pd_leaves_done(&all->items[i].was);
+    pd_leaves_done(&all->items[i].is);
+  }
+  free(all->items);
+}
+
+static pd_code compare_path(const pd_view *view, const pd_doc *doc, const pd_doc_path *path, path_leaves *out, pd_error *err)
+{
   CLEANUP(pd_buf_done) pd_buf key = {0};
   size_t used;
   TRY(pd_leaf_key(path->steps, path->count, &key, &used, err));
-  TRY(pd_leaves_of(doc, path->steps, used, pd_buf_bytes(&key), &is, err));
-  TRY(pd_leaves_read(store, at, pd_buf_bytes(&key), &was, err));
-  return stage_difference(&was, &is, edit, err);
+  TRY(pd_leaves_of(doc, path->steps, used, pd_buf_bytes(&key), &out->is, err));
+  return pd_leaves_read(view, pd_buf_bytes(&key), &out->was, err);
 }
 
-pd_code pd_leaves_stage(pd_store *store, const char *at, const pd_doc *doc, const pd_doc_path *paths, size_t count, pd_edit *edit,
-                        pd_error *err)
+pd_code pd_leaves_stage(pd_edit *edit, const pd_doc *doc, const pd_doc_path *paths, size_t count, pd_error *err)
 {
-  for (size_t i = 0; i < count; i++) TRY(stage_path(store, at, doc, &paths[i], edit, err));
+  pd_view view = {.edit = edit};
+  CLEANUP(all_leaves_done) all_leaves all = {.items = calloc(count + 1, sizeof *all.items), .count = count};
+  if (!all.items) {
+    all.count = 0;
+    return pd_error_memory(err, "leaves of a state");
+  }
+  for (size_t i = 0; i < count; i++) TRY(compare_path(&view, doc, &paths[i], &all.items[i], err));
+  for (size_t i = 0; i < count; i++) TRY(stage_difference(&all.items[i].was, &all.items[i].is, edit, err));
   return PD_OK;
 }
 
@@ -193,7 +216,7 @@ static void free_doc(pd_doc **doc)
   pd_doc_free(*doc);
 }
 
-pd_code pd_leaves_load(pd_store *store, const char *at, pd_doc **out, pd_error *err)
+pd_code pd_leaves_load(const pd_view *view, pd_doc **out, pd_error *err)
 {
   CLEANUP(free_doc) pd_doc *doc = NULL;
   CLEANUP(pd_iter_close_at) pd_iter *iter = NULL;
@@ -201,7 +224,7 @@ pd_code pd_leaves_load(pd_store *store, const char *at, pd_doc **out, pd_error *
   pd_bytes value;
   pd_code code;
   TRY(pd_doc_new((pd_json){.kind = PD_JSON_NONE}, 0, &doc, err));
-  TRY(pd_iter_open(store, at, &(pd_scan){.prefix = pd_text(PD_LEAF_ROOT "/")}, &iter, err));
+  TRY(pd_view_scan(view, &(pd_scan){.prefix = pd_text(PD_LEAF_ROOT "/")}, &iter, err));
   while ((code = pd_iter_next(iter, &entry, &value, err)) == PD_OK) TRY(put_leaf(doc, entry.key, value, 0, err));
   if (code != PD_NOT_FOUND) return code;
   *out = doc;
@@ -217,7 +240,7 @@ static pd_code no_path(const char *pointer, pd_error *err)
 }
 
 /* A numeral of a pointer is an index if what it is looked up in is an array: the first key below says so. */
-static pd_code settle_step(pd_store *store, const char *at, pd_bytes key, pd_doc_step *step, pd_error *err)
+static pd_code settle_step(const pd_view *view, pd_bytes key, pd_doc_step *step, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf prefix = {0};
   CLEANUP(pd_iter_close_at) pd_iter *iter = NULL;
@@ -225,7 +248,7 @@ static pd_code settle_step(pd_store *store, const char *at, pd_bytes key, pd_doc
   uint64_t index = 0;
   TRY(pd_buf_append(&prefix, key.data, key.size, err));
   TRY(pd_buf_byte(&prefix, '/', err));
-  TRY(pd_iter_open(store, at, &(pd_scan){.prefix = pd_buf_bytes(&prefix), .keys_only = true}, &iter, err));
+  TRY(pd_view_scan(view, &(pd_scan){.prefix = pd_buf_bytes(&prefix), .keys_only = true}, &iter, err));
   pd_code code = pd_iter_next(iter, &entry, NULL, err);
   if (code && code != PD_NOT_FOUND) return code;
   bool is_array = !code && entry.key.size > prefix.size && ((const char *)entry.key.data)[prefix.size] == '#';
@@ -237,24 +260,23 @@ static pd_code settle_step(pd_store *store, const char *at, pd_bytes key, pd_doc
 }
 
 /* pd_leaf_key, with the steps made certain on the way. */
-static pd_code settle_path(pd_store *store, const char *at, pd_doc_path *path, pd_buf *key, size_t *out_used, pd_error *err)
+static pd_code settle_path(const pd_view *view, pd_doc_path *path, pd_buf *key, size_t *out_used, pd_error *err)
 {
   for (size_t i = 0; i < path->count; i++) {
     TRY(pd_leaf_key(path->steps, i, key, out_used, err));
     if (*out_used < i || key->size > PD_LEAF_SPLIT_MAX) break;
-    if (path->steps[i].kind == PD_STEP_EITHER) TRY(settle_step(store, at, pd_buf_bytes(key), &path->steps[i], err));
+    if (path->steps[i].kind == PD_STEP_EITHER) TRY(settle_step(view, pd_buf_bytes(key), &path->steps[i], err));
   }
   return pd_leaf_key(path->steps, path->count, key, out_used, err);
 }
 
-pd_code pd_leaves_at(pd_store *store, const char *at, const char *pointer, pd_leaves *out, pd_doc_path *out_path, size_t *out_used,
-                     pd_error *err)
+pd_code pd_leaves_at(const pd_view *view, const char *pointer, pd_leaves *out, pd_doc_path *out_path, size_t *out_used, pd_error *err)
 {
   CLEANUP(pd_doc_path_done) pd_doc_path path = {0};
   CLEANUP(pd_buf_done) pd_buf key = {0};
   TRY(pd_doc_path_pointer(pd_text(pointer), &path, err));
-  TRY(settle_path(store, at, &path, &key, out_used, err));
-  TRY(pd_leaves_read(store, at, pd_buf_bytes(&key), out, err));
+  TRY(settle_path(view, &path, &key, out_used, err));
+  TRY(pd_leaves_read(view, pd_buf_bytes(&key), out, err));
   if (path.count && !out->count) return no_path(pointer, err);
   *out_path = path;
   path = (pd_doc_path){0};
@@ -274,13 +296,13 @@ static bool is_item_list(const pd_leaves *leaves, size_t used)
   return at && at < end && *at == '#';
 }
 
-pd_code pd_leaves_text(pd_store *store, const char *at, const char *pointer, pd_buf *out, pd_error *err)
+pd_code pd_leaves_text(const pd_view *view, const char *pointer, pd_buf *out, pd_error *err)
 {
   CLEANUP(free_doc) pd_doc *doc = NULL;
   CLEANUP(pd_leaves_done) pd_leaves leaves = {0};
   CLEANUP(pd_doc_path_done) pd_doc_path path = {0};
   size_t used;
-  TRY(pd_leaves_at(store, at, pointer, &leaves, &path, &used, err));
+  TRY(pd_leaves_at(view, pointer, &leaves, &path, &used, err));
   TRY(pd_doc_new(is_item_list(&leaves, used) ? (pd_json){pd_text("[]"), PD_JSON_ARRAY} : (pd_json){.kind = PD_JSON_NONE}, 0, &doc, err));
   for (size_t i = 0; i < leaves.count; i++) TRY(put_leaf(doc, pd_leaf_key_of(&leaves, i), pd_leaf_value_of(&leaves, i), used, err));
   const pd_node *node = pd_doc_find(doc, path.steps + used, path.count - used);
