@@ -22,8 +22,7 @@ pd_code pd_thread_state(pd_thread *thread, uint64_t version, const char *path, p
   TRY(pd_thread_point_get(thread, version, &point, err));
   pd_view view = pd_thread_view(thread, point.commit.seq, at);
   bool is_head = point.commit.seq == thread->commit.seq;
-  TRY(is_head && (!path || !*path) ? state_here(thread, &text, err)
-                                   : pd_leaves_text(&view, path ? path : "", &text, err));
+  TRY(is_head && (!path || !*path) ? state_here(thread, &text, err) : pd_stateleaves_text(&view, path ? path : "", &text, err));
   pd_buf_done(out);
   *out = text;
   text = (pd_buf){0};

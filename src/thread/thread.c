@@ -153,7 +153,7 @@ pd_code pd_thread_need_doc(pd_thread *t, pd_error *err)
   char at[PD_THREAD_AT_SIZE];
   if (t->doc) return PD_OK;
   pd_view view = pd_thread_view(t, t->commit.seq, at);
-  return pd_leaves_load(&view, &t->doc, err);
+  return pd_stateleaves_load(&view, &t->doc, err);
 }
 
 pd_code pd_thread_open(pd_store *store, const char *id, pd_thread **out, pd_error *err)

@@ -12,7 +12,7 @@
 typedef struct pd_view {
   pd_store *store;
   const char *at;
-  bool is_past; /* `at` is no head: single keys are found without building its tree */
+  bool is_past;  /* `at` is no head: single keys are found without building its tree */
   pd_edit *edit; /* instead of `at`: what it sees, as long as nothing is staged */
 } pd_view;
 

@@ -74,12 +74,21 @@ static void ids__of_messages_are_checked(void **state)
   char longest[400];
   (void)state;
   open_set_up(&w);
-  static const char *const bad[][2] = {
-    {"[{\"id\":\"\"}]", "InvalidId"},         {"[{\"id\":\"a/b\"}]", "InvalidId"},        {"[{\"id\":\"a..b\"}]", "InvalidId"},
-    {"[{\"id\":\"a\\u0000b\"}]", "InvalidId"}, {"[{\"id\":\"a\\nb\"}]", "InvalidId"},      {"[{\"id\":\"\\ud800\"}]", "InvalidId"},
-    {"[{\"id\":7}]", "InvalidChangeSet"},     {"[{\"id\":null}]", "InvalidChangeSet"},    {"[{\"role\":\"user\"}]", "InvalidChangeSet"},
-    {"[{\"id\":\"x\"},{}]", "InvalidChangeSet"}, {"[\"x\"]", "InvalidChangeSet"},         {"{\"id\":\"x\"}", "InvalidChangeSet"},
-    {"[{\"id\":\"x\",\"id\":\"y\"}]", "InvalidChangeSet"}, {"[{\"id\":\"x\"}", "InvalidChangeSet"}, {"null", "InvalidChangeSet"}};
+  static const char *const bad[][2] = {{"[{\"id\":\"\"}]", "InvalidId"},
+                                       {"[{\"id\":\"a/b\"}]", "InvalidId"},
+                                       {"[{\"id\":\"a..b\"}]", "InvalidId"},
+                                       {"[{\"id\":\"a\\u0000b\"}]", "InvalidId"},
+                                       {"[{\"id\":\"a\\nb\"}]", "InvalidId"},
+                                       {"[{\"id\":\"\\ud800\"}]", "InvalidId"},
+                                       {"[{\"id\":7}]", "InvalidChangeSet"},
+                                       {"[{\"id\":null}]", "InvalidChangeSet"},
+                                       {"[{\"role\":\"user\"}]", "InvalidChangeSet"},
+                                       {"[{\"id\":\"x\"},{}]", "InvalidChangeSet"},
+                                       {"[\"x\"]", "InvalidChangeSet"},
+                                       {"{\"id\":\"x\"}", "InvalidChangeSet"},
+                                       {"[{\"id\":\"x\",\"id\":\"y\"}]", "InvalidChangeSet"},
+                                       {"[{\"id\":\"x\"}", "InvalidChangeSet"},
+                                       {"null", "InvalidChangeSet"}};
   for (size_t i = 0; i < COUNT_OF(bad); i++) {
     pd_changeset set = world_set(bad[i][0], "[{\"op\":\"set\",\"path\":[\"n\"],\"value\":9}]");
     assert_refused_whole(&w, &set, PD_INVALID, bad[i][1]);
@@ -124,26 +133,26 @@ static void change_set__bad_patches_refuse_all_of_it(void **state)
   (void)state;
   open_set_up(&w);
   static const char *const bad[] = {
-    "[{\"op\":\"set\",\"path\":[\"s\",\"x\"],\"value\":1}]",                 /* into a string */
-    "[{\"op\":\"set\",\"path\":[\"n\",\"x\"],\"value\":1}]",                 /* into a number */
-    "[{\"op\":\"set\",\"path\":[\"l\",\"x\"],\"value\":1}]",                 /* a name into an array */
-    "[{\"op\":\"set\",\"path\":[\"l\",9],\"value\":1}]",                     /* an index out of range */
-    "[{\"op\":\"insert\",\"path\":[\"l\"],\"index\":4,\"value\":1}]",        /* … */
-    "[{\"op\":\"remove\",\"path\":[\"l\"],\"index\":2}]",                    /* … */
-    "[{\"op\":\"increment\",\"path\":[\"s\"],\"by\":1}]",                    /* of a string */
-    "[{\"op\":\"increment\",\"path\":[\"n\"],\"by\":\"1\"}]",                /* by a string */
-    "[{\"op\":\"increment\",\"path\":[\"n\"],\"by\":NaN}]",                  /* no JSON */
-    "[{\"op\":\"increment\",\"path\":[\"n\"],\"by\":Infinity}]",             /* no JSON */
-    "[{\"op\":\"increment\",\"path\":[\"n\"],\"by\":1e999}]",                /* infinite as soon as it is counted with */
-    "[{\"op\":\"append\",\"path\":[\"o\"],\"value\":1}]",                    /* to an object */
-    "[{\"op\":\"merge_object\",\"path\":[\"l\"],\"value\":{}}]",             /* into an array */
-    "[{\"op\":\"merge_object\",\"path\":[\"o\"],\"value\":[]}]",             /* of an array */
-    "[{\"op\":\"explode\",\"path\":[\"o\"]}]",                               /* unknown */
-    "[{\"op\":\"set\",\"path\":[\"o\"]}]",                                   /* no value */
-    "[{\"op\":\"set\",\"path\":[\"o\"],\"value\":1,\"extra\":1}]",           /* more than it has */
-    "[{\"op\":\"set\",\"path\":[1.5],\"value\":1}]",                         /* no path */
-    "[{\"op\":\"set\",\"path\":\"o\",\"value\":1}]",                         /* no pointer */
-    "[{\"op\":\"set\",\"path\":[],\"value\":[]}]",                           /* the state is an object */
+    "[{\"op\":\"set\",\"path\":[\"s\",\"x\"],\"value\":1}]",          /* into a string */
+    "[{\"op\":\"set\",\"path\":[\"n\",\"x\"],\"value\":1}]",          /* into a number */
+    "[{\"op\":\"set\",\"path\":[\"l\",\"x\"],\"value\":1}]",          /* a name into an array */
+    "[{\"op\":\"set\",\"path\":[\"l\",9],\"value\":1}]",              /* an index out of range */
+    "[{\"op\":\"insert\",\"path\":[\"l\"],\"index\":4,\"value\":1}]", /* … */
+    "[{\"op\":\"remove\",\"path\":[\"l\"],\"index\":2}]",             /* … */
+    "[{\"op\":\"increment\",\"path\":[\"s\"],\"by\":1}]",             /* of a string */
+    "[{\"op\":\"increment\",\"path\":[\"n\"],\"by\":\"1\"}]",         /* by a string */
+    "[{\"op\":\"increment\",\"path\":[\"n\"],\"by\":NaN}]",           /* no JSON */
+    "[{\"op\":\"increment\",\"path\":[\"n\"],\"by\":Infinity}]",      /* no JSON */
+    "[{\"op\":\"increment\",\"path\":[\"n\"],\"by\":1e999}]",         /* infinite as soon as it is counted with */
+    "[{\"op\":\"append\",\"path\":[\"o\"],\"value\":1}]",             /* to an object */
+    "[{\"op\":\"merge_object\",\"path\":[\"l\"],\"value\":{}}]",      /* into an array */
+    "[{\"op\":\"merge_object\",\"path\":[\"o\"],\"value\":[]}]",      /* of an array */
+    "[{\"op\":\"explode\",\"path\":[\"o\"]}]",                        /* unknown */
+    "[{\"op\":\"set\",\"path\":[\"o\"]}]",                            /* no value */
+    "[{\"op\":\"set\",\"path\":[\"o\"],\"value\":1,\"extra\":1}]",    /* more than it has */
+    "[{\"op\":\"set\",\"path\":[1.5],\"value\":1}]",                  /* no path */
+    "[{\"op\":\"set\",\"path\":\"o\",\"value\":1}]",                  /* no pointer */
+    "[{\"op\":\"set\",\"path\":[],\"value\":[]}]",                    /* the state is an object */
     "[{\"op\":\"set\",\"path\":[\"new\"],\"value\":1},{\"op\":\"append\",\"path\":[\"n\"],\"value\":1}]", /* the second */
     "[7]"};
   for (size_t i = 0; i < COUNT_OF(bad); i++) {
@@ -290,9 +299,10 @@ static void change_set__its_json_form_is_read_strictly(void **state)
   assert_refused(&w, pd_changeset_parse(pd_text("{\"run_id\":\"r\\u0000x\",\"reason\":\"UserMessage\"}"), &set, &texts, &w.err), PD_INVALID,
                  "InvalidId");
   pd_buf_clear(&texts);
-  world_need(&w, pd_changeset_parse(pd_text("{\"run_id\":\"r\\u0031\",\"parent_run_id\":null,\"reason\":\"RunFinished\",\"active_run\":\"\","
-                                            "\"messages\":[{\"id\":\"m\"}],\"patches\":null,\"snapshot\":{}}"),
-                                    &set, &texts, &w.err));
+  world_need(&w,
+             pd_changeset_parse(pd_text("{\"run_id\":\"r\\u0031\",\"parent_run_id\":null,\"reason\":\"RunFinished\",\"active_run\":\"\","
+                                        "\"messages\":[{\"id\":\"m\"}],\"patches\":null,\"snapshot\":{}}"),
+                                &set, &texts, &w.err));
   assert_string_equal(set.run_id, "r1");
   assert_null(set.parent_run_id);
   assert_string_equal(set.active_run, "");
@@ -345,8 +355,8 @@ static void versions__from_the_future_are_refused_everywhere(void **state)
     assert_refused(&w, pd_thread_point_get(w.t, future[i], &point, &w.err), PD_NOT_FOUND, "VersionNotFound");
     assert_refused(&w, pd_thread_rewind(w.t, future[i], PD_ANY_VERSION, NULL, NULL, &w.err), PD_NOT_FOUND, "VersionNotFound");
     assert_refused(&w, pd_thread_fork(w.t, future[i], &(pd_thread_options){.id = "f"}, NULL, &w.err), PD_NOT_FOUND, "VersionNotFound");
-    assert_refused(&w, pd_thread_messages(w.t, &(pd_message_query){.version = future[i]}, world_add_message, &w, NULL, &w.err), PD_NOT_FOUND,
-                   "VersionNotFound");
+    assert_refused(&w, pd_thread_messages(w.t, &(pd_message_query){.version = future[i]}, world_add_message, &w, NULL, &w.err),
+                   PD_NOT_FOUND, "VersionNotFound");
   }
   close_set_up(&w);
 }

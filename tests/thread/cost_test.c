@@ -1,6 +1,6 @@
 /*
- * cost_test.c: a checkpoint costs what changed, whatever the length of the thread; loading costs what is asked for. Counted in bytes, keys and
- * calls of the backend, not in time.
+ * cost_test.c: a checkpoint costs what changed, whatever the length of the thread; loading costs what is asked for. Counted in bytes, keys
+ * and calls of the backend, not in time.
  */
 #include "support/fault_backend.h"
 #include "support/temp_folder.h"
@@ -121,7 +121,8 @@ static load_price load(const char *folder, const char *id)
   world_need(&w, pd_thread_messages(t, &(pd_message_query){.version = PD_VERSION_HEAD, .last = 50}, count_message, &count, NULL, &w.err));
   world_state_of(&w, t, PD_VERSION_HEAD, NULL);
   assert_int_equal(count, 50);
-  load_price p = {.calls = fault_backend_calls(), .misses = stats_of(&w).cache_misses - misses, .cache_bytes = stats_of(&w).cache_bytes - bytes};
+  load_price p = {
+    .calls = fault_backend_calls(), .misses = stats_of(&w).cache_misses - misses, .cache_bytes = stats_of(&w).cache_bytes - bytes};
   pd_thread_close(t);
   world_close(&w);
   free(uri);

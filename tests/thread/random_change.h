@@ -34,7 +34,8 @@ static inline void random_add(pd_buf *out, const char *text)
 static inline void random_name(random_source *r, pd_buf *out)
 {
   static const char *const plain[] = {"a", "b", "c", "list", "map", "n"};
-  static const char *const nasty[] = {"", "#0000000000", "#", "~", "~h", "/", "a/b", "\\u0000", "0", "1", "-", "\xC3\xA9", "..", "\\\"", "~0"};
+  static const char *const nasty[] = {"",  "#0000000000", "#", "~",        "~h", "/",    "a/b", "\\u0000",
+                                      "0", "1",           "-", "\xC3\xA9", "..", "\\\"", "~0"};
   random_add(out, "\"");
   uint64_t kind = random_below(r, 20);
   if (kind < 16)
@@ -86,8 +87,8 @@ static inline void random_path(random_source *r, pd_buf *out)
 
 static inline void random_patch(random_source *r, pd_buf *out)
 {
-  static const char *const ops[] = {"set", "set", "set", "set", "delete", "delete", "append", "append", "merge_object", "increment", "decrement",
-                                    "insert", "remove"};
+  static const char *const ops[] = {"set",    "set",          "set",       "set",       "delete", "delete", "append",
+                                    "append", "merge_object", "increment", "decrement", "insert", "remove"};
   const char *op = ops[random_below(r, sizeof ops / sizeof ops[0])];
   random_add(out, "{\"op\":\"");
   random_add(out, op);

@@ -1,6 +1,6 @@
 /*
- * writers_test.c: four writers of one thread, each with the exact version it has seen: as threads of one process, and as processes. Nothing is
- * lost, and the state is what one writer alone would have made of the same change sets in the order of their versions.
+ * writers_test.c: four writers of one thread, each with the exact version it has seen: as threads of one process, and as processes. Nothing
+ * is lost, and the state is what one writer alone would have made of the same change sets in the order of their versions.
  */
 #include "base/doc.h"
 #include "support/temp_folder.h"
@@ -45,10 +45,8 @@ static pd_code append_one(writer *w, pd_thread *t, const pd_buf *messages, const
 {
   char run[16];
   snprintf(run, sizeof run, "run-%d", w->number);
-  pd_changeset set = {.run_id = run,
-                      .reason = PD_REASON_TOOL_RESULTS_COMMITTED,
-                      .messages = pd_buf_bytes(messages),
-                      .patches = pd_buf_bytes(patches)};
+  pd_changeset set = {
+    .run_id = run, .reason = PD_REASON_TOOL_RESULTS_COMMITTED, .messages = pd_buf_bytes(messages), .patches = pd_buf_bytes(patches)};
   for (;;) {
     pd_thread_info info;
     pd_thread_ack ack;
