@@ -206,7 +206,11 @@ static const char odd_document[] =
   "\"memory\":{\"long_term\":{\"keep\":[[],{},\"\"]},\"working_variables\":{\"\":1,\"a/"
   "b\":2,\"nul\\u0000name\":3,\"\\u00fc\":{\"deep\":[1]},"
   "\"history\":4,\"window\":5,\"%\":\"\\\\\"},\"short_term_history\":[{},{},{\"role\":\"user\",\"content\":[ 1 , 2 ]},{}]},"
-  "\"event_queue_backup\":[{\"id\":2},{\"id\":1},{\"id\":1}],\"unknown\":{\"short_term_history\":[1]}}\n";
+  "\"event_queue_backup\":[{\"id\":2},{\"id\":1},{\"id\":1}],\"unknown\":{\"short_term_history\":[1]},"
+  "\"perdure\":{\"effects\":[1,{\"id\":[]},null],\"replies\":{\"no\":\"list\"},\"x\":[]}}\n";
+
+static const char other_ledger[] = "{\"agent_id\":\"x\",\"tick_index\":1,\"timestamp\":0,\"status\":\"s\",\"perdure\":[{\"replies\":[1]}],"
+                                   "\"memory\":{\"working_variables\":{},\"short_term_history\":[]},\"event_queue_backup\":[]}";
 
 static void S2_everything_that_json_can_say_is_kept(void **state)
 {
@@ -223,6 +227,8 @@ static void S2_everything_that_json_can_say_is_kept(void **state)
   storage_expect(s, "x", longest);
   storage_save(s, "x", odd_document);
   storage_expect(s, "x", odd_document);
+  storage_save(s, "x", other_ledger);
+  storage_expect(s, "x", other_ledger);
   free(longest);
   free(name);
   pd_storage_close(s);
