@@ -32,6 +32,7 @@ extern const cli_command cmd_audit;                            /* audit.c: the o
 extern const cli_command cmd_approvals, cmd_audit, cmd_policy; /* approvals.c, audit.c, policy.c: the operator's */
 
 extern const cli_command cmd_config; /* config.c */
+extern const cli_command cmd_serve;  /* serve.c */
 
 extern const cli_command cmd_mcp; /* mcp.c */
 

@@ -85,6 +85,7 @@ static const cli_command *const commands[] = {
   &cmd_policy,
   &cmd_vault,
   &cmd_backup,
+  &cmd_serve,
   &cmd_man,
   &cmd_complete,
   NULL,

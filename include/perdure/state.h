@@ -72,6 +72,10 @@ typedef struct pd_config_info {
 /* Visit every setting, in the order of the manual. `home` may be NULL: what a home without perdure.toml would have. PD_INVALID then for a
  * wrong value in the environment. */
 PD_API PD_MUST_USE pd_code pd_config_each(pd_home *home, void (*visit)(void *ctx, const pd_config_info *info), void *ctx, pd_error *err);
+/* The same with the home's file and the environment as they are now: what a home that is opened now would have. PD_INVALID as
+ * pd_home_open. */
+PD_API PD_MUST_USE pd_code pd_config_each_now(pd_home *home, void (*visit)(void *ctx, const pd_config_info *info), void *ctx,
+                                              pd_error *err);
 /* Is everything in `file` right? PD_INVALID names the line and what is wrong there. `*out_count` (may be NULL): settings in it. */
 PD_API PD_MUST_USE pd_code pd_config_check(const char *file, size_t *out_count, pd_error *err);
 
