@@ -409,6 +409,12 @@ static bool find_session(pd_request *request, pd_mcp_http *http, pd_mcp_session 
   return false;
 }
 
+/* What the caller may do, as far as MCP is concerned. */
+static void admit(const pd_request *request, pd_mcp_peer *peer)
+{
+  peer->may_approve = !request->server->options->no_mcp_approvals;
+}
+
 static void post(pd_request *request, pd_mcp_http *http)
 {
   pd_mcp_peer peer = {
@@ -418,7 +424,7 @@ static void post(pd_request *request, pd_mcp_http *http)
     .method = pd_request_header(request, "Mcp-Method"),
     .name = pd_request_header(request, "Mcp-Name"),
   };
-  pd_mcp_http_admit(request, &peer);
+  admit(request, &peer);
   if (!is_json(request)) {
     refuse(request, MHD_HTTP_UNSUPPORTED_MEDIA_TYPE, PD_MCP_INVALID_REQUEST, "a message has Content-Type: application/json");
     return;
