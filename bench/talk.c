@@ -245,7 +245,8 @@ double talk_seconds_at(const talk_result *result, uint32_t turn)
 {
   uint32_t reach = turn / 10 + 1, first = turn > reach ? turn - reach : 0, end = turn + reach;
   if (end > result->count) end = result->count;
-  double sum = 0;
-  for (uint32_t i = first; i < end; i++) sum += result->seconds[i];
-  return sum / (end - first);
+  static bench_series around;
+  around.count = 0;
+  for (uint32_t i = first; i < end; i++) bench_series_add(&around, result->seconds[i]);
+  return bench_series_median(&around);
 }

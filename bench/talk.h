@@ -29,7 +29,7 @@ bool talk_peer_is_there(void);
 /* The same; PRAGMA synchronous=FULL or OFF. PD_STORAGE if node fails. */
 PD_MUST_USE pd_code talk_langgraph(const char *dir, uint32_t turn_count, bool is_synced, talk_result *out, pd_error *err);
 
-/* The mean of the checkpoints around a turn (a tenth of them to each side). */
+/* The median of the checkpoints around a turn (a tenth of them to each side). */
 double talk_seconds_at(const talk_result *result, uint32_t turn);
 
 #endif

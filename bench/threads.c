@@ -53,7 +53,7 @@ static pd_code write_table(const char *path, const costs *ours, const costs *pee
     &text, err,
     "<!-- Made by bench-threads (make bench-growth). Do not edit. -->\n# What a conversation costs as it grows\n\n"
     "One checkpoint a turn; a turn is 2 messages of %d bytes and 3 of %d fields. LangGraph is `@langchain/langgraph-checkpoint-sqlite`. "
-    "Times are of one checkpoint around that turn; bytes are those of the closed files.\n\n"
+    "Times are medians of the checkpoints around that turn; bytes are those of the closed files.\n\n"
     "| turns | perdure, bytes | LangGraph, bytes | perdure, sync off | LangGraph, sync off | perdure, sync on | LangGraph, sync on |\n"
     "|--:|--:|--:|--:|--:|--:|--:|\n",
     TALK_MESSAGE_SIZE, TALK_FIELD_COUNT));
