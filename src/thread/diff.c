@@ -136,7 +136,7 @@ static pd_code take_change(blamer *b, const pd_view *view, uint64_t version, pd_
   pd_change_parts parts;
   pd_error why = {0};
   TRY(pd_view_get(view, pd_text(pd_thread_key(PD_KEY_CHANGE, version, key)), &text, NULL, err));
-  if (pd_change_parse(pd_buf_bytes(&text), &parts, &why)) return pd_thread_corrupt(b->t->id, key, why.message, err);
+  TRY(pd_thread_stored(b->t->id, key, pd_change_parse(pd_buf_bytes(&text), &parts, &why), &why, err));
   TRY(take_string(parts.run_id, &b->texts, &b->run_at, err));
   TRY(take_string(parts.reason, &b->texts, &b->reason_at, err));
   b->ids_at = b->texts.size;

@@ -87,7 +87,7 @@ static pd_code show_message(pd_thread *t, uint64_t place, pd_bytes text, pd_buf 
   pd_buf_clear(id);
   pd_code code = pd_json_parse(text, &json, &why);
   if (!code) code = pd_message_id(json, id, &why);
-  if (code) return pd_thread_corrupt(t->id, pd_thread_key(PD_KEY_MESSAGE, place, key), why.message, err);
+  TRY(pd_thread_stored(t->id, pd_thread_key(PD_KEY_MESSAGE, place, key), code, &why, err));
   TRY(pd_buf_byte(id, 0, err));
   *out_goes_on = visit(ctx, &(pd_thread_message){.place = place, .id = (const char *)id->data, .json = text});
   return PD_OK;
@@ -169,7 +169,7 @@ static pd_code show_change(pd_thread *t, uint64_t version, pd_bytes text, const 
   if (!code && parts.version != version) code = pd_error_set(&why, PD_CORRUPT, "it is of another version");
   if (!code) code = take_text(parts.run_id, &texts, &run_at, &why);
   if (!code) code = take_text(parts.reason, &texts, &reason_at, &why);
-  if (code) return pd_thread_corrupt(t->id, pd_thread_key(PD_KEY_CHANGE, version, key), why.message, err);
+  TRY(pd_thread_stored(t->id, pd_thread_key(PD_KEY_CHANGE, version, key), code, &why, err));
   TRY(join_messages(t, &parts, &messages, err));
   TRY(pd_change_show(&parts, pd_buf_bytes(&messages), &json, err));
   TRY(pd_resolve(t->store, pd_thread_at(entry->seq, at), &commit, err));

@@ -51,6 +51,13 @@ pd_code pd_thread_corrupt(const char *id, const char *key, const char *why, pd_e
   return pd_error_set(err, PD_CORRUPT, "thread '%s': key '%s' is not what perdure wrote there: %.200s", id, key, why);
 }
 
+pd_code pd_thread_stored(const char *id, const char *key, pd_code code, const pd_error *why, pd_error *err)
+{
+  if (code && code != PD_NO_MEMORY) return pd_thread_corrupt(id, key, why->message, err);
+  if (code && err) *err = *why;
+  return code;
+}
+
 static pd_code no_thread(const char *id, pd_error *err)
 {
   return pd_error_named(err, PD_NOT_FOUND, "NotFound", "there is no thread '%s'", id);
@@ -66,7 +73,7 @@ pd_code pd_thread_read_identity(const pd_view *view, const char *id, pd_identity
   TRY(pd_view_get(view, pd_text(PD_KEY_THREAD), &text, NULL, err));
   pd_code code = pd_json_parse(pd_buf_bytes(&text), &json, &why);
   if (!code) code = pd_identity_parse(json, out, &why);
-  return code ? pd_thread_corrupt(id, PD_KEY_THREAD, why.message, err) : PD_OK;
+  return pd_thread_stored(id, PD_KEY_THREAD, code, &why, err);
 }
 
 pd_code pd_thread_read_head(const pd_view *view, const char *id, pd_thread_head *out, pd_error *err)
@@ -74,7 +81,7 @@ pd_code pd_thread_read_head(const pd_view *view, const char *id, pd_thread_head 
   CLEANUP(pd_buf_done) pd_buf text = {0};
   pd_error why = {0};
   TRY(pd_view_get(view, pd_text(PD_KEY_VERSION), &text, NULL, err));
-  return pd_thread_head_parse(pd_buf_bytes(&text), out, &why) ? pd_thread_corrupt(id, PD_KEY_VERSION, why.message, err) : PD_OK;
+  return pd_thread_stored(id, PD_KEY_VERSION, pd_thread_head_parse(pd_buf_bytes(&text), out, &why), &why, err);
 }
 
 /* ---- handles ---- */
