@@ -1,6 +1,6 @@
 /*
- * faults_test.c: each call of the backend fails in turn, then each allocation (the linker sends those of our own code here, --wrap). Whatever
- * fails, fails as an error; nothing that was acknowledged is lost, nothing is half, and the same work can be done again.
+ * faults_test.c: each call of the backend fails in turn, then each allocation (the linker sends those of our own code here, --wrap).
+ * Whatever fails, fails as an error; nothing that was acknowledged is lost, nothing is half, and the same work can be done again.
  */
 #include "support/fault_backend.h"
 #include "support/temp_folder.h"
