@@ -246,12 +246,26 @@ pd_code pd_thread_find_point(pd_thread *t, uint64_t version, pd_thread_point *ou
     TRY(pd_resolve(t->store, at, &point.commit, err));
     TRY(pd_thread_read_head(&view, t->id, &head, err));
   }
-  if (head.version != version) return pd_thread_corrupt(t->id, PD_KEY_VERSION, "it has another number than the change set", err);
+  if (head.version != version) /* carried over to a later commit when the history was cut */
+    return pd_error_set(err, PD_RETIRED, "version %llu of thread '%s' is not kept any more, but for its change set",
+                        (unsigned long long)version, t->id);
   point.version = version;
   point.message_count = head.messages;
   point.run_count = head.runs;
   memcpy(point.active_run, head.active_run, sizeof point.active_run);
   *out = point;
+  return PD_OK;
+}
+
+pd_code pd_thread_commit_id(pd_store *store, uint64_t seq, pd_id *out, pd_error *err)
+{
+  char at[PD_THREAD_AT_SIZE];
+  pd_commit commit = {0};
+  pd_error why;
+  pd_code code = pd_resolve(store, pd_thread_at(seq, at), &commit, &why);
+  if (code && code != PD_RETIRED && err) *err = why;
+  if (code && code != PD_RETIRED) return code;
+  *out = commit.id;
   return PD_OK;
 }
 
