@@ -204,6 +204,34 @@ static void faults__every_call_of_the_backend_may_fail(void **state)
   assert_true(noticed > 20);
 }
 
+/* The handle remembers nothing of an append that failed. */
+static void faults__a_failed_append_can_be_made_again_with_the_same_handle(void **state)
+{
+  char *folder = temp_folder_new(), *uri = text_of("fault:sqlite:%s", folder);
+  thread_world w;
+  work k = {0};
+  (void)state;
+  fault_backend_install();
+  world_open_at(&w, uri);
+  world_need(&w, pd_thread_create(w.store, &(pd_thread_options){.id = "t"}, &w.t, &w.err));
+  world_need(&w, append_next(&k, w.t, &w.err));
+  const char *const patches = "[{\"op\":\"increment\",\"path\":[\"a\"],\"by\":1},{\"op\":\"append\",\"path\":[\"l\"],\"value\":0}]";
+  for (uint64_t version = 1; version < 4; version++) {
+    pd_changeset set = world_set(NULL, patches);
+    if (version == 2) set.snapshot = pd_text("{\"a\":10,\"l\":[]}");
+    fault_backend_plan((fault_plan){.at = 1, .ops = FAULT_LOG_APPEND});
+    assert_refused(&w, pd_thread_append(w.t, &set, version, NULL, &w.err), PD_STORAGE, "StorageError");
+    fault_backend_plan((fault_plan){0});
+    assert_int_equal(pd_thread_version(w.t), version);
+    world_need(&w, pd_thread_append(w.t, &set, version, NULL, &w.err));
+  }
+  assert_string_equal(world_state(&w), "{\"a\":12,\"l\":[0,0]}");
+  world_need(&w, pd_thread_replay(w.t, NULL, NULL, NULL, &w.err));
+  world_close(&w);
+  free(uri);
+  temp_folder_free(folder);
+}
+
 static void faults__every_allocation_may_fail(void **state)
 {
   uint64_t noticed = 0;
@@ -232,6 +260,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(faults__every_call_of_the_backend_may_fail),
+    cmocka_unit_test(faults__a_failed_append_can_be_made_again_with_the_same_handle),
     cmocka_unit_test(faults__every_allocation_may_fail),
   };
   return cmocka_run_group_tests_name("threads over failing disks and memory", tests, NULL, NULL);
