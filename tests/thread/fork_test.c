@@ -230,6 +230,7 @@ static const char *blame(thread_world *w, pd_thread *t, uint64_t version, const 
   return world_text(w);
 }
 
+/* seed 003: 48 */
 static void blame__says_which_change_set_run_and_messages_set_a_path(void **state)
 {
   thread_world w;
@@ -355,6 +356,7 @@ static void make_rich(thread_world *w, pd_thread **out_fork)
   world_append_to(w, *out_fork, "[{\"id\":\"f8\"}]", "[{\"op\":\"append\",\"path\":[\"log\"],\"value\":{}}]");
 }
 
+/* seed 003: 48, 49 */
 static void export__imported_elsewhere_gives_the_same_commits(void **state)
 {
   thread_world w, other;
