@@ -52,7 +52,7 @@ pd_code pd_identity_make(const pd_thread_options *options, pd_identity *out, pd_
 /* ---- the first commit ---- */
 
 /* PD_OK: nobody is there. PD_EXISTS; else what went wrong. */
-static pd_code check_absent(pd_store *store, const char *id, pd_error *err)
+pd_code pd_thread_check_absent(pd_store *store, const char *id, pd_error *err)
 {
   CLEANUP(pd_thread_close_at) pd_thread *there = NULL;
   pd_error why;
@@ -74,7 +74,7 @@ static pd_code place_ref(pd_store *store, const pd_thread_birth *birth, const ch
   if (code != PD_EXISTS) return code;
   TRY(pd_ref_get(store, ref, &left, err));
   if (pd_id_equal(&left.commit.id, birth->base)) return PD_OK;
-  TRY(check_absent(store, birth->identity->id, err));
+  TRY(pd_thread_check_absent(store, birth->identity->id, err));
   note.expect_head = &left.commit.id;
   return pd_reset(store, ref, birth->base_at, &note, NULL, err);
 }
@@ -92,7 +92,7 @@ static pd_code commit_birth(pd_store *store, const pd_thread_birth *birth, const
 
 static pd_code bear_once(pd_store *store, const pd_thread_birth *birth, const char *ref, pd_error *err)
 {
-  TRY(check_absent(store, birth->identity->id, err));
+  TRY(pd_thread_check_absent(store, birth->identity->id, err));
   TRY(place_ref(store, birth, ref, err));
   return commit_birth(store, birth, ref, err);
 }
@@ -102,7 +102,7 @@ pd_code pd_thread_bear(pd_store *store, const pd_thread_birth *birth, pd_error *
   char ref[PD_THREAD_REF_SIZE];
   pd_error why = {0};
   pd_code code = PD_CONFLICT;
-  TRY(check_absent(store, birth->identity->id, err));
+  TRY(pd_thread_check_absent(store, birth->identity->id, err));
   TRY(pd_threads_add(store, birth->identity, err)); /* before the ref: a thread that is there is listed */
   pd_thread_ref(birth->identity->id, ref);
   for (int i = 0; i < BIRTHS_MAX && (code == PD_CONFLICT || code == PD_NOT_FOUND); i++) code = bear_once(store, birth, ref, &why);

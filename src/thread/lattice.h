@@ -46,13 +46,13 @@ PD_MUST_USE pd_code pd_lattice_check(pd_lattice lattice, pd_json value, pd_error
 /* Hears of what a join is about to change. */
 typedef pd_code (*pd_lattice_touch)(void *ctx, const pd_doc_step *steps, size_t count, pd_error *err);
 
-/* Join `value` into what is at `place`; absent is the least state. PD_INVALID if what is there is no state of this lattice. The caller takes
- * back what was done before a failure (pd_doc_undo). */
+/* Join `value` into what is at `place`; absent is the least state. PD_INVALID if what is there is no state of this lattice. The caller
+ * takes back what was done before a failure (pd_doc_undo). */
 PD_MUST_USE pd_code pd_lattice_join(pd_lattice lattice, pd_doc *doc, pd_doc_place *place, pd_json value, pd_lattice_touch touch, void *ctx,
                                     pd_error *err);
 
-/* Append the value with every lattice state in it as what it stands for: a counter as its sum, sets as sorted arrays, a map as an object (of
- * several values under one key that of the greatest tag). What only looks like a state stays as it is. */
+/* Append the value with every lattice state in it as what it stands for: a counter as its sum, sets as sorted arrays, a map as an object
+ * (of several values under one key that of the greatest tag). What only looks like a state stays as it is. */
 PD_MUST_USE pd_code pd_lattice_view(const pd_node *node, pd_buf *out, pd_error *err);
 
 #endif

@@ -1,4 +1,4 @@
-/* lattice_entry.h: what is merged into a counter, set or map, entry by entry, whether it is written in the short form or as a whole state. */
+/* lattice_entry.h: what is merged into a counter, set or map, entry by entry, be it written in the short form or as a whole state. */
 #ifndef PD_THREAD_LATTICE_ENTRY_H
 #define PD_THREAD_LATTICE_ENTRY_H
 

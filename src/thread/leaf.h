@@ -10,8 +10,8 @@
  * L2  Which keys there are depends on the state alone, not on its history. Whether a subtree is kept whole depends on its path alone: if
  *     its key has more than PD_LEAF_SPLIT_MAX bytes, or its name more than PD_LEAF_NAME_MAX (then the key has the name's hash, and the
  *     value is [name, subtree]).
- * L3  In names '~' is "~0", '/' "~1", NUL "~2", a '#' at the beginning "~3"; "~h" and 64 digits is a hashed name; "#" and ten digits an
- * index.
+ * L3  In names '~' is "~0", '/' "~1", NUL "~2", a '#' at the beginning "~3"; "~h" and 64 digits is a hashed name, "#" and ten
+ *     digits an index.
  */
 #ifndef PD_THREAD_LEAF_H
 #define PD_THREAD_LEAF_H

@@ -185,7 +185,7 @@ static pd_code show_change(pd_thread *t, uint64_t version, pd_bytes text, const 
 }
 
 /* Change sets first..last, at the head. */
-static pd_code walk_changes(pd_thread *t, uint64_t first, uint64_t last, pd_delta_visit visit, void *ctx, pd_error *err)
+pd_code pd_thread_walk_changes(pd_thread *t, uint64_t first, uint64_t last, pd_delta_visit visit, void *ctx, pd_error *err)
 {
   CLEANUP(pd_iter_close_at) pd_iter *iter = NULL;
   char at[PD_THREAD_AT_SIZE], from[PD_THREAD_KEY_SIZE], to[PD_THREAD_KEY_SIZE], key[PD_THREAD_KEY_SIZE];
@@ -217,7 +217,7 @@ pd_code pd_thread_deltas(pd_thread *thread, uint64_t after_version, uint64_t lim
   uint64_t last = thread->head.version;
   if (after_version > last) return no_version(thread, after_version, err);
   if (limit && last - after_version > limit) last = after_version + limit;
-  return walk_changes(thread, after_version + 1, last, visit, ctx, err);
+  return pd_thread_walk_changes(thread, after_version + 1, last, visit, ctx, err);
 }
 
 pd_code pd_thread_delta_get(pd_thread *thread, uint64_t version, pd_delta_visit visit, void *ctx, pd_error *err)
@@ -225,5 +225,5 @@ pd_code pd_thread_delta_get(pd_thread *thread, uint64_t version, pd_delta_visit 
   TRY(pd_thread_follow(thread, false, err));
   if (version == PD_VERSION_HEAD) version = thread->head.version;
   if (version > thread->head.version) return no_version(thread, version, err);
-  return walk_changes(thread, version, version, visit, ctx, err);
+  return pd_thread_walk_changes(thread, version, version, visit, ctx, err);
 }

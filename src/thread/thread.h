@@ -99,6 +99,9 @@ PD_MUST_USE pd_code pd_thread_corrupt(const char *id, const char *key, const cha
 /* Version `version` of the thread: which commit it is, and its numbers. Call after pd_thread_follow. PD_NOT_FOUND (VersionNotFound). */
 PD_MUST_USE pd_code pd_thread_find_point(pd_thread *t, uint64_t version, pd_thread_point *out, pd_error *err);
 
+/* Visit the change sets first..last of where the handle is. */
+PD_MUST_USE pd_code pd_thread_walk_changes(pd_thread *t, uint64_t first, uint64_t last, pd_delta_visit visit, void *ctx, pd_error *err);
+
 /* ---- making threads ---- */
 
 /* What the first commit of a thread holds, staged by `stage`. */
@@ -113,6 +116,8 @@ typedef struct pd_thread_birth {
 
 /* List it, make the ref, commit. PD_EXISTS. */
 PD_MUST_USE pd_code pd_thread_bear(pd_store *store, const pd_thread_birth *birth, pd_error *err);
+/* PD_OK: there is no such thread. PD_EXISTS (AlreadyExists); else what went wrong. */
+PD_MUST_USE pd_code pd_thread_check_absent(pd_store *store, const char *id, pd_error *err);
 /* NULL and "" are fine. PD_NOT_FOUND. */
 PD_MUST_USE pd_code pd_thread_check_parent(pd_store *store, const char *parent, pd_error *err);
 /* Options to an identity: ids and texts checked. `out->texts` is yours. */
