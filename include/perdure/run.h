@@ -1,6 +1,6 @@
 /*
- * run.h: runs of a thread: what an agent's loop tells while it works, and when it becomes durable. Included by perdure.h; threads and change
- * sets are in thread.h.
+ * run.h: runs of a thread: what an agent's loop tells while it works, and when it becomes durable. Included by perdure.h; threads and
+ * change sets are in thread.h.
  *
  *     pd_run *run = NULL;
  *     pd_run_options options = {.run_id = "run-7", .messages = inbound, .on_event = tell};
@@ -110,8 +110,8 @@ typedef struct pd_scopes pd_scopes;
 PD_API PD_MUST_USE pd_code pd_scopes_new(pd_scopes **out, pd_error *err);
 /* Takes NULL. */
 PD_API void pd_scopes_free(pd_scopes *scopes);
-/* `path`: a JSON Pointer ("/plugin/counters"), or names with dots between ("plugin.counters"). The same path with the same scope again is no
- * error. PD_INVALID (InvalidScope) where two scopes overlap (a Run path inside a Thread path may), for the root, and inside
+/* `path`: a JSON Pointer ("/plugin/counters"), or names with dots between ("plugin.counters"). The same path with the same scope again is
+ * no error. PD_INVALID (InvalidScope) where two scopes overlap (a Run path inside a Thread path may), for the root, and inside
  * /__tool_call_scope; PD_LIMIT. */
 PD_API PD_MUST_USE pd_code pd_scopes_add(pd_scopes *scopes, const char *path, pd_scope scope, pd_error *err);
 /* The scope that what is at `path` has. */
@@ -170,10 +170,10 @@ typedef struct pd_run_options {
   void *now_ctx;
 } pd_run_options;
 
-/* Begin a run. One change set, UserMessage, all or nothing: the snapshot, the inbound messages, then prepare_run: every Run-scoped path that
- * is present (by this registry and by that of the run before) is deleted, and what tool calls left behind; then the run is marked running.
- * PD_CONFLICT (RunActive), PD_EXISTS (RunExists: the id was used before; runs are never reopened), and what pd_thread_append answers. A
- * commit that fails is emitted as a state error. `thread` is borrowed until pd_run_close. `options` may be NULL. */
+/* Begin a run. One change set, UserMessage, all or nothing: the snapshot, the inbound messages, then prepare_run: every Run-scoped path
+ * that is present (by this registry and by that of the run before) is deleted, and what tool calls left behind; then the run is marked
+ * running. PD_CONFLICT (RunActive), PD_EXISTS (RunExists: the id was used before; runs are never reopened), and what pd_thread_append
+ * answers. A commit that fails is emitted as a state error. `thread` is borrowed until pd_run_close. `options` may be NULL. */
 PD_API PD_MUST_USE pd_code pd_run_begin(pd_thread *thread, const pd_run_options *options, pd_run **out, pd_error *err);
 
 /* Go on with a run that was begun before, here or in another process: options->run_id (NULL: the active one); meta, messages and snapshot
@@ -199,7 +199,8 @@ PD_API pd_run_info pd_run_info_get(const pd_run *run);
 
 /* ---- the delta ----------------------------------------------------------------------------------------------------- */
 
-/* All of these: PD_CONFLICT (RunDone, RunFailed); PD_LIMIT past PD_RUN_DELTA_SIZE_MAX: checkpoint first. On an error nothing has changed. */
+/* All of these: PD_CONFLICT (RunDone, RunFailed); PD_LIMIT past PD_RUN_DELTA_SIZE_MAX: checkpoint first. On an error nothing has changed.
+ * */
 
 /* A message: a JSON object with a string "id". */
 PD_API PD_MUST_USE pd_code pd_run_message(pd_run *run, pd_bytes message, pd_error *err);
@@ -227,8 +228,8 @@ typedef struct pd_run_ack {
   pd_thread_ack ack;  /* of the commit, if is_committed */
 } pd_run_ack;
 
-/* Commit the delta. `reason` is any but RunFinished. Without a delta nothing is committed, which is no error. If it fails the run has failed
- * (FAILURES above); calling it again then first looks whether the commit came about all the same, then takes the newest version and
+/* Commit the delta. `reason` is any but RunFinished. Without a delta nothing is committed, which is no error. If it fails the run has
+ * failed (FAILURES above); calling it again then first looks whether the commit came about all the same, then takes the newest version and
  * commits again: the run stays failed. PD_CONFLICT: VersionConflict (somebody else appended), RunLost (the run is no longer active),
  * RunDone. `out` may be NULL. */
 PD_API PD_MUST_USE pd_code pd_run_checkpoint(pd_run *run, pd_reason reason, pd_run_ack *out, pd_error *err);
@@ -265,8 +266,8 @@ typedef struct pd_decision {
   pd_bytes payload; /* JSON for the tool; empty: none */
 } pd_decision;
 
-/* Apply a decision to a suspended call. The same decision again is PD_OK, changes nothing, and *out_is_duplicate (may be NULL) is true, also
- * when the call has ended since. The same id for another call is PD_CONFLICT (DecisionUsed). */
+/* Apply a decision to a suspended call. The same decision again is PD_OK, changes nothing, and *out_is_duplicate (may be NULL) is true,
+ * also when the call has ended since. The same id for another call is PD_CONFLICT (DecisionUsed). */
 PD_API PD_MUST_USE pd_code pd_tool_call_resume(pd_run *run, const char *call_id, const pd_decision *decision, bool *out_is_duplicate,
                                                pd_error *err);
 

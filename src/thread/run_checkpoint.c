@@ -1,8 +1,8 @@
 /*
  * run_checkpoint.c: committing what a run was told, and what happens when that fails. Invariants U2 and U3 are in run_context.h.
  *
- * A commit whose answer was a failure may have come about. So before the next one the thread is asked: the change set behind the version that
- * the run knows is the run's own if it has its id, its reason, the same patches and actions, and all of its messages are there.
+ * A commit whose answer was a failure may have come about. So before the next one the thread is asked: the change set behind the version
+ * that the run knows is the run's own if it has its id, its reason, the same patches and actions, and all of its messages are there.
  */
 #include "base/base.h"
 #include "base/buf.h"
