@@ -2,7 +2,7 @@
  * run.h: runs of a thread: what an agent's loop tells while it works, and when it becomes durable. Included by perdure.h; threads and
  * change sets are in thread.h.
  *
- *     pd_run *run = NULL;
+ *     pd_run_context *run = NULL;
  *     pd_run_options options = {.run_id = "run-7", .messages = inbound, .on_event = tell};
  *     if (pd_run_begin(thread, &options, &run, &err)) …                                       // A: inbound, UserMessage
  *     …what the run's start brings: pd_run_patch…
@@ -29,7 +29,7 @@
  *             process died stays active: pd_run_attach goes on with it, or attach and finish it with PD_DONE_ERROR.
  * SCOPES      Paths of scope Run are deleted before the next run is marked running; those of scope ToolCall live below
  *             /__tool_call_scope/CALL and go when the call completes; all others are the thread's. The run keeps its own status in /__run.
- * HANDLES     A pd_run belongs to one thread of execution at a time and borrows its pd_thread, which nobody else may use meanwhile.
+ * HANDLES     A pd_run_context belongs to one thread of execution at a time and borrows its pd_thread, which nobody else may use meanwhile.
  */
 #ifndef PERDURE_RUN_H
 #define PERDURE_RUN_H
@@ -49,12 +49,12 @@ extern "C" {
 
 /* ---- state machines ------------------------------------------------------------------------------------------------ */
 
-typedef enum pd_run_status {
-  PD_RUN_RUNNING = 1,
-  PD_RUN_WAITING = 2, /* every tool call that is not settled is suspended */
-  PD_RUN_DONE = 3,    /* never reopened */
-  PD_RUN_STATUS_COUNT
-} pd_run_status;
+typedef enum pd_run_phase {
+  PD_PHASE_RUNNING = 1,
+  PD_PHASE_WAITING = 2, /* every tool call that is not settled is suspended */
+  PD_PHASE_DONE = 3,    /* never reopened */
+  PD_PHASE_COUNT
+} pd_run_phase;
 
 typedef enum pd_done_reason {
   PD_DONE_NONE = 0, /* not done */
@@ -78,14 +78,14 @@ typedef enum pd_tool_status {
 
 /* "running", "waiting", "done"; "natural", "cancelled", "error", "stopped"; "new", "running", "suspended", "resuming", "succeeded",
  * "failed", "cancelled"; "" for other numbers. Static storage. The parsers answer 0 for other texts. */
-PD_API const char *pd_run_status_name(pd_run_status status);
-PD_API pd_run_status pd_run_status_parse(const char *name);
+PD_API const char *pd_run_phase_name(pd_run_phase status);
+PD_API pd_run_phase pd_run_phase_parse(const char *name);
 PD_API const char *pd_done_reason_name(pd_done_reason reason);
 PD_API pd_done_reason pd_done_reason_parse(const char *name);
 PD_API const char *pd_tool_status_name(pd_tool_status status);
 PD_API pd_tool_status pd_tool_status_parse(const char *name);
 /* May it go from one to the other? Never from a state to itself. `from` 0: it is made. */
-PD_API bool pd_run_status_may(pd_run_status from, pd_run_status to);
+PD_API bool pd_run_phase_may(pd_run_phase from, pd_run_phase to);
 PD_API bool pd_tool_status_may(pd_tool_status from, pd_tool_status to);
 /* Succeeded, failed, cancelled. */
 PD_API bool pd_tool_status_is_final(pd_tool_status status);
@@ -142,7 +142,7 @@ typedef struct pd_run_event {
   const char *thread_id, *run_id;
   uint64_t version; /* the thread's, as the run knows it */
   pd_reason reason;
-  pd_run_status status;
+  pd_run_phase status;
   pd_done_reason done_reason;
   const char *call_id;
   pd_tool_status call_status;
@@ -153,7 +153,7 @@ typedef void (*pd_run_event_fn)(void *ctx, const pd_run_event *event);
 
 /* ---- runs ---------------------------------------------------------------------------------------------------------- */
 
-typedef struct pd_run pd_run;
+typedef struct pd_run_context pd_run_context;
 
 /* Texts and JSON are copied, or used up when the call returns. */
 typedef struct pd_run_options {
@@ -174,20 +174,20 @@ typedef struct pd_run_options {
  * that is present (by this registry and by that of the run before) is deleted, and what tool calls left behind; then the run is marked
  * running. PD_CONFLICT (RunActive), PD_EXISTS (RunExists: the id was used before; runs are never reopened), and what pd_thread_append
  * answers. A commit that fails is emitted as a state error. `thread` is borrowed until pd_run_close. `options` may be NULL. */
-PD_API PD_MUST_USE pd_code pd_run_begin(pd_thread *thread, const pd_run_options *options, pd_run **out, pd_error *err);
+PD_API PD_MUST_USE pd_code pd_run_begin(pd_thread *thread, const pd_run_options *options, pd_run_context **out, pd_error *err);
 
 /* Go on with a run that was begun before, here or in another process: options->run_id (NULL: the active one); meta, messages and snapshot
  * must be empty. Its tool calls are as they were committed. A run that is done can be attached to, and answers PD_CONFLICT (RunDone) to
  * everything but questions and a duplicate finish. PD_NOT_FOUND (RunNotFound); PD_CONFLICT (RunNotActive) for a run that was neither
  * finished nor is active: the thread was forked or rewound. */
-PD_API PD_MUST_USE pd_code pd_run_attach(pd_thread *thread, const pd_run_options *options, pd_run **out, pd_error *err);
+PD_API PD_MUST_USE pd_code pd_run_attach(pd_thread *thread, const pd_run_options *options, pd_run_context **out, pd_error *err);
 
 /* Takes NULL. The run itself stays as it was committed; a delta that was not is lost. */
-PD_API void pd_run_close(pd_run *run);
+PD_API void pd_run_close(pd_run_context *run);
 
 typedef struct pd_run_info {
   const char *run_id, *parent_run_id; /* "" if none. Borrowed until pd_run_close */
-  pd_run_status status;
+  pd_run_phase status;
   pd_done_reason done_reason;
   bool has_failed;                         /* a checkpoint failed */
   uint64_t version;                        /* of the thread, as committed last or seen by pd_run_attach */
@@ -195,7 +195,7 @@ typedef struct pd_run_info {
   size_t calls;                            /* tool calls that are not settled */
 } pd_run_info;
 
-PD_API pd_run_info pd_run_info_get(const pd_run *run);
+PD_API pd_run_info pd_run_info_get(const pd_run_context *run);
 
 /* ---- the delta ----------------------------------------------------------------------------------------------------- */
 
@@ -203,20 +203,20 @@ PD_API pd_run_info pd_run_info_get(const pd_run *run);
  * */
 
 /* A message: a JSON object with a string "id". */
-PD_API PD_MUST_USE pd_code pd_run_message(pd_run *run, pd_bytes message, pd_error *err);
+PD_API PD_MUST_USE pd_code pd_run_message(pd_run_context *run, pd_bytes message, pd_error *err);
 /* Patches: a JSON array (docs/guide/patches.md), tried on the state at once. PD_INVALID (InvalidPatch; ReservedPath for /__run and
  * /__tool_call_scope; InvalidScope for a ToolCall-scoped path, which only a tool call may write). */
-PD_API PD_MUST_USE pd_code pd_run_patch(pd_run *run, pd_bytes patches, pd_error *err);
+PD_API PD_MUST_USE pd_code pd_run_patch(pd_run_context *run, pd_bytes patches, pd_error *err);
 /* A state action: a JSON object, kept with the change set and not interpreted. */
-PD_API PD_MUST_USE pd_code pd_run_action(pd_run *run, pd_bytes action, pd_error *err);
+PD_API PD_MUST_USE pd_code pd_run_action(pd_run_context *run, pd_bytes action, pd_error *err);
 
 /* The state with the delta applied, or what is at `path` in it (a JSON Pointer; NULL or "": all). PD_NOT_FOUND (PathNotFound). */
-PD_API PD_MUST_USE pd_code pd_run_state(pd_run *run, const char *path, pd_buf *out, pd_error *err);
+PD_API PD_MUST_USE pd_code pd_run_state(pd_run_context *run, const char *path, pd_buf *out, pd_error *err);
 
 /* Take the delta: {"messages":[…],"patches":[…],"state_actions":[…]}. It is yours then: the run forgets it. Works on a failed run, too. */
-PD_API PD_MUST_USE pd_code pd_run_take_delta(pd_run *run, pd_buf *out, pd_error *err);
+PD_API PD_MUST_USE pd_code pd_run_take_delta(pd_run_context *run, pd_buf *out, pd_error *err);
 /* Give one back: it comes before what was told since. Works on a failed run, too, and with a delta of a run that is no more. */
-PD_API PD_MUST_USE pd_code pd_run_put_delta(pd_run *run, pd_bytes delta, pd_error *err);
+PD_API PD_MUST_USE pd_code pd_run_put_delta(pd_run_context *run, pd_bytes delta, pd_error *err);
 
 /* ---- checkpoints --------------------------------------------------------------------------------------------------- */
 
@@ -232,12 +232,12 @@ typedef struct pd_run_ack {
  * failed (FAILURES above); calling it again then first looks whether the commit came about all the same, then takes the newest version and
  * commits again: the run stays failed. PD_CONFLICT: VersionConflict (somebody else appended), RunLost (the run is no longer active),
  * RunDone. `out` may be NULL. */
-PD_API PD_MUST_USE pd_code pd_run_checkpoint(pd_run *run, pd_reason reason, pd_run_ack *out, pd_error *err);
+PD_API PD_MUST_USE pd_code pd_run_checkpoint(pd_run_context *run, pd_reason reason, pd_run_ack *out, pd_error *err);
 
 /* End the run: a RunFinished checkpoint, also without a delta. Tool calls that are not settled are cancelled, unless the reason is
  * PD_DONE_NATURAL: PD_CONFLICT (ToolCallsOpen). A failed run can be finished with PD_DONE_ERROR alone (RunFailed). Finishing a run that is
  * done, with the same reason, is PD_OK and is_duplicate: nothing is committed or emitted; with another reason PD_CONFLICT (RunDone). */
-PD_API PD_MUST_USE pd_code pd_run_finish(pd_run *run, pd_done_reason reason, pd_run_ack *out, pd_error *err);
+PD_API PD_MUST_USE pd_code pd_run_finish(pd_run_context *run, pd_done_reason reason, pd_run_ack *out, pd_error *err);
 
 /* ---- tool calls ---------------------------------------------------------------------------------------------------- */
 
@@ -251,14 +251,14 @@ typedef struct pd_tool_call {
 } pd_tool_call;
 
 /* Make a call known that has not begun. PD_EXISTS (ToolCallExists). */
-PD_API PD_MUST_USE pd_code pd_tool_call_new(pd_run *run, const pd_tool_call *call, pd_error *err);
+PD_API PD_MUST_USE pd_code pd_tool_call_new(pd_run_context *run, const pd_tool_call *call, pd_error *err);
 /* It runs: a call that is not known yet, or one that is new or resuming (name and arguments are then as they were, and ignored here). */
-PD_API PD_MUST_USE pd_code pd_tool_call_begin(pd_run *run, const pd_tool_call *call, pd_error *err);
+PD_API PD_MUST_USE pd_code pd_tool_call_begin(pd_run_context *run, const pd_tool_call *call, pd_error *err);
 /* Patches of a call that is new, running or resuming. Paths of scope ToolCall are written below the call's scope. They become part of the
  * delta when the call ends or is suspended, so that calls that run in parallel can be told apart. They are tried on the state at once. */
-PD_API PD_MUST_USE pd_code pd_tool_call_patch(pd_run *run, const char *call_id, pd_bytes patches, pd_error *err);
+PD_API PD_MUST_USE pd_code pd_tool_call_patch(pd_run_context *run, const char *call_id, pd_bytes patches, pd_error *err);
 /* It waits for a decision. `request` is JSON for who decides; empty: none. PD_CONFLICT (PatchConflict) as for pd_tool_call_end. */
-PD_API PD_MUST_USE pd_code pd_tool_call_suspend(pd_run *run, const char *call_id, pd_bytes request, pd_error *err);
+PD_API PD_MUST_USE pd_code pd_tool_call_suspend(pd_run_context *run, const char *call_id, pd_bytes request, pd_error *err);
 
 typedef struct pd_decision {
   const char *id;   /* 1 to 256 bytes of UTF-8: a decision is applied once in a run */
@@ -268,8 +268,8 @@ typedef struct pd_decision {
 
 /* Apply a decision to a suspended call. The same decision again is PD_OK, changes nothing, and *out_is_duplicate (may be NULL) is true,
  * also when the call has ended since. The same id for another call is PD_CONFLICT (DecisionUsed). */
-PD_API PD_MUST_USE pd_code pd_tool_call_resume(pd_run *run, const char *call_id, const pd_decision *decision, bool *out_is_duplicate,
-                                               pd_error *err);
+PD_API PD_MUST_USE pd_code pd_tool_call_resume(pd_run_context *run, const char *call_id, const pd_decision *decision,
+                                               bool *out_is_duplicate, pd_error *err);
 
 typedef struct pd_tool_result {
   pd_tool_status status; /* succeeded, failed or cancelled. Patches of a call that did not succeed are dropped */
@@ -280,7 +280,7 @@ typedef struct pd_tool_result {
 /* The call is settled: its patches and message go into the delta, its scope is deleted. PD_CONFLICT (PatchConflict) if its patches conflict
  * with those of a call that ended while it ran, unless both are merges into the same lattice: nothing has changed then, and the call can
  * be ended as failed, or forced. */
-PD_API PD_MUST_USE pd_code pd_tool_call_end(pd_run *run, const char *call_id, const pd_tool_result *result, pd_error *err);
+PD_API PD_MUST_USE pd_code pd_tool_call_end(pd_run_context *run, const char *call_id, const pd_tool_result *result, pd_error *err);
 
 /* Borrowed until the visitor returns. */
 typedef struct pd_tool_conflict {
@@ -291,7 +291,7 @@ typedef struct pd_tool_conflict {
 } pd_tool_conflict;
 
 /* Visit the conflicts between a call's patches and those of calls that run, or ended while it ran. The visitor must not call the run. */
-PD_API PD_MUST_USE pd_code pd_tool_call_conflicts(pd_run *run, const char *call_id,
+PD_API PD_MUST_USE pd_code pd_tool_call_conflicts(pd_run_context *run, const char *call_id,
                                                   void (*visit)(void *ctx, const pd_tool_conflict *conflict), void *ctx, pd_error *err);
 
 /* Borrowed until the visitor returns. */
@@ -302,7 +302,7 @@ typedef struct pd_tool_call_info {
 } pd_tool_call_info;
 
 /* Calls that are not settled, by id. The visitor must not call the run. */
-PD_API PD_MUST_USE pd_code pd_tool_call_list(pd_run *run, void (*visit)(void *ctx, const pd_tool_call_info *call), void *ctx,
+PD_API PD_MUST_USE pd_code pd_tool_call_list(pd_run_context *run, void (*visit)(void *ctx, const pd_tool_call_info *call), void *ctx,
                                              pd_error *err);
 
 #ifdef __cplusplus

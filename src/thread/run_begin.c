@@ -19,15 +19,15 @@
 
 /* ---- what all files use ---- */
 
-int64_t pd_run_now(const pd_run *run)
+int64_t pd_run_now(const pd_run_context *run)
 {
   int64_t now = run->now_ms(run->now_ctx);
   return now < 1 ? 1 : now; /* 0 would mean the system's clock */
 }
 
-pd_code pd_run_check_open(const pd_run *run, pd_error *err)
+pd_code pd_run_check_open(const pd_run_context *run, pd_error *err)
 {
-  if (run->status == PD_RUN_DONE)
+  if (run->status == PD_PHASE_DONE)
     return pd_error_named(err, PD_CONFLICT, "RunDone", "run '%s' of thread '%s' is done (%s): it takes nothing new", run->id,
                           pd_thread_id(run->thread), pd_done_reason_name(run->done_reason));
   if (run->has_failed || run->is_unsettled)
@@ -38,7 +38,7 @@ pd_code pd_run_check_open(const pd_run *run, pd_error *err)
   return PD_OK;
 }
 
-void pd_run_emit(const pd_run *run, pd_run_event event)
+void pd_run_emit(const pd_run_context *run, pd_run_event event)
 {
   if (!run->on_event) return;
   event.thread_id = pd_thread_id(run->thread);
@@ -66,7 +66,7 @@ static pd_code copy_id(const char *id, const char *what, char out[PD_THREAD_ID_S
   return PD_OK;
 }
 
-static pd_code fill(pd_run *run, const pd_run_options *o, pd_error *err)
+static pd_code fill(pd_run_context *run, const pd_run_options *o, pd_error *err)
 {
   run->on_event = o->on_event;
   run->event_ctx = o->event_ctx;
@@ -80,22 +80,22 @@ static pd_code fill(pd_run *run, const pd_run_options *o, pd_error *err)
   return PD_OK;
 }
 
-static void close_at(pd_run **run)
+static void close_at(pd_run_context **run)
 {
   pd_run_close(*run);
 }
 
-static pd_code make(pd_thread *thread, const pd_run_options *options, pd_run **out, pd_error *err)
+static pd_code make(pd_thread *thread, const pd_run_options *options, pd_run_context **out, pd_error *err)
 {
   static const pd_run_options none = {0};
-  pd_run *run = calloc(1, sizeof *run);
+  pd_run_context *run = calloc(1, sizeof *run);
   if (!run) return pd_error_memory(err, "a run");
   run->thread = thread;
   *out = run; /* the caller closes it, whatever comes */
   return fill(run, options ? options : &none, err);
 }
 
-void pd_run_close(pd_run *run)
+void pd_run_close(pd_run_context *run)
 {
   if (!run) return;
   pd_run_calls_done(run);
@@ -108,7 +108,7 @@ void pd_run_close(pd_run *run)
   free(run);
 }
 
-pd_run_info pd_run_info_get(const pd_run *run)
+pd_run_info pd_run_info_get(const pd_run_context *run)
 {
   return (pd_run_info){.run_id = run->id,
                        .parent_run_id = run->parent_id,
@@ -125,7 +125,7 @@ pd_run_info pd_run_info_get(const pd_run *run)
 /* ---- prepare_run ---- */
 
 /* The state that the run will begin with, before prepare_run. */
-static pd_code base_doc(pd_run *run, pd_bytes snapshot, pd_doc **out, pd_error *err)
+static pd_code base_doc(pd_run_context *run, pd_bytes snapshot, pd_doc **out, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf text = {0};
   pd_error why = {0};
@@ -160,7 +160,7 @@ static bool is_threads_own(const pd_scopes *scopes, const pd_doc_path *path)
 }
 
 /* What the run before had as Run-scoped: the process that began it may have known more scopes than this one. */
-static pd_code put_former(const pd_run *run, pd_json_writer *w, pd_doc *doc, pd_error *err)
+static pd_code put_former(const pd_run_context *run, pd_json_writer *w, pd_doc *doc, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf text = {0};
   pd_error why = {0};
@@ -180,7 +180,7 @@ static pd_code put_former(const pd_run *run, pd_json_writer *w, pd_doc *doc, pd_
   return PD_OK;
 }
 
-static pd_code put_deletes(const pd_run *run, pd_json_writer *w, pd_doc *doc, pd_error *err)
+static pd_code put_deletes(const pd_run_context *run, pd_json_writer *w, pd_doc *doc, pd_error *err)
 {
   pd_doc_step calls_step = {.kind = PD_STEP_NAME, .name = pd_text(PD_SCOPE_CALLS_NAME)};
   pd_doc_path calls = {.steps = &calls_step, .count = 1};
@@ -191,7 +191,7 @@ static pd_code put_deletes(const pd_run *run, pd_json_writer *w, pd_doc *doc, pd
 }
 
 /* The registry's Run-scoped paths, for the next prepare_run; those that every registry has are left out. */
-static pd_code put_scopes(const pd_run *run, pd_json_writer *w, pd_error *err)
+static pd_code put_scopes(const pd_run_context *run, pd_json_writer *w, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf pointer = {0};
   bool is_open = false;
@@ -209,7 +209,7 @@ static pd_code put_scopes(const pd_run *run, pd_json_writer *w, pd_error *err)
   return w->code;
 }
 
-static pd_code write_prepare(const pd_run *run, pd_doc *doc, int64_t now_ms, pd_buf *out, pd_error *err)
+static pd_code write_prepare(const pd_run_context *run, pd_doc *doc, int64_t now_ms, pd_buf *out, pd_error *err)
 {
   pd_json_writer w = {.out = out, .err = err};
   pd_json_open(&w, '[');
@@ -219,7 +219,7 @@ static pd_code write_prepare(const pd_run *run, pd_doc *doc, int64_t now_ms, pd_
   pd_json_open(&w, '{');
   pd_json_put_text(&w, "id", run->id);
   TRY(put_scopes(run, &w, err));
-  pd_json_put_text(&w, "status", pd_run_status_name(PD_RUN_RUNNING));
+  pd_json_put_text(&w, "status", pd_run_phase_name(PD_PHASE_RUNNING));
   pd_json_put_number(&w, "updated_at", (uint64_t)now_ms);
   pd_json_close(&w, '}');
   pd_json_close(&w, '}');
@@ -236,7 +236,7 @@ static bool ignore_run(void *ctx, const pd_thread_run *run)
 }
 
 /* Nobody else's run is active, and the id was never used. */
-static pd_code check_free(pd_run *run, pd_error *err)
+static pd_code check_free(pd_run_context *run, pd_error *err)
 {
   pd_thread_info info;
   pd_error why = {0};
@@ -260,7 +260,7 @@ static void free_doc(pd_doc **doc)
 }
 
 /* *out_is_commit: it was the commit that failed. */
-static pd_code begin_once(pd_run *run, const pd_run_options *o, pd_thread_ack *ack, bool *out_is_commit, pd_error *err)
+static pd_code begin_once(pd_run_context *run, const pd_run_options *o, pd_thread_ack *ack, bool *out_is_commit, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf patches = {0};
   CLEANUP(free_doc) pd_doc *doc = NULL;
@@ -288,7 +288,7 @@ static bool is_race(pd_code code, const pd_error *why)
   return code == PD_CONFLICT && strcmp(pd_error_name(why), "VersionConflict") == 0;
 }
 
-static pd_code begin(pd_run *run, const pd_run_options *o, pd_error *err)
+static pd_code begin(pd_run_context *run, const pd_run_options *o, pd_error *err)
 {
   pd_error why = {0};
   pd_thread_ack ack;
@@ -305,15 +305,15 @@ static pd_code begin(pd_run *run, const pd_run_options *o, pd_error *err)
   if (code && err) *err = why;
   TRY(code);
   run->version = ack.version;
-  run->status = PD_RUN_RUNNING;
-  pd_run_emit(run, (pd_run_event){.kind = PD_RUN_EVENT_STARTED, .reason = PD_REASON_USER_MESSAGE, .status = PD_RUN_RUNNING});
+  run->status = PD_PHASE_RUNNING;
+  pd_run_emit(run, (pd_run_event){.kind = PD_RUN_EVENT_STARTED, .reason = PD_REASON_USER_MESSAGE, .status = PD_PHASE_RUNNING});
   return PD_OK;
 }
 
-pd_code pd_run_begin(pd_thread *thread, const pd_run_options *options, pd_run **out, pd_error *err)
+pd_code pd_run_begin(pd_thread *thread, const pd_run_options *options, pd_run_context **out, pd_error *err)
 {
   static const pd_run_options none = {0};
-  CLEANUP(close_at) pd_run *run = NULL;
+  CLEANUP(close_at) pd_run_context *run = NULL;
   TRY(make(thread, options, &run, err));
   TRY(begin(run, options ? options : &none, err));
   *out = run;
@@ -338,7 +338,7 @@ static bool find_run(void *ctx, const pd_thread_run *run)
   return true;
 }
 
-static pd_code not_ours(const pd_run *run, pd_error *err)
+static pd_code not_ours(const pd_run_context *run, pd_error *err)
 {
   return pd_error_set(err, PD_CORRUPT, "/" PD_SCOPE_RUN_NAME " of thread '%s' does not tell of run '%s' as runs write it",
                       pd_thread_id(run->thread), run->id);
@@ -354,7 +354,7 @@ static void read_text(pd_json object, const char *name, char *out, size_t size)
 }
 
 /* The run's own words, as of the version that finished it, or the newest. */
-static pd_code read_lifecycle(pd_run *run, uint64_t version, pd_error *err)
+static pd_code read_lifecycle(pd_run_context *run, uint64_t version, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf text = {0};
   char id[PD_THREAD_ID_SIZE_MAX + 1], status[16], reason[16];
@@ -368,13 +368,13 @@ static pd_code read_lifecycle(pd_run *run, uint64_t version, pd_error *err)
   read_text(json, "id", id, sizeof id);
   read_text(json, "status", status, sizeof status);
   read_text(json, "done_reason", reason, sizeof reason);
-  run->status = pd_run_status_parse(status);
+  run->status = pd_run_phase_parse(status);
   run->done_reason = pd_done_reason_parse(reason);
-  bool is_whole = run->status && (run->status == PD_RUN_DONE) == (run->done_reason != PD_DONE_NONE);
+  bool is_whole = run->status && (run->status == PD_PHASE_DONE) == (run->done_reason != PD_DONE_NONE);
   return strcmp(id, run->id) == 0 && is_whole ? PD_OK : not_ours(run, err);
 }
 
-static pd_code attach(pd_run *run, pd_error *err)
+static pd_code attach(pd_run_context *run, pd_error *err)
 {
   pd_thread_info info;
   found_run found = {0};
@@ -389,13 +389,13 @@ static pd_code attach(pd_run *run, pd_error *err)
     return pd_error_named(err, PD_CONFLICT, "RunNotActive", "run '%s' of thread '%s' was never finished, but it is not active any more",
                           run->id, pd_thread_id(run->thread));
   TRY(read_lifecycle(run, found.is_active ? run->version : found.finished_version, err));
-  if ((run->status == PD_RUN_DONE) == found.is_active) return not_ours(run, err);
+  if ((run->status == PD_PHASE_DONE) == found.is_active) return not_ours(run, err);
   return found.is_active ? pd_run_read_calls(run, err) : PD_OK;
 }
 
-pd_code pd_run_attach(pd_thread *thread, const pd_run_options *options, pd_run **out, pd_error *err)
+pd_code pd_run_attach(pd_thread *thread, const pd_run_options *options, pd_run_context **out, pd_error *err)
 {
-  CLEANUP(close_at) pd_run *run = NULL;
+  CLEANUP(close_at) pd_run_context *run = NULL;
   if (options && (options->meta.size || options->messages.size || options->snapshot.size || options->parent_run_id))
     return pd_error_set(err, PD_INVALID, "only the beginning of a run takes messages, a snapshot, meta and a parent");
   TRY(make(thread, options, &run, err));

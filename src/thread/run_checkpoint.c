@@ -30,7 +30,7 @@ static pd_code write_items(const pd_run_items *items, pd_buf *out, pd_error *err
   return items->count ? pd_run_items_write(items, out, err) : PD_OK;
 }
 
-static pd_code make_set(const pd_run *run, pd_reason reason, int64_t time_ms, parts *p, pd_changeset *out, pd_error *err)
+static pd_code make_set(const pd_run_context *run, pd_reason reason, int64_t time_ms, parts *p, pd_changeset *out, pd_error *err)
 {
   TRY(write_items(&run->messages, &p->messages, err));
   TRY(write_items(&run->patches, &p->patches, err));
@@ -49,7 +49,7 @@ static pd_code make_set(const pd_run *run, pd_reason reason, int64_t time_ms, pa
 
 /* ---- a commit that came about ---- */
 
-static void is_committed(pd_run *run, pd_reason reason, pd_done_reason done, uint64_t version)
+static void is_committed(pd_run_context *run, pd_reason reason, pd_done_reason done, uint64_t version)
 {
   pd_run_clear_delta(run); /* U2 */
   run->is_unsettled = false;
@@ -59,9 +59,9 @@ static void is_committed(pd_run *run, pd_reason reason, pd_done_reason done, uin
   for (size_t i = 0; i < run->call_count; i++)
     pd_run_emit(run, (pd_run_event){.kind = PD_RUN_EVENT_TOOL_CALL, .call_id = run->calls[i].id, .call_status = PD_TOOL_CANCELLED});
   pd_run_calls_done(run);
-  run->status = PD_RUN_DONE;
+  run->status = PD_PHASE_DONE;
   run->done_reason = done;
-  pd_run_emit(run, (pd_run_event){.kind = PD_RUN_EVENT_FINISHED, .reason = reason, .status = PD_RUN_DONE, .done_reason = done});
+  pd_run_emit(run, (pd_run_event){.kind = PD_RUN_EVENT_FINISHED, .reason = reason, .status = PD_PHASE_DONE, .done_reason = done});
 }
 
 /* ---- finding out ---- */
@@ -88,7 +88,7 @@ static bool compare(void *ctx, const pd_thread_delta *delta)
   return false;
 }
 
-static pd_code has_messages(pd_run *run, pd_json messages, bool *out, pd_error *err)
+static pd_code has_messages(pd_run_context *run, pd_json messages, bool *out, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf id = {0};
   pd_json_walk walk = pd_json_walk_begin(messages);
@@ -108,7 +108,7 @@ static pd_code has_messages(pd_run *run, pd_json messages, bool *out, pd_error *
 }
 
 /* Is the change set behind our version the one that we tried to commit? */
-static pd_code find_own(pd_run *run, bool *out, pd_error *err)
+static pd_code find_own(pd_run_context *run, bool *out, pd_error *err)
 {
   CLEANUP(parts_done) parts p = {0};
   CLEANUP(pd_prepared_done) pd_prepared prepared = {0};
@@ -124,7 +124,7 @@ static pd_code find_own(pd_run *run, bool *out, pd_error *err)
   return PD_OK;
 }
 
-pd_code pd_run_settle_commit(pd_run *run, pd_error *err)
+pd_code pd_run_settle_commit(pd_run_context *run, pd_error *err)
 {
   pd_thread_info info;
   bool is_own = false;
@@ -133,7 +133,7 @@ pd_code pd_run_settle_commit(pd_run *run, pd_error *err)
   bool is_active = strcmp(info.active_run, run->id) == 0;
   if (newest > run->unsettled_version) TRY(find_own(run, &is_own, err));
   if (is_own) is_committed(run, run->unsettled_reason, run->unsettled_done, run->unsettled_version + 1);
-  if (run->status == PD_RUN_DONE) return PD_OK;
+  if (run->status == PD_PHASE_DONE) return PD_OK;
   if (!is_active)
     return pd_error_named(err, PD_CONFLICT, "RunLost", "run '%s' of thread '%s' is not active any more: somebody else ended it", run->id,
                           pd_thread_id(run->thread));
@@ -146,7 +146,7 @@ pd_code pd_run_settle_commit(pd_run *run, pd_error *err)
 
 /* ---- committing ---- */
 
-static void tell_failure(const pd_run *run, pd_reason reason, const pd_error *why)
+static void tell_failure(const pd_run_context *run, pd_reason reason, const pd_error *why)
 {
   bool is_final = reason == PD_REASON_RUN_FINISHED;
   pd_run_emit(run,
@@ -155,7 +155,7 @@ static void tell_failure(const pd_run *run, pd_reason reason, const pd_error *wh
 }
 
 /* The one place where a checkpoint fails. `code` is 0: it did not. */
-static pd_code outcome(pd_run *run, pd_reason reason, pd_code code, const pd_error *why, pd_error *err)
+static pd_code outcome(pd_run_context *run, pd_reason reason, pd_code code, const pd_error *why, pd_error *err)
 {
   if (!code) return PD_OK;
   if (reason != PD_REASON_RUN_FINISHED) run->has_failed = true;
@@ -164,7 +164,7 @@ static pd_code outcome(pd_run *run, pd_reason reason, pd_code code, const pd_err
   return code;
 }
 
-static pd_code try_commit(pd_run *run, pd_reason reason, pd_done_reason done, pd_thread_ack *out, pd_error *err)
+static pd_code try_commit(pd_run_context *run, pd_reason reason, pd_done_reason done, pd_thread_ack *out, pd_error *err)
 {
   CLEANUP(parts_done) parts p = {0};
   pd_changeset set;
@@ -178,14 +178,14 @@ static pd_code try_commit(pd_run *run, pd_reason reason, pd_done_reason done, pd
   return PD_OK;
 }
 
-static void tell_ack(const pd_run *run, bool was_committed, const pd_thread_ack *ack, pd_run_ack *out)
+static void tell_ack(const pd_run_context *run, bool was_committed, const pd_thread_ack *ack, pd_run_ack *out)
 {
   if (!out) return;
   *out = (pd_run_ack){.version = run->version, .is_committed = ack != NULL, .was_committed = was_committed};
   if (ack) out->ack = *ack;
 }
 
-static pd_code checkpoint(pd_run *run, pd_reason reason, pd_run_ack *out, pd_error *err)
+static pd_code checkpoint(pd_run_context *run, pd_reason reason, pd_run_ack *out, pd_error *err)
 {
   bool was_committed = false;
   pd_thread_ack ack;
@@ -195,51 +195,51 @@ static pd_code checkpoint(pd_run *run, pd_reason reason, pd_run_ack *out, pd_err
     TRY(pd_run_settle_commit(run, err));
     was_committed = had_delta && !pd_run_has_delta(run) && run->version > before;
   }
-  if (run->status == PD_RUN_DONE) return pd_run_check_open(run, err);
+  if (run->status == PD_PHASE_DONE) return pd_run_check_open(run, err);
   bool has_delta = pd_run_has_delta(run);
   if (has_delta) TRY(try_commit(run, reason, PD_DONE_NONE, &ack, err));
   tell_ack(run, was_committed, has_delta ? &ack : NULL, out);
   return PD_OK;
 }
 
-pd_code pd_run_checkpoint(pd_run *run, pd_reason reason, pd_run_ack *out, pd_error *err)
+pd_code pd_run_checkpoint(pd_run_context *run, pd_reason reason, pd_run_ack *out, pd_error *err)
 {
   pd_error why = {0};
   if (reason == PD_REASON_RUN_FINISHED)
     return pd_error_set(err, PD_INVALID, "RunFinished is the reason of the last checkpoint: pd_run_finish makes it");
   if (!*pd_reason_name(reason)) return pd_error_set(err, PD_INVALID, "a checkpoint needs a reason, and %d is none", (int)reason);
-  if (run->status == PD_RUN_DONE) return pd_run_check_open(run, err);
+  if (run->status == PD_PHASE_DONE) return pd_run_check_open(run, err);
   return outcome(run, reason, checkpoint(run, reason, out, &why), &why, err);
 }
 
 /* ---- the run's status ---- */
 
-static void put_status(pd_json_writer *w, pd_run_status status, pd_done_reason done, int64_t now_ms)
+static void put_status(pd_json_writer *w, pd_run_phase status, pd_done_reason done, int64_t now_ms)
 {
   pd_patch_open(w, "merge_object", (const char *const[]){PD_SCOPE_RUN_NAME}, 1);
   pd_json_key(w, "value");
   pd_json_open(w, '{');
   if (done) pd_json_put_text(w, "done_reason", pd_done_reason_name(done));
-  pd_json_put_text(w, "status", pd_run_status_name(status));
+  pd_json_put_text(w, "status", pd_run_phase_name(status));
   pd_json_put_number(w, "updated_at", (uint64_t)now_ms);
   pd_json_close(w, '}');
   pd_json_close(w, '}');
 }
 
-pd_run_status pd_run_write_status(const pd_run *run, pd_json_writer *w)
+pd_run_phase pd_run_write_status(const pd_run_context *run, pd_json_writer *w)
 {
   size_t suspended = 0;
   for (size_t i = 0; i < run->call_count; i++) suspended += run->calls[i].status == PD_TOOL_SUSPENDED;
   size_t open = 0;
   for (size_t i = 0; i < run->call_count; i++) open += !pd_tool_status_is_final(run->calls[i].status);
-  pd_run_status wanted = open && suspended == open ? PD_RUN_WAITING : PD_RUN_RUNNING;
+  pd_run_phase wanted = open && suspended == open ? PD_PHASE_WAITING : PD_PHASE_RUNNING;
   if (wanted != run->status) put_status(w, wanted, PD_DONE_NONE, pd_run_now(run));
   return wanted;
 }
 
 /* ---- finishing ---- */
 
-static pd_code add_final(pd_run *run, pd_done_reason done, pd_error *err)
+static pd_code add_final(pd_run_context *run, pd_done_reason done, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf text = {0};
   pd_json_writer w = {.out = &text, .err = err};
@@ -249,20 +249,20 @@ static pd_code add_final(pd_run *run, pd_done_reason done, pd_error *err)
   pd_json_open(&w, '[');
   for (size_t i = 0; i < run->call_count; i++)
     pd_tool_call_write_end(&w, run->calls[i].id, PD_TOOL_CANCELLED, now_ms, i + 1 == run->call_count);
-  put_status(&w, PD_RUN_DONE, done, now_ms);
+  put_status(&w, PD_PHASE_DONE, done, now_ms);
   pd_json_close(&w, ']');
   TRY(w.code);
   return pd_run_add_patches(run, pd_buf_bytes(&text), PD_PATCH_INTERNAL, NULL, err);
 }
 
-void pd_run_take_back_final(pd_run *run)
+void pd_run_take_back_final(pd_run_context *run)
 {
   if (run->patches.count <= run->final_count) return;
   pd_run_items_cut(&run->patches, run->final_mark, run->final_count);
   pd_run_drop_doc(run);
 }
 
-static pd_code check_finish(const pd_run *run, pd_done_reason done, pd_error *err)
+static pd_code check_finish(const pd_run_context *run, pd_done_reason done, pd_error *err)
 {
   if (run->has_failed && done != PD_DONE_ERROR) return pd_run_check_open(run, err);
   if (done == PD_DONE_NATURAL && run->call_count)
@@ -273,7 +273,7 @@ static pd_code check_finish(const pd_run *run, pd_done_reason done, pd_error *er
   return PD_OK;
 }
 
-static pd_code duplicate(const pd_run *run, pd_done_reason done, bool was_committed, pd_run_ack *out, pd_error *err)
+static pd_code duplicate(const pd_run_context *run, pd_done_reason done, bool was_committed, pd_run_ack *out, pd_error *err)
 {
   if (run->done_reason != done) return pd_run_check_open(run, err);
   tell_ack(run, was_committed, NULL, out);
@@ -281,7 +281,7 @@ static pd_code duplicate(const pd_run *run, pd_done_reason done, bool was_commit
   return PD_OK;
 }
 
-static pd_code finish(pd_run *run, pd_done_reason done, pd_thread_ack *ack, pd_error *err)
+static pd_code finish(pd_run_context *run, pd_done_reason done, pd_thread_ack *ack, pd_error *err)
 {
   TRY(add_final(run, done, err));
   pd_code code = try_commit(run, PD_REASON_RUN_FINISHED, done, ack, err);
@@ -289,14 +289,14 @@ static pd_code finish(pd_run *run, pd_done_reason done, pd_thread_ack *ack, pd_e
   return code;
 }
 
-pd_code pd_run_finish(pd_run *run, pd_done_reason reason, pd_run_ack *out, pd_error *err)
+pd_code pd_run_finish(pd_run_context *run, pd_done_reason reason, pd_run_ack *out, pd_error *err)
 {
   pd_error why = {0};
   pd_thread_ack ack;
   if (!*pd_done_reason_name(reason)) return pd_error_set(err, PD_INVALID, "a run is done for a reason, and %d is none", (int)reason);
-  if (run->status == PD_RUN_DONE) return duplicate(run, reason, false, out, err);
+  if (run->status == PD_PHASE_DONE) return duplicate(run, reason, false, out, err);
   if (run->is_unsettled) TRY(outcome(run, PD_REASON_RUN_FINISHED, pd_run_settle_commit(run, &why), &why, err));
-  if (run->status == PD_RUN_DONE) return duplicate(run, reason, true, out, err);
+  if (run->status == PD_PHASE_DONE) return duplicate(run, reason, true, out, err);
   TRY(check_finish(run, reason, err));
   TRY(outcome(run, PD_REASON_RUN_FINISHED, finish(run, reason, &ack, &why), &why, err));
   tell_ack(run, false, &ack, out);

@@ -46,7 +46,7 @@ pd_code pd_run_items_add_list(pd_run_items *items, pd_bytes list, size_t count, 
   return PD_OK;
 }
 
-pd_code pd_run_check_room(const pd_run *run, size_t bytes, size_t patches, pd_error *err)
+pd_code pd_run_check_room(const pd_run_context *run, size_t bytes, size_t patches, pd_error *err)
 {
   size_t size = run->messages.text.size + run->patches.text.size + run->actions.text.size;
   if (bytes > PD_RUN_DELTA_SIZE_MAX || size + bytes > PD_RUN_DELTA_SIZE_MAX)
@@ -60,7 +60,7 @@ pd_code pd_run_check_room(const pd_run *run, size_t bytes, size_t patches, pd_er
   return PD_OK;
 }
 
-void pd_run_clear_delta(pd_run *run)
+void pd_run_clear_delta(pd_run_context *run)
 {
   pd_run_items_cut(&run->messages, 0, 0);
   pd_run_items_cut(&run->patches, 0, 0);
@@ -70,7 +70,7 @@ void pd_run_clear_delta(pd_run *run)
 
 /* ---- the state with the delta ---- */
 
-void pd_run_drop_doc(pd_run *run)
+void pd_run_drop_doc(pd_run_context *run)
 {
   pd_doc_free(run->doc);
   run->doc = NULL;
@@ -93,7 +93,7 @@ static pd_code apply_items(const pd_run_items *items, pd_doc *doc, pd_error *err
   return pd_patches_apply(patches, doc, NULL, err);
 }
 
-pd_code pd_run_need_doc(pd_run *run, pd_error *err)
+pd_code pd_run_need_doc(pd_run_context *run, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf text = {0};
   CLEANUP(free_doc) pd_doc *doc = NULL;
@@ -109,7 +109,7 @@ pd_code pd_run_need_doc(pd_run *run, pd_error *err)
   return PD_OK;
 }
 
-pd_code pd_run_state(pd_run *run, const char *path, pd_buf *out, pd_error *err)
+pd_code pd_run_state(pd_run_context *run, const char *path, pd_buf *out, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf text = {.size_max = out->size_max};
   CLEANUP(pd_doc_path_done) pd_doc_path steps = {0};
@@ -126,7 +126,7 @@ pd_code pd_run_state(pd_run *run, const char *path, pd_buf *out, pd_error *err)
 
 /* ---- what callers tell ---- */
 
-pd_code pd_run_patch(pd_run *run, pd_bytes patches, pd_error *err)
+pd_code pd_run_patch(pd_run_context *run, pd_bytes patches, pd_error *err)
 {
   TRY(pd_run_check_open(run, err));
   TRY(pd_run_check_room(run, patches.size, 0, err)); /* before any work on what is too large */
@@ -134,7 +134,7 @@ pd_code pd_run_patch(pd_run *run, pd_bytes patches, pd_error *err)
 }
 
 /* One JSON object into a list, without its white space. */
-static pd_code add_object(pd_run *run, pd_run_items *items, const char *what, pd_bytes text, bool has_id, pd_error *err)
+static pd_code add_object(pd_run_context *run, pd_run_items *items, const char *what, pd_bytes text, bool has_id, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf line = {0}, id = {0};
   pd_error why = {0};
@@ -152,13 +152,13 @@ static pd_code add_object(pd_run *run, pd_run_items *items, const char *what, pd
   return pd_run_items_add(items, pd_buf_bytes(&line), err);
 }
 
-pd_code pd_run_message(pd_run *run, pd_bytes message, pd_error *err)
+pd_code pd_run_message(pd_run_context *run, pd_bytes message, pd_error *err)
 {
   TRY(pd_run_check_open(run, err));
   return add_object(run, &run->messages, "a message", message, true, err);
 }
 
-pd_code pd_run_action(pd_run *run, pd_bytes action, pd_error *err)
+pd_code pd_run_action(pd_run_context *run, pd_bytes action, pd_error *err)
 {
   TRY(pd_run_check_open(run, err));
   return add_object(run, &run->actions, "a state action", action, false, err);
@@ -175,7 +175,7 @@ static void put_items(pd_json_writer *w, const char *key, const pd_run_items *it
 }
 
 /* Whether the delta was committed cannot be found out now: so it is to be found out when it is given back. */
-static void put_unsettled(pd_json_writer *w, const pd_run *run)
+static void put_unsettled(pd_json_writer *w, const pd_run_context *run)
 {
   pd_json_key(w, "unsettled");
   pd_json_open(w, '{');
@@ -184,7 +184,7 @@ static void put_unsettled(pd_json_writer *w, const pd_run *run)
   pd_json_close(w, '}');
 }
 
-pd_code pd_run_take_delta(pd_run *run, pd_buf *out, pd_error *err)
+pd_code pd_run_take_delta(pd_run_context *run, pd_buf *out, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf text = {.size_max = out->size_max};
   pd_json_writer w = {.out = &text, .err = err};
@@ -290,7 +290,7 @@ static void swap_items(pd_run_items *a, pd_run_items *b)
   *b = kept;
 }
 
-static void swap_delta(pd_run *run, three *t)
+static void swap_delta(pd_run_context *run, three *t)
 {
   swap_items(&run->messages, &t->messages);
   swap_items(&run->patches, &t->patches);
@@ -299,7 +299,7 @@ static void swap_delta(pd_run *run, three *t)
 }
 
 /* A delta of which it is not known whether it was committed: it is, or it is to be committed now. */
-static pd_code put_unknown(pd_run *run, three *t, pd_error *err)
+static pd_code put_unknown(pd_run_context *run, three *t, pd_error *err)
 {
   if (pd_run_has_delta(run))
     return pd_error_named(err, PD_CONFLICT, "DeltaPending",
@@ -313,7 +313,7 @@ static pd_code put_unknown(pd_run *run, three *t, pd_error *err)
   return code;
 }
 
-static pd_code put_front(pd_run *run, three *t, pd_error *err)
+static pd_code put_front(pd_run_context *run, three *t, pd_error *err)
 {
   TRY(append_items(&t->messages, &run->messages, err));
   TRY(append_items(&t->patches, &run->patches, err));
@@ -324,10 +324,10 @@ static pd_code put_front(pd_run *run, three *t, pd_error *err)
   return code;
 }
 
-pd_code pd_run_put_delta(pd_run *run, pd_bytes delta, pd_error *err)
+pd_code pd_run_put_delta(pd_run_context *run, pd_bytes delta, pd_error *err)
 {
   CLEANUP(three_done) three t = {0};
-  if (run->status == PD_RUN_DONE) return pd_run_check_open(run, err);
+  if (run->status == PD_PHASE_DONE) return pd_run_check_open(run, err);
   TRY(read_delta(delta, &t, err));
   TRY(pd_run_check_room(run, t.messages.text.size + t.patches.text.size + t.actions.text.size, t.patches.count, err));
   if (run->is_unsettled) TRY(pd_run_settle_commit(run, err));

@@ -16,7 +16,7 @@ static unsigned number_of(const char *const *names, size_t count, const char *na
   return 0;
 }
 
-static const char *const run_names[PD_RUN_STATUS_COUNT] = {NULL, "running", "waiting", "done"};
+static const char *const run_names[PD_PHASE_COUNT] = {NULL, "running", "waiting", "done"};
 static const char *const done_names[PD_DONE_COUNT] = {NULL, "natural", "cancelled", "error", "stopped"};
 static const char *const tool_names[PD_TOOL_STATUS_COUNT] = {NULL,       "new",       "running", "suspended",
                                                              "resuming", "succeeded", "failed",  "cancelled"};
@@ -24,14 +24,14 @@ static const char *const scope_names[PD_SCOPE_COUNT] = {NULL, "thread", "run", "
 static const char *const event_names[PD_RUN_EVENT_COUNT] = {NULL,        "run_started", "checkpoint", "run_status",
                                                             "tool_call", "state_error", "error",      "run_finished"};
 
-const char *pd_run_status_name(pd_run_status status)
+const char *pd_run_phase_name(pd_run_phase status)
 {
   return name_of(run_names, COUNT_OF(run_names), status);
 }
 
-pd_run_status pd_run_status_parse(const char *name)
+pd_run_phase pd_run_phase_parse(const char *name)
 {
-  return (pd_run_status)number_of(run_names, COUNT_OF(run_names), name);
+  return (pd_run_phase)number_of(run_names, COUNT_OF(run_names), name);
 }
 
 const char *pd_done_reason_name(pd_done_reason reason)
@@ -74,14 +74,14 @@ const char *pd_run_event_name(pd_run_event_kind kind)
 #define TO(state) (1u << (state))
 #define ENDS (TO(PD_TOOL_FAILED) | TO(PD_TOOL_CANCELLED))
 
-bool pd_run_status_may(pd_run_status from, pd_run_status to)
+bool pd_run_phase_may(pd_run_phase from, pd_run_phase to)
 {
-  static const unsigned next[PD_RUN_STATUS_COUNT] = {
-    [0] = TO(PD_RUN_RUNNING),
-    [PD_RUN_RUNNING] = TO(PD_RUN_WAITING) | TO(PD_RUN_DONE),
-    [PD_RUN_WAITING] = TO(PD_RUN_RUNNING) | TO(PD_RUN_DONE),
+  static const unsigned next[PD_PHASE_COUNT] = {
+    [0] = TO(PD_PHASE_RUNNING),
+    [PD_PHASE_RUNNING] = TO(PD_PHASE_WAITING) | TO(PD_PHASE_DONE),
+    [PD_PHASE_WAITING] = TO(PD_PHASE_RUNNING) | TO(PD_PHASE_DONE),
   };
-  return (unsigned)from < PD_RUN_STATUS_COUNT && (unsigned)to < PD_RUN_STATUS_COUNT && next[from] & TO(to);
+  return (unsigned)from < PD_PHASE_COUNT && (unsigned)to < PD_PHASE_COUNT && next[from] & TO(to);
 }
 
 bool pd_tool_status_may(pd_tool_status from, pd_tool_status to)

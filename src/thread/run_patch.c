@@ -36,7 +36,7 @@ static pd_code check_touched(const pd_doc_path *path, pd_patch_rights rights, co
 }
 
 /* Nothing that is ToolCall-scoped may lie outside of a call's scope, whichever patch put it there. */
-static pd_code check_scopes(const pd_run *run, pd_error *err)
+static pd_code check_scopes(const pd_run_context *run, pd_error *err)
 {
   char text[200];
   for (size_t i = 0; i < run->scopes->count; i++) {
@@ -48,7 +48,7 @@ static pd_code check_scopes(const pd_run *run, pd_error *err)
   return PD_OK;
 }
 
-pd_code pd_run_try(pd_run *run, const pd_patches *patches, pd_patch_rights rights, const char *call_id, pd_error *err)
+pd_code pd_run_try(pd_run_context *run, const pd_patches *patches, pd_patch_rights rights, const char *call_id, pd_error *err)
 {
   CLEANUP(pd_touched_done) pd_touched touched = {0};
   size_t mark = pd_doc_mark(run->doc);
@@ -62,7 +62,7 @@ pd_code pd_run_try(pd_run *run, const pd_patches *patches, pd_patch_rights right
 }
 
 /* The path of one patch, below the call's scope if it is ToolCall-scoped. */
-static pd_code write_path(const pd_run *run, pd_json value, const char *call_id, pd_json_writer *w, pd_error *err)
+static pd_code write_path(const pd_run_context *run, pd_json value, const char *call_id, pd_json_writer *w, pd_error *err)
 {
   CLEANUP(pd_doc_path_done) pd_doc_path path = {0};
   CLEANUP(pd_buf_done) pd_buf text = {0};
@@ -86,7 +86,7 @@ static pd_code write_path(const pd_run *run, pd_json value, const char *call_id,
   return PD_OK;
 }
 
-static pd_code write_patch(const pd_run *run, pd_json patch, const char *call_id, pd_json_writer *w, pd_error *err)
+static pd_code write_patch(const pd_run_context *run, pd_json patch, const char *call_id, pd_json_writer *w, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf name = {0};
   pd_json key, value;
@@ -106,7 +106,7 @@ static pd_code write_patch(const pd_run *run, pd_json patch, const char *call_id
   return w->code;
 }
 
-static pd_code move_to_scope(const pd_run *run, pd_json list, const char *call_id, pd_buf *out, pd_error *err)
+static pd_code move_to_scope(const pd_run_context *run, pd_json list, const char *call_id, pd_buf *out, pd_error *err)
 {
   pd_json_writer w = {.out = out, .err = err};
   pd_json_walk items = pd_json_walk_begin(list);
@@ -122,7 +122,8 @@ static pd_code move_to_scope(const pd_run *run, pd_json list, const char *call_i
   return w.code;
 }
 
-pd_code pd_run_read_patches(const pd_run *run, pd_bytes list, const char *call_id, pd_buf *out_text, pd_patches **out, pd_error *err)
+pd_code pd_run_read_patches(const pd_run_context *run, pd_bytes list, const char *call_id, pd_buf *out_text, pd_patches **out,
+                            pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf moved = {0};
   pd_json json;
@@ -137,7 +138,7 @@ pd_code pd_run_read_patches(const pd_run *run, pd_bytes list, const char *call_i
   return pd_patch_error(pd_patches_parse(json, out, err), err);
 }
 
-pd_code pd_run_add_patches(pd_run *run, pd_bytes list, pd_patch_rights rights, const char *call_id, pd_error *err)
+pd_code pd_run_add_patches(pd_run_context *run, pd_bytes list, pd_patch_rights rights, const char *call_id, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf text = {0};
   CLEANUP(pd_patches_free_at) pd_patches *patches = NULL;

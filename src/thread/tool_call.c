@@ -15,7 +15,7 @@
 
 /* ---- the calls in memory ---- */
 
-void pd_run_calls_done(pd_run *run)
+void pd_run_calls_done(pd_run_context *run)
 {
   for (size_t i = 0; i < run->call_count; i++) pd_run_items_done(&run->calls[i].patches);
   for (size_t i = 0; i < run->settled_count; i++) pd_run_items_done(&run->settled[i].patches);
@@ -24,14 +24,14 @@ void pd_run_calls_done(pd_run *run)
   run->call_count = run->settled_count = run->settled_capacity = 0;
 }
 
-pd_run_call *pd_run_find_call(pd_run *run, const char *id)
+pd_run_call *pd_run_find_call(pd_run_context *run, const char *id)
 {
   for (size_t i = 0; id && i < run->call_count; i++)
     if (strcmp(run->calls[i].id, id) == 0) return &run->calls[i];
   return NULL;
 }
 
-pd_code pd_run_get_call(pd_run *run, const char *id, pd_run_call **out, pd_error *err)
+pd_code pd_run_get_call(pd_run_context *run, const char *id, pd_run_call **out, pd_error *err)
 {
   TRY(pd_thread_id_check(id, "tool call", err));
   *out = pd_run_find_call(run, id);
@@ -39,14 +39,14 @@ pd_code pd_run_get_call(pd_run *run, const char *id, pd_run_call **out, pd_error
   return pd_error_named(err, PD_NOT_FOUND, "ToolCallNotFound", "run '%s' has no tool call '%s' that is not settled", run->id, id);
 }
 
-static void remove_call(pd_run *run, pd_run_call *call)
+static void remove_call(pd_run_context *run, pd_run_call *call)
 {
   pd_run_items_done(&call->patches);
   *call = run->calls[--run->call_count];
   run->calls[run->call_count] = (pd_run_call){0};
 }
 
-static pd_code add_call(pd_run *run, const char *id, pd_run_call **out, pd_error *err)
+static pd_code add_call(pd_run_context *run, const char *id, pd_run_call **out, pd_error *err)
 {
   if (run->call_count >= PD_RUN_CALLS_MAX)
     return pd_error_set(err, PD_LIMIT, "run '%s' has %d tool calls that are not settled, which is the limit", run->id, PD_RUN_CALLS_MAX);
@@ -63,7 +63,7 @@ static const pd_node *state_of(const pd_node *scope)
   return pd_node_member(scope, pd_text(PD_SCOPE_CALL_STATE_NAME));
 }
 
-static const pd_node *scopes_node(const pd_run *run)
+static const pd_node *scopes_node(const pd_run_context *run)
 {
   return pd_node_member(pd_doc_root(run->doc), pd_text(PD_SCOPE_CALLS_NAME));
 }
@@ -76,7 +76,7 @@ static pd_tool_status read_status(const pd_node *scope)
   return pd_tool_status_parse((const char *)text.data);
 }
 
-static pd_code read_call(pd_run *run, pd_bytes name, const pd_node *scope, pd_error *err)
+static pd_code read_call(pd_run_context *run, pd_bytes name, const pd_node *scope, pd_error *err)
 {
   char id[PD_THREAD_ID_SIZE_MAX + 1];
   pd_run_call *call = NULL;
@@ -90,7 +90,7 @@ static pd_code read_call(pd_run *run, pd_bytes name, const pd_node *scope, pd_er
   return PD_OK;
 }
 
-pd_code pd_run_read_calls(pd_run *run, pd_error *err)
+pd_code pd_run_read_calls(pd_run_context *run, pd_error *err)
 {
   pd_bytes name;
   pd_node *scope;
@@ -101,7 +101,7 @@ pd_code pd_run_read_calls(pd_run *run, pd_error *err)
   return PD_OK;
 }
 
-pd_code pd_tool_call_list(pd_run *run, void (*visit)(void *ctx, const pd_tool_call_info *call), void *ctx, pd_error *err)
+pd_code pd_tool_call_list(pd_run_context *run, void (*visit)(void *ctx, const pd_tool_call_info *call), void *ctx, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf text = {0};
   pd_bytes name;
@@ -177,7 +177,7 @@ static void put_decision(pd_json_writer *w, const char *call_id, const pd_decisi
   pd_json_close(w, '}');
 }
 
-static pd_code write_change(const pd_run *run, const pd_run_call *call, const change *c, pd_buf *out, pd_run_status *out_status,
+static pd_code write_change(const pd_run_context *run, const pd_run_call *call, const change *c, pd_buf *out, pd_run_phase *out_status,
                             pd_error *err)
 {
   pd_json_writer w = {.out = out, .err = err};
@@ -194,7 +194,7 @@ static pd_code write_change(const pd_run *run, const pd_run_call *call, const ch
   return w.code;
 }
 
-static void tell_change(pd_run *run, const char *call_id, pd_tool_status to, pd_run_status status)
+static void tell_change(pd_run_context *run, const char *call_id, pd_tool_status to, pd_run_phase status)
 {
   bool is_other = status != run->status;
   run->status = status;
@@ -202,11 +202,11 @@ static void tell_change(pd_run *run, const char *call_id, pd_tool_status to, pd_
   if (is_other) pd_run_emit(run, (pd_run_event){.kind = PD_RUN_EVENT_STATUS, .status = status});
 }
 
-static pd_code change_call(pd_run *run, pd_run_call *call, const change *c, pd_error *err)
+static pd_code change_call(pd_run_context *run, pd_run_call *call, const change *c, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf text = {0};
   pd_tool_status from = call->status;
-  pd_run_status status = run->status;
+  pd_run_phase status = run->status;
   if (!pd_tool_status_may(from, c->to))
     return pd_error_named(err, PD_CONFLICT, "InvalidTransition", "tool call '%s' is %s: it cannot become %s", call->id,
                           pd_tool_status_name(from), pd_tool_status_name(c->to));
@@ -222,7 +222,7 @@ static pd_code change_call(pd_run *run, pd_run_call *call, const change *c, pd_e
 
 /* ---- new, begin ---- */
 
-static pd_code read_json(pd_run *run, const char *what, pd_bytes text, pd_json *out, pd_error *err)
+static pd_code read_json(pd_run_context *run, const char *what, pd_bytes text, pd_json *out, pd_error *err)
 {
   pd_error why = {0};
   *out = (pd_json){0};
@@ -233,7 +233,7 @@ static pd_code read_json(pd_run *run, const char *what, pd_bytes text, pd_json *
   return code ? pd_error_set(err, code, "the %s of a tool call: %.300s", what, why.message) : PD_OK;
 }
 
-static pd_code make_call(pd_run *run, const pd_tool_call *call, pd_tool_status status, pd_error *err)
+static pd_code make_call(pd_run_context *run, const pd_tool_call *call, pd_tool_status status, pd_error *err)
 {
   pd_run_call *made = NULL;
   change c = {.to = status, .name = call->name};
@@ -247,7 +247,7 @@ static pd_code make_call(pd_run *run, const pd_tool_call *call, pd_tool_status s
   return code;
 }
 
-pd_code pd_tool_call_new(pd_run *run, const pd_tool_call *call, pd_error *err)
+pd_code pd_tool_call_new(pd_run_context *run, const pd_tool_call *call, pd_error *err)
 {
   TRY(pd_run_check_open(run, err));
   TRY(pd_thread_id_check(call->id, "tool call", err));
@@ -256,7 +256,7 @@ pd_code pd_tool_call_new(pd_run *run, const pd_tool_call *call, pd_error *err)
   return make_call(run, call, PD_TOOL_NEW, err);
 }
 
-pd_code pd_tool_call_begin(pd_run *run, const pd_tool_call *call, pd_error *err)
+pd_code pd_tool_call_begin(pd_run_context *run, const pd_tool_call *call, pd_error *err)
 {
   TRY(pd_run_check_open(run, err));
   TRY(pd_thread_id_check(call->id, "tool call", err));
@@ -267,7 +267,7 @@ pd_code pd_tool_call_begin(pd_run *run, const pd_tool_call *call, pd_error *err)
 /* ---- patches ---- */
 
 /* Try all that the call has told, and this; then take it back: it is applied when the call ends. */
-static pd_code try_patches(pd_run *run, const pd_run_call *call, const pd_patches *patches, pd_error *err)
+static pd_code try_patches(pd_run_context *run, const pd_run_call *call, const pd_patches *patches, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf text = {0};
   CLEANUP(pd_patches_free_at) pd_patches *before = NULL;
@@ -283,7 +283,7 @@ static pd_code try_patches(pd_run *run, const pd_run_call *call, const pd_patche
   return code;
 }
 
-pd_code pd_tool_call_patch(pd_run *run, const char *call_id, pd_bytes patches, pd_error *err)
+pd_code pd_tool_call_patch(pd_run_context *run, const char *call_id, pd_bytes patches, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf text = {0};
   CLEANUP(pd_patches_free_at) pd_patches *parsed = NULL;
@@ -302,7 +302,7 @@ pd_code pd_tool_call_patch(pd_run *run, const char *call_id, pd_bytes patches, p
 /* ---- suspend, resume, end ---- */
 
 /* Change a call that brings its patches into the delta. */
-static pd_code bring(pd_run *run, pd_run_call *call, change *c, bool is_forced, pd_error *err)
+static pd_code bring(pd_run_context *run, pd_run_call *call, change *c, bool is_forced, pd_error *err)
 {
   if (!is_forced) TRY(pd_run_check_conflicts(run, call, err));
   TRY(pd_run_check_room(run, call->patches.text.size, call->patches.count, err));
@@ -313,7 +313,7 @@ static pd_code bring(pd_run *run, pd_run_call *call, change *c, bool is_forced, 
   return PD_OK;
 }
 
-pd_code pd_tool_call_suspend(pd_run *run, const char *call_id, pd_bytes request, pd_error *err)
+pd_code pd_tool_call_suspend(pd_run_context *run, const char *call_id, pd_bytes request, pd_error *err)
 {
   change c = {.to = PD_TOOL_SUSPENDED};
   pd_run_call *call;
@@ -323,7 +323,7 @@ pd_code pd_tool_call_suspend(pd_run *run, const char *call_id, pd_bytes request,
   return bring(run, call, &c, false, err);
 }
 
-static pd_code end_call(pd_run *run, pd_run_call *call, change *c, bool is_forced, pd_error *err)
+static pd_code end_call(pd_run_context *run, pd_run_call *call, change *c, bool is_forced, pd_error *err)
 {
   if (c->to == PD_TOOL_SUCCEEDED)
     TRY(bring(run, call, c, is_forced, err));
@@ -334,7 +334,7 @@ static pd_code end_call(pd_run *run, pd_run_call *call, change *c, bool is_force
   return PD_OK;
 }
 
-pd_code pd_tool_call_end(pd_run *run, const char *call_id, const pd_tool_result *result, pd_error *err)
+pd_code pd_tool_call_end(pd_run_context *run, const char *call_id, const pd_tool_result *result, pd_error *err)
 {
   change c = {.to = result->status};
   pd_run_call *call;
@@ -360,7 +360,7 @@ static pd_code check_decision(const pd_decision *decision, pd_error *err)
 }
 
 /* Was it applied before? */
-static pd_code find_decision(pd_run *run, const char *call_id, const pd_decision *decision, bool *out, pd_error *err)
+static pd_code find_decision(pd_run_context *run, const char *call_id, const pd_decision *decision, bool *out, pd_error *err)
 {
   TRY(pd_run_need_doc(run, err));
   const pd_node *of_run = pd_node_member(pd_doc_root(run->doc), pd_text(PD_SCOPE_RUN_NAME));
@@ -375,7 +375,7 @@ static pd_code find_decision(pd_run *run, const char *call_id, const pd_decision
   return PD_OK;
 }
 
-pd_code pd_tool_call_resume(pd_run *run, const char *call_id, const pd_decision *decision, bool *out_is_duplicate, pd_error *err)
+pd_code pd_tool_call_resume(pd_run_context *run, const char *call_id, const pd_decision *decision, bool *out_is_duplicate, pd_error *err)
 {
   change c = {.to = decision->is_cancel ? PD_TOOL_CANCELLED : PD_TOOL_RESUMING, .decision = decision};
   pd_run_call *call;

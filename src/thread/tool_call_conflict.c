@@ -12,12 +12,12 @@
 
 /* ---- remembering ---- */
 
-pd_code pd_run_reserve_settled(pd_run *run, pd_error *err)
+pd_code pd_run_reserve_settled(pd_run_context *run, pd_error *err)
 {
   return pd_array_grow(&run->settled, run->settled_count, &run->settled_capacity, sizeof run->settled[0], "tool calls", err);
 }
 
-void pd_run_settle(pd_run *run, pd_run_call *call)
+void pd_run_settle(pd_run_context *run, pd_run_call *call)
 {
   pd_run_settled *made = &run->settled[run->settled_count];
   if (!call->patches.count) return;
@@ -29,7 +29,7 @@ void pd_run_settle(pd_run *run, pd_run_call *call)
 }
 
 /* Does a call run that was there before this one ended? A suspended call writes nothing, and begins anew when it goes on. */
-static bool is_needed(const pd_run *run, const pd_run_settled *settled)
+static bool is_needed(const pd_run_context *run, const pd_run_settled *settled)
 {
   for (size_t i = 0; i < run->call_count; i++) {
     const pd_run_call *call = &run->calls[i];
@@ -38,7 +38,7 @@ static bool is_needed(const pd_run *run, const pd_run_settled *settled)
   return false;
 }
 
-void pd_run_forget_settled(pd_run *run)
+void pd_run_forget_settled(pd_run_context *run)
 {
   size_t kept = 0;
   for (size_t i = 0; i < run->settled_count; i++) {
@@ -104,7 +104,7 @@ static pd_code compare(const parsed *mine, const pd_run_items *others, visit_job
   return pd_patches_conflicts(mine->list, theirs.list, visit_one, job, err);
 }
 
-static pd_code compare_settled(pd_run *run, const pd_run_call *call, const parsed *mine, visit_job *job, pd_error *err)
+static pd_code compare_settled(pd_run_context *run, const pd_run_call *call, const parsed *mine, visit_job *job, pd_error *err)
 {
   job->is_settled = true;
   for (size_t i = 0; i < run->settled_count; i++) {
@@ -129,7 +129,7 @@ static void keep_first(void *ctx, const pd_tool_conflict *c)
                  c->other_id, c->op, c->path, c->call_id, c->other_op, c->other_path, c->other_id);
 }
 
-pd_code pd_run_check_conflicts(pd_run *run, const pd_run_call *call, pd_error *err)
+pd_code pd_run_check_conflicts(pd_run_context *run, const pd_run_call *call, pd_error *err)
 {
   CLEANUP(parsed_done) parsed mine = {0};
   first found = {0};
@@ -142,8 +142,8 @@ pd_code pd_run_check_conflicts(pd_run *run, const pd_run_call *call, pd_error *e
   return PD_CONFLICT;
 }
 
-pd_code pd_tool_call_conflicts(pd_run *run, const char *call_id, void (*visit)(void *ctx, const pd_tool_conflict *conflict), void *ctx,
-                               pd_error *err)
+pd_code pd_tool_call_conflicts(pd_run_context *run, const char *call_id, void (*visit)(void *ctx, const pd_tool_conflict *conflict),
+                               void *ctx, pd_error *err)
 {
   CLEANUP(parsed_done) parsed mine = {0};
   pd_run_call *call;

@@ -178,7 +178,7 @@ static void run__a_thread_has_one_active_run(void **state)
 {
   (void)state;
   pd_run_options options = world_options("r2");
-  pd_run *other = NULL;
+  pd_run_context *other = NULL;
   world_begin("r1", NULL);
   FAILS(pd_run_begin(w.t, &options, &other, &w.err), PD_CONFLICT, "RunActive");
   assert_non_null(strstr(w.err.message, "'r1'"));
@@ -193,7 +193,7 @@ static void run__the_id_of_a_run_is_used_once(void **state)
 {
   (void)state;
   pd_run_options options = world_options("r1");
-  pd_run *other = NULL;
+  pd_run_context *other = NULL;
   world_begin("r1", NULL);
   FAILS(pd_run_begin(w.t, &options, &other, &w.err), PD_EXISTS, "RunExists");
   world_finish(PD_DONE_NATURAL);
@@ -233,7 +233,7 @@ static void run__a_fork_has_no_active_run_and_begins_clean(void **state)
 {
   (void)state;
   pd_thread *fork = NULL;
-  pd_run *other = NULL;
+  pd_run_context *other = NULL;
   world_begin("r1", NULL);
   world_call("c1");
   world_checkpoint(PD_REASON_TOOL_RESULTS_COMMITTED);
@@ -274,7 +274,7 @@ static void run__a_duplicate_finish_is_recognised_by_another_handle_and_after_ot
   assert_true(world_finish(PD_DONE_STOPPED).is_duplicate);
   world_begin("r2", NULL);
   OK(world_attach("r1"));
-  assert_int_equal(pd_run_info_get(w.run).status, PD_RUN_DONE);
+  assert_int_equal(pd_run_info_get(w.run).status, PD_PHASE_DONE);
   assert_int_equal(pd_run_info_get(w.run).done_reason, PD_DONE_STOPPED);
   assert_true(world_finish(PD_DONE_STOPPED).is_duplicate);
   FAILS(pd_run_finish(w.run, PD_DONE_NATURAL, NULL, &w.err), PD_CONFLICT, "RunDone");

@@ -19,7 +19,7 @@ typedef struct run_world {
   pd_store *store;
   pd_thread *t;
   pd_scopes *scopes;
-  pd_run *run;
+  pd_run_context *run;
   pd_error err;
   pd_buf text;
   int64_t now;
@@ -56,7 +56,7 @@ static inline void world_event(void *ctx, const pd_run_event *e)
   const char *name = pd_run_event_name(e->kind), *more = "";
   if (e->kind == PD_RUN_EVENT_CHECKPOINT || e->error) more = pd_reason_name(e->reason);
   if (e->kind == PD_RUN_EVENT_FINISHED) more = pd_done_reason_name(e->done_reason);
-  if (e->kind == PD_RUN_EVENT_STATUS) more = pd_run_status_name(e->status);
+  if (e->kind == PD_RUN_EVENT_STATUS) more = pd_run_phase_name(e->status);
   if (e->kind == PD_RUN_EVENT_TOOL_CALL) more = pd_tool_status_name(e->call_status);
   snprintf(w.events + at, sizeof w.events - at, "%s%s%s%s%s@%llu", at ? " " : "", name, *more ? ":" : "", more,
            e->error ? pd_error_name(e->error) : "", (unsigned long long)e->version);
