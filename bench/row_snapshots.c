@@ -2,7 +2,7 @@
  * row_snapshots.c: row 20: AgentSnapshots of 1,000 messages, saved 1,000 times: bytes written and time a save.
  *
  * Each tick says one message of 500 bytes and forgets the oldest, so the document is always of the same size and every save has
- * something new at both ends of the history. All storages get the same documents, a tick each in turn. Bytes: `file:` the documents
+ * something new at both ends of the history. All storages get the same documents, two of them in turns. Bytes: `file:` the documents
  * themselves; `redis:` what its append-only file grew by; `perdure:` everything that this process handed to write calls while it saved and
  * while the storage was closed, so the journal, what is copied from it into the database, and keyframes count. At the end every storage is asked
  * for the last document.
@@ -49,7 +49,8 @@ static pd_code add_message(pd_buf *out, uint32_t number, pd_error *err)
   uint64_t random = number + 1;
   size_t start = out->size;
   TRY(pd_buf_printf(out, err, "{\"role\":\"%s\",\"content\":\"", number % 2 ? "assistant" : "user"));
-  while (out->size - start < MESSAGE_SIZE - 2) TRY(pd_buf_byte(out, (uint8_t)letters[bench_random_below(&random, sizeof(letters) - 1)], err));
+  while (out->size - start < MESSAGE_SIZE - 2)
+    TRY(pd_buf_byte(out, (uint8_t)letters[bench_random_below(&random, sizeof(letters) - 1)], err));
   return pd_buf_append(out, "\"}", 2, err);
 }
 
@@ -104,14 +105,23 @@ static pd_code check_last(snapshot_bench *t, pd_error *err)
   return PD_OK;
 }
 
+/* All documents to two storages, in turns. */
+static pd_code save_pair(bench *b, snapshot_bench *t, int first, int second, pd_error *err)
+{
+  for (uint32_t tick = 0; tick < b->sizes.snapshot_saves; tick++) {
+    TRY(make_document(tick, &t->document, err));
+    TRY(save_one(t, tick % 2 ? second : first, err));
+    TRY(save_one(t, tick % 2 ? first : second, err));
+  }
+  return PD_OK;
+}
+
 static pd_code save_all(bench *b, snapshot_bench *t, pd_error *err)
 {
   uint64_t aof_before, aof_after, before = 0, after = 0;
+  TRY(save_pair(b, t, OURS, SQLITE, err)); /* the two whose time is judged: nobody else writes meanwhile */
   TRY(bench_folder_size(t->redis.folder, &aof_before, err));
-  for (uint32_t tick = 0; tick < b->sizes.snapshot_saves; tick++) {
-    TRY(make_document(tick, &t->document, err));
-    for (int side = 0; side < SIDE_COUNT; side++) TRY(save_one(t, side, err));
-  }
+  TRY(save_pair(b, t, PLAIN, REDIS, err));
   TRY(bench_folder_size(t->redis.folder, &aof_after, err));
   t->bytes[REDIS] = aof_after - aof_before;
   TRY(check_last(t, err));
@@ -136,7 +146,7 @@ static pd_code report_bytes(bench *b, const snapshot_bench *t, int side, const c
   bench_judge(&line, (double)t->bytes[OURS] / (double)t->bytes[side], BENCH_AT_MOST, BYTES_BUDGET);
   snprintf(
     line.note, sizeof(line.note),
-    "%u saves; each adds a message of 500 B and drops the oldest. Ours: all bytes of write calls, journal, checkpoints, keyframes and "
+    "%u saves; each adds a message of 500 B and drops the oldest. Ours: all bytes of write calls, journal (16 MB of room, made once), "
     "closing included. Peer: %s.",
     b->sizes.snapshot_saves, how);
   return bench_report(b, &line, err);
@@ -151,8 +161,8 @@ static pd_code report_time(bench *b, const snapshot_bench *t, pd_error *err)
   bench_text_seconds(ours, line.ours_text);
   bench_text_seconds(sqlite, line.peer_text);
   bench_judge(&line, ours / sqlite, BENCH_AT_MOST, 1.0);
-  snprintf(line.note, sizeof(line.note), "Medians of %u saves, in turn, each durable when it returns. `file:` %s.", b->sizes.snapshot_saves,
-           bench_text_seconds(bench_series_median(&t->seconds[PLAIN]), plain));
+  snprintf(line.note, sizeof(line.note), "Medians of %u saves, in turns, each durable when it returns. `file:` %s.",
+           b->sizes.snapshot_saves, bench_text_seconds(bench_series_median(&t->seconds[PLAIN]), plain));
   return bench_report(b, &line, err);
 }
 
