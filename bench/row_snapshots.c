@@ -3,9 +3,9 @@
  *
  * Each tick says one message of 500 bytes and forgets the oldest, so the document is always of the same size and every save has
  * something new at both ends of the history. All storages get the same documents, two of them in turns. Bytes: `file:` the documents
- * themselves; `redis:` what its append-only file grew by; `perdure:` everything that this process handed to write calls while it saved and
- * while the storage was closed, so the journal, what is copied from it into the database, and keyframes count. At the end every storage is asked
- * for the last document.
+ * themselves; `redis:` what its append-only file grew by; `perdure:` everything that this process handed to write calls while it saved
+ * and while the storage was closed, so the journal, what is copied from it into the database, and keyframes count. At the end every
+ * storage is asked for the last document.
  */
 #include <perdure/storage.h>
 #include <stdio.h>
