@@ -67,6 +67,20 @@ static const tier_verb verbs[] = {
   {"runs", "cancel", "runs.cancel", {"run_id", "reason", NULL}, NULL},
   {"runs", "prune", "runs.prune", {NULL}, NULL},
   {"health", "", "system.health", {NULL}, NULL},
+  {"thread", "create", "threads.create", {"thread_id", NULL}, "thread_id"},
+  {"thread", "list", "threads.list", {NULL}, NULL},
+  {"thread", "show", "threads.load", {"thread_id", "version", NULL}, NULL},
+  {"thread", "append", "threads.append", {"thread_id", NULL}, "version"},
+  {"thread", "log", "threads.deltas", {"thread_id", "after_version", NULL}, NULL},
+  {"thread", "messages", "threads.messages", {"thread_id", NULL}, NULL},
+  {"thread", "state", "threads.state", {"thread_id", "path", NULL}, "state"},
+  {"thread", "fork", "threads.fork", {"thread_id", "version", "new_thread_id", NULL}, "thread_id"},
+  {"thread", "rewind", "threads.rewind", {"thread_id", "version", NULL}, "version"},
+  {"thread", "diff", "threads.diff", {"thread_id", "from", "to", NULL}, NULL},
+  {"thread", "runs", "threads.runs", {"thread_id", NULL}, NULL},
+  {"thread", "blame", "threads.blame", {"thread_id", "path", NULL}, NULL},
+  {"thread", "replay", "threads.replay", {"thread_id", NULL}, NULL},
+  {"thread", "delete", "threads.delete", {"thread_id", NULL}, NULL},
 };
 
 static const tier_verb *find_verb(const char *tier, const char *verb)
@@ -90,7 +104,7 @@ static pd_code no_verb(cli_session *cli, const char *tier, const char *verb, pd_
   return pd_error_set(err, PD_INVALID, *verb ? "%s has no verb '%s'" : "%s needs a verb%s", tier, verb);
 }
 
-static pd_code run_tier(cli_session *cli, const args_parsed *args, pd_error *err)
+pd_code tier_run(cli_session *cli, const args_parsed *args, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf input = {0}, out = {0};
   const char *verb = args->word_count ? args->words[0] : strcmp(args->spec->name, "briefing") == 0 ? "generate" : "";
@@ -121,7 +135,7 @@ static const args_option door_options[] = {CLI_DOOR_OPTIONS, {0}};
     .usage = usage_,                                                                                                                       \
     .about = about_,                                                                                                                       \
     .example = example_,                                                                                                                   \
-    .run = run_tier,                                                                                                                       \
+    .run = tier_run,                                                                                                                       \
   }
 
 TIER(cmd_session, "session", "State of one session, in memory, gone when it ends",

@@ -7,10 +7,11 @@
 
 #include <stdio.h>
 
-enum { AGENT_ID, TICK_INDEX, TIMESTAMP, STATUS, MEMORY, EVENTS, TOP_COUNT };
+enum { AGENT_ID, TICK_INDEX, TIMESTAMP, STATUS, MEMORY, EVENTS, LEDGER, TOP_COUNT };
 enum { HISTORY, VARIABLES, MEMORY_COUNT };
 
-static const char *const top_names[TOP_COUNT] = {"agent_id", "tick_index", "timestamp", "status", "memory", "event_queue_backup"};
+static const char *const top_names[TOP_COUNT] = {"agent_id", "tick_index",         "timestamp", "status",
+                                                 "memory",   "event_queue_backup", "perdure"};
 static const char *const memory_names[MEMORY_COUNT] = {"short_term_history", "working_variables"};
 
 /* The first member of each name, or PD_JSON_NONE, in one walk: documents are large. */
@@ -102,6 +103,16 @@ static pd_code count_all(const pd_snapshot_parts *parts, pd_snapshot *facts, pd_
   return count_entries(parts->events, "event_queue_backup", &facts->event_count, err);
 }
 
+/* They are the agent library's, which checks them. Here they are only lists that grow, if they are that. */
+static pd_json ledger_list(pd_json ledger, const char *name)
+{
+  pd_json list = pd_json_member(ledger, name), value;
+  pd_json_walk walk = pd_json_walk_begin(list);
+  size_t count = 0;
+  while (count <= PD_SNAPSHOT_ITEMS_MAX && pd_json_walk_next(&walk, NULL, &value)) count++;
+  return list.kind == PD_JSON_ARRAY && count <= PD_SNAPSHOT_ITEMS_MAX ? list : (pd_json){{NULL, 0}, PD_JSON_NONE};
+}
+
 static pd_code check_agent(const pd_snapshot *facts, const char *agent_id, pd_error *err)
 {
   TRY(pd_agent_check(facts->agent_id, err));
@@ -124,7 +135,10 @@ static pd_code take_apart(pd_json top, const char *agent_id, pd_snapshot_parts *
   TRY(number(members[TIMESTAMP], "timestamp", &timestamp, err));
   facts->timestamp = (int64_t)timestamp;
   TRY(text(members[STATUS], "status", PD_SNAPSHOT_STATUS_MAX, facts->status, err));
-  return find_containers(members, parts, facts, err);
+  TRY(find_containers(members, parts, facts, err));
+  parts->effects = ledger_list(members[LEDGER], "effects");
+  parts->replies = ledger_list(members[LEDGER], "replies");
+  return PD_OK;
 }
 
 static bool is_space(uint8_t c)
