@@ -4,8 +4,9 @@
  *     cc -shared -fPIC -o journal.so storage_plugin.c          # links nothing of perdure
  *     plugin:./journal.so?/var/lib/agents/journal              # the storage's URI
  *
- * Each record is a line `AGENT SIZE`, the document, and a newline; a size of `-` says that the agent's snapshot was deleted. The last
- * record of an agent counts. A record that a crash left unfinished is cut off by the next writer, under a lock.
+ * Each record is a line `AGENT SIZE`, the document, and a newline; a size of `-` says that the agent's snapshot was deleted, `=N` that it
+ * was claimed by epoch N. The last record of an agent counts. A record that a crash left unfinished is cut off by the next writer, under
+ * a lock; under the same lock the epoch is looked at.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +23,8 @@ typedef struct journal {
 /* A record, as it is found in the file. */
 typedef struct record {
   char agent[PD_NAME_SIZE_MAX + 1];
-  bool is_delete;
+  bool is_delete, is_claim;
+  uint64_t epoch; /* of a claim */
   off_t document_at, end;
   size_t size;
 } record;
@@ -42,9 +44,11 @@ static int read_record(const journal *j, off_t at, off_t file_end, record *out)
   char *line_end = n > 0 ? memchr(head, '\n', (size_t)n) : NULL;
   if (!line_end) return n == (ssize_t)sizeof head - 1 ? -1 : 0;
   *line_end = '\0';
-  if (sscanf(head, "%64[A-Za-z0-9._-] %23[0-9-]%n", out->agent, size, &head_size) != 2 || head_size != line_end - head) return -1;
+  if (sscanf(head, "%64[A-Za-z0-9._-] %23[0-9=-]%n", out->agent, size, &head_size) != 2 || head_size != line_end - head) return -1;
   out->is_delete = strcmp(size, "-") == 0;
-  out->size = out->is_delete ? 0 : strtoul(size, NULL, 10);
+  out->is_claim = size[0] == '=';
+  out->epoch = out->is_claim ? strtoull(size + 1, NULL, 10) : 0;
+  out->size = out->is_delete || out->is_claim ? 0 : strtoul(size, NULL, 10);
   out->document_at = at + head_size + 1;
   out->end = out->document_at + (off_t)out->size + 1;
   if (out->end > file_end) return 0;
@@ -116,35 +120,12 @@ static bool write_all(int fd, const char *data, size_t size, off_t at)
   return true;
 }
 
-static pd_code append(journal *j, const char *agent, const pd_bytes *snapshot, pd_error *err)
-{
-  char head[PD_NAME_SIZE_MAX + 32];
-  off_t end = 0;
-  int head_size = snapshot ? snprintf(head, sizeof head, "%s %zu\n", agent, snapshot->size) : snprintf(head, sizeof head, "%s -\n", agent);
-  size_t size = snapshot ? snapshot->size : 0;
-  if (flock(j->fd, LOCK_EX) != 0) return refused(j, "lock", err);
-  pd_code code = scan(j, NULL, NULL, &end, err);
-  if (!code && ftruncate(j->fd, end) != 0) code = refused(j, "write", err);
-  bool is_written = !code && write_all(j->fd, head, (size_t)head_size, end) &&
-                    (!size || write_all(j->fd, snapshot->data, size, end + head_size)) &&
-                    write_all(j->fd, "\n", 1, end + head_size + (off_t)size) && fdatasync(j->fd) == 0;
-  if (!code && !is_written) {
-    code = refused(j, "write", err);
-    if (ftruncate(j->fd, end) != 0) code = refused(j, "cut", err);
-  }
-  flock(j->fd, LOCK_UN);
-  return code;
-}
-
-static pd_code save(void *handle, const char *agent, pd_bytes snapshot, pd_error *err)
-{
-  return append(handle, agent, &snapshot, err);
-}
-
+/* What the journal says of an agent. */
 typedef struct search {
   const char *agent;
-  record last;
+  record last; /* of its snapshots */
   bool is_found;
+  uint64_t epoch;
 } search;
 
 static pd_code look(void *ctx, const record *r, pd_error *err)
@@ -152,9 +133,58 @@ static pd_code look(void *ctx, const record *r, pd_error *err)
   search *s = ctx;
   (void)err;
   if (strcmp(s->agent, r->agent) != 0) return PD_OK;
+  if (r->is_claim) {
+    s->epoch = r->epoch;
+    return PD_OK;
+  }
+  if (r->is_delete && s->epoch) s->epoch++; /* who held the agent does not any more */
   s->last = *r;
   s->is_found = !r->is_delete;
   return PD_OK;
+}
+
+/* Write a record at `end`, and cut off what came of it if that fails. */
+static pd_code write_record(journal *j, const char *head, pd_bytes document, off_t end, pd_error *err)
+{
+  size_t size = strlen(head);
+  if (ftruncate(j->fd, end) != 0) return refused(j, "write", err);
+  bool is_written = write_all(j->fd, head, size, end) && write_all(j->fd, document.data, document.size, end + (off_t)size) &&
+                    write_all(j->fd, "\n", 1, end + (off_t)(size + document.size)) && fdatasync(j->fd) == 0;
+  if (is_written) return PD_OK;
+  pd_code code = refused(j, "write", err);
+  return ftruncate(j->fd, end) != 0 ? refused(j, "cut", err) : code;
+}
+
+typedef enum change { SAVE, DELETE, CLAIM } change;
+
+static pd_code append(journal *j, const char *agent, change what, uint64_t epoch, pd_bytes document, uint64_t *out_epoch, pd_error *err)
+{
+  char head[PD_NAME_SIZE_MAX + 32];
+  off_t end = 0;
+  search now = {.agent = agent};
+  if (flock(j->fd, LOCK_EX) != 0) return refused(j, "lock", err);
+  pd_code code = scan(j, look, &now, &end, err);
+  if (!code && epoch && epoch != now.epoch) {
+    code = pd_storage_fail(err, PD_CONFLICT, "another epoch holds agent '%s'", agent);
+    err->actual = now.epoch;
+  }
+  if (what == SAVE) snprintf(head, sizeof head, "%s %zu\n", agent, document.size);
+  if (what == DELETE) snprintf(head, sizeof head, "%s -\n", agent);
+  if (what == CLAIM) snprintf(head, sizeof head, "%s =%llu\n", agent, (unsigned long long)now.epoch + 1);
+  if (!code) code = write_record(j, head, document, end, err);
+  flock(j->fd, LOCK_UN);
+  if (!code && out_epoch) *out_epoch = now.epoch + 1;
+  return code;
+}
+
+static pd_code save(void *handle, const char *agent, uint64_t epoch, pd_bytes snapshot, pd_error *err)
+{
+  return append(handle, agent, SAVE, epoch, snapshot, NULL, err);
+}
+
+static pd_code claim(void *handle, const char *agent, uint64_t *out_epoch, pd_error *err)
+{
+  return append(handle, agent, CLAIM, 0, pd_text(""), out_epoch, err);
 }
 
 static pd_code find(journal *j, search *s, pd_error *err)
@@ -163,7 +193,21 @@ static pd_code find(journal *j, search *s, pd_error *err)
   if (flock(j->fd, LOCK_SH) != 0) return refused(j, "lock", err);
   pd_code code = scan(j, look, s, &end, err);
   flock(j->fd, LOCK_UN);
+  return code;
+}
+
+static pd_code find_snapshot(journal *j, search *s, pd_error *err)
+{
+  pd_code code = find(j, s, err);
   if (!code && !s->is_found) return pd_storage_fail(err, PD_NOT_FOUND, "no snapshot of agent '%s' in %.300s", s->agent, j->path);
+  return code;
+}
+
+static pd_code epoch_now(void *handle, const char *agent, uint64_t *out_epoch, pd_error *err)
+{
+  search s = {.agent = agent};
+  pd_code code = find(handle, &s, err);
+  if (!code) *out_epoch = s.epoch;
   return code;
 }
 
@@ -171,7 +215,7 @@ static pd_code load(void *handle, const char *agent, pd_storage_take take, void 
 {
   journal *j = handle;
   search s = {.agent = agent};
-  pd_code code = find(j, &s, err);
+  pd_code code = find_snapshot(j, &s, err);
   if (code) return code;
   char *document = malloc(s.last.size + 1);
   if (!document) return pd_storage_fail(err, PD_NO_MEMORY, "no memory for a snapshot");
@@ -188,8 +232,8 @@ static pd_code load(void *handle, const char *agent, pd_storage_take take, void 
 static pd_code remove_agent(void *handle, const char *agent, pd_error *err)
 {
   search s = {.agent = agent};
-  pd_code code = find(handle, &s, err);
-  return code ? code : append(handle, agent, NULL, err);
+  pd_code code = find_snapshot(handle, &s, err);
+  return code ? code : append(handle, agent, DELETE, 0, pd_text(""), NULL, err);
 }
 
 typedef struct listing {
@@ -205,7 +249,7 @@ static pd_code tell(void *ctx, const record *r, pd_error *err)
   search s = {.agent = r->agent};
   off_t end;
   pd_code code = scan(l->journal, look, &s, &end, err);
-  bool is_last = !code && s.is_found && s.last.end == r->end;
+  bool is_last = !code && s.is_found && !r->is_claim && s.last.end == r->end;
   return code ? code : is_last ? l->visit(l->ctx, r->agent, err) : PD_OK;
 }
 
@@ -238,4 +282,6 @@ PD_STORAGE_EXPORT const pd_storage_ops pd_storage_plugin = {
   .remove = remove_agent,
   .list = list,
   .durability = durability,
+  .claim = claim,
+  .epoch = epoch_now,
 };

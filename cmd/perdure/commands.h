@@ -32,6 +32,8 @@ extern const cli_command cmd_session, cmd_persistent, cmd_shared, cmd_snapshot, 
 extern const cli_command cmd_audit;                            /* audit.c: the operator's */
 extern const cli_command cmd_approvals, cmd_audit, cmd_policy; /* approvals.c, audit.c, policy.c: the operator's */
 
+extern const cli_command cmd_agent; /* agent.c */
+
 extern const cli_command cmd_config; /* config.c */
 
 extern const cli_command cmd_man, cmd_complete; /* man.c, complete.c: for machines */

@@ -54,6 +54,7 @@ static const cli_command *const commands[] = {
   &cmd_init,
   &cmd_run,
   &cmd_agents,
+  &cmd_agent,
   &cmd_stats,
   &cmd_du,
   &cmd_verify,

@@ -1,5 +1,5 @@
 /*
- * storage_plugin.h: for those who write a storage plugin: where the snapshots of agents are kept. Who only uses one needs agent.h.
+ * storage_plugin.h: for those who write a storage plugin: where the snapshots of agents are kept. Who only uses one needs storage.h.
  *
  * A plugin is a shared object with one symbol:
  *
@@ -18,6 +18,11 @@
  *  S6  A handle that failed an operation is still usable: the next call may succeed.
  *  S7  Several handles and processes may have one storage open. Calls on one handle come one at a time, from any thread.
  *  S8  Agents never see each other's snapshots, whatever their names are.
+ *  S9  Each agent has an epoch, 0 at first. claim makes it larger and gives the new one: no two claims get the same, whoever made them,
+ *      also if the snapshot was removed between. It needs no snapshot, makes none, and lasts as a save does.
+ *  S10 save with an `epoch` other than 0 saves only if no claim was made since the one that gave this epoch, and the snapshot was not
+ *      removed since: else PD_CONFLICT, with the agent's epoch in err->actual, and nothing is changed. Check and save are one step: once
+ *      a claim has returned, no save of an older epoch takes effect. With 0 it saves in any case.
  *
  * perdure checks every document before save and after load, and every agent's name; a plugin may rely on that: `agent` is 1 to 64 of
  * [A-Za-z0-9._-], not beginning with one of the last three, and `snapshot` is JSON of at most PD_SNAPSHOT_SIZE_MAX bytes.
@@ -70,11 +75,13 @@ typedef struct pd_storage_ops {
   /* `argument` is what stands behind the scheme, for plugins behind the first '?'; "" if nothing does. */
   pd_code (*open)(const char *argument, void **out_handle, pd_error *err);
   void (*close)(void *handle);
-  pd_code (*save)(void *handle, const char *agent, pd_bytes snapshot, pd_error *err);
+  pd_code (*save)(void *handle, const char *agent, uint64_t epoch, pd_bytes snapshot, pd_error *err);
   pd_code (*load)(void *handle, const char *agent, pd_storage_take take, void *ctx, pd_error *err);
   pd_code (*remove)(void *handle, const char *agent, pd_error *err);
   pd_code (*list)(void *handle, pd_storage_visit visit, void *ctx, pd_error *err);
   pd_code (*durability)(void *handle, pd_storage_durability *out, pd_error *err); /* `out` is zeros */
+  pd_code (*claim)(void *handle, const char *agent, uint64_t *out_epoch, pd_error *err);
+  pd_code (*epoch)(void *handle, const char *agent, uint64_t *out_epoch, pd_error *err); /* as it is; makes nothing */
 
   /* Optional, both or none: storages that keep old snapshots. Newest first; PD_NOT_FOUND if the agent, or the tick, is not there. */
   pd_code (*ticks)(void *handle, const char *agent, pd_storage_tick_visit visit, void *ctx, pd_error *err);

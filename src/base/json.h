@@ -102,6 +102,8 @@ typedef struct pd_json_writer {
 void pd_json_open(pd_json_writer *w, char bracket);  /* '{' or '[' */
 void pd_json_close(pd_json_writer *w, char bracket); /* '}' or ']' */
 void pd_json_key(pd_json_writer *w, const char *key);
+/* A parsed object's key, escaped as it was. */
+void pd_json_key_as(pd_json_writer *w, pd_json key);
 /* A string. Bytes that are no UTF-8 become U+FFFD: check before, where they matter. */
 void pd_json_text(pd_json_writer *w, pd_bytes text);
 void pd_json_number(pd_json_writer *w, uint64_t number);

@@ -83,6 +83,13 @@ void pd_json_key(pd_json_writer *w, const char *key)
   w->needs_comma = false;
 }
 
+void pd_json_key_as(pd_json_writer *w, pd_json key)
+{
+  pd_json_value(w, key);
+  add(w, ":", 1);
+  w->needs_comma = false;
+}
+
 void pd_json_number(pd_json_writer *w, uint64_t number)
 {
   begin_value(w);

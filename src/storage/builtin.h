@@ -2,7 +2,7 @@
 #ifndef PD_STORAGE_BUILTIN_H
 #define PD_STORAGE_BUILTIN_H
 
-#include <perdure/agent.h>
+#include <perdure/storage.h>
 
 extern const pd_storage_ops pd_storage_file, pd_storage_sqlite, pd_storage_perdure;
 extern const pd_storage_ops pd_storage_redis, pd_storage_rediss, pd_storage_redis_unix; /* one storage, three ways to the server */

@@ -1,9 +1,12 @@
 /*
- * file.c: `file:DIR`: DIR/<agent_id>.json, the document as it was given.
+ * file.c: `file:DIR`: DIR/<agent_id>.json, the document as it was given; and once the agent was claimed DIR/<agent_id>.epoch.
  *
  * A save writes another file, syncs it, renames it over the old one and syncs the folder (pd_file_write): after a crash the old or the
  * new snapshot is there. What a crash left half-written is never read; it is removed at the next open, once it is an hour old and so
  * nobody's.
+ *
+ * The epoch is in two slots of one line each, and the larger one counts: a claim writes the other, so that a crash spoils none that was
+ * given out. The file is locked while somebody claims, removes, or saves under an epoch; it stays when the snapshot is removed.
  */
 #include "base/file.h"
 
@@ -18,13 +21,20 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define SUFFIX ".json"
 #define DRAFT_TAIL (sizeof PD_FILE_DRAFT - 1 + 6)
 #define DRAFT_AGE_S 3600
 #define FOLDER_SIZE_MAX 4000
+#define EPOCH_SUFFIX ".epoch"
+#define EPOCH_LINE 21 /* 20 digits and a newline */
+#define EPOCH_SLOTS 2
+#define LOCK_WAIT_MS 10000
+#define LOCK_PAUSE_MS 2
 
 typedef struct file_storage {
   char folder[FOLDER_SIZE_MAX + 1];
@@ -34,11 +44,16 @@ typedef struct file_path {
   char text[FOLDER_SIZE_MAX + PD_NAME_SIZE_MAX + 8];
 } file_path;
 
-static file_path path_of(const file_storage *s, const char *agent)
+static file_path path_with(const file_storage *s, const char *agent, const char *suffix)
 {
   file_path path;
-  snprintf(path.text, sizeof path.text, "%s/%s" SUFFIX, s->folder, agent);
+  snprintf(path.text, sizeof path.text, "%s/%s%s", s->folder, agent, suffix);
   return path;
+}
+
+static file_path path_of(const file_storage *s, const char *agent)
+{
+  return path_with(s, agent, SUFFIX);
 }
 
 static void close_folder(DIR **folder)
@@ -84,9 +99,95 @@ static pd_code open_folder(const char *argument, void **out, pd_error *err)
   return PD_OK;
 }
 
-static pd_code save(void *handle, const char *agent, pd_bytes snapshot, pd_error *err)
+/* ---- epochs -------------------------------------------------------------------------------------------------------- */
+
+/* Not for ever: who holds it may be stopped. */
+static pd_code lock_file(int fd, const char *path, pd_error *err)
 {
+  int64_t give_up_ms = pd_clock_monotonic_ms() + LOCK_WAIT_MS;
+  while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK && errno != EINTR) return pd_file_refused(err, "lock", path);
+    if (pd_clock_monotonic_ms() > give_up_ms) {
+      return pd_error_set(err, PD_STORAGE, "%.300s has been locked by another process for %d seconds", path, LOCK_WAIT_MS / 1000);
+    }
+    nanosleep(&(struct timespec){0, LOCK_PAUSE_MS * 1000000}, NULL);
+  }
+  return PD_OK;
+}
+
+static pd_code read_epoch(int fd, const char *path, uint64_t *out, pd_error *err)
+{
+  char text[EPOCH_SLOTS * EPOCH_LINE + 1] = {0};
+  ssize_t size = pread(fd, text, sizeof text - 1, 0);
+  uint64_t best = 0;
+  bool is_sound = size == 0;
+  if (size < 0) return pd_file_refused(err, "read", path);
+  for (size_t slot = 0; slot < EPOCH_SLOTS; slot++) {
+    char *line = text + slot * EPOCH_LINE;
+    if (strspn(line, "0123456789") != EPOCH_LINE - 1 || line[EPOCH_LINE - 1] != '\n') continue;
+    uint64_t epoch = strtoull(line, NULL, 10);
+    if (epoch > best) best = epoch;
+    is_sound = true;
+  }
+  if (!is_sound) return pd_error_set(err, PD_CORRUPT, "%.300s holds no epoch; if nobody uses the agent, delete the file", path);
+  *out = best;
+  return PD_OK;
+}
+
+/* The agent's epoch, locked until *out_fd is closed. -1 and 0 if there is none and none is to be made. */
+static pd_code hold_epoch(const file_storage *s, const char *agent, bool is_made, int *out_fd, uint64_t *out, pd_error *err)
+{
+  file_path path = path_with(s, agent, EPOCH_SUFFIX);
+  *out = 0;
+  *out_fd = open(path.text, O_RDWR | O_CLOEXEC | (is_made ? O_CREAT : 0), 0600);
+  if (*out_fd < 0) return errno == ENOENT && !is_made ? PD_OK : pd_file_refused(err, "open", path.text);
+  TRY(lock_file(*out_fd, path.text, err));
+  return read_epoch(*out_fd, path.text, out, err);
+}
+
+static pd_code raise_epoch(const file_storage *s, const char *agent, int fd, uint64_t epoch, pd_error *err)
+{
+  char line[EPOCH_LINE + 1];
+  file_path path = path_with(s, agent, EPOCH_SUFFIX);
+  snprintf(line, sizeof line, "%020llu\n", (unsigned long long)epoch);
+  bool is_first = lseek(fd, 0, SEEK_END) == 0;
+  off_t at = is_first ? 0 : (off_t)(epoch % EPOCH_SLOTS) * EPOCH_LINE;
+  errno = 0;
+  if (pwrite(fd, line, EPOCH_LINE, at) != EPOCH_LINE || fdatasync(fd) != 0) {
+    if (!errno) errno = ENOSPC; /* a part was written */
+    return pd_file_refused(err, "write", path.text);
+  }
+  return is_first ? pd_folder_sync(path.text, err) : PD_OK;
+}
+
+static pd_code claim(void *handle, const char *agent, uint64_t *out, pd_error *err)
+{
+  CLEANUP(pd_fd_done) int fd = -1;
+  uint64_t epoch;
+  TRY(hold_epoch(handle, agent, true, &fd, &epoch, err));
+  TRY(raise_epoch(handle, agent, fd, epoch + 1, err));
+  *out = epoch + 1;
+  return PD_OK;
+}
+
+static pd_code epoch_now(void *handle, const char *agent, uint64_t *out, pd_error *err)
+{
+  file_path path = path_with(handle, agent, EPOCH_SUFFIX);
+  CLEANUP(pd_fd_done) int fd = open(path.text, O_RDONLY | O_CLOEXEC);
+  *out = 0;
+  if (fd < 0) return errno == ENOENT ? PD_OK : pd_file_refused(err, "open", path.text);
+  return read_epoch(fd, path.text, out, err);
+}
+
+/* ---- snapshots ----------------------------------------------------------------------------------------------------- */
+
+static pd_code save(void *handle, const char *agent, uint64_t epoch, pd_bytes snapshot, pd_error *err)
+{
+  CLEANUP(pd_fd_done) int fd = -1;
   file_path path = path_of(handle, agent);
+  uint64_t now = 0;
+  if (epoch) TRY(hold_epoch(handle, agent, false, &fd, &now, err));
+  if (now != epoch) return pd_error_conflict(err, epoch, now, "epoch %llu holds the agent", (unsigned long long)now);
   return pd_file_write(path.text, snapshot, false, err);
 }
 
@@ -106,7 +207,11 @@ static pd_code load(void *handle, const char *agent, pd_storage_take take, void 
 
 static pd_code remove_file(void *handle, const char *agent, pd_error *err)
 {
+  CLEANUP(pd_fd_done) int fd = -1;
   file_path path = path_of(handle, agent);
+  uint64_t epoch;
+  TRY(hold_epoch(handle, agent, false, &fd, &epoch, err));
+  if (access(path.text, F_OK) == 0 && fd >= 0) TRY(raise_epoch(handle, agent, fd, epoch + 1, err));
   if (unlink(path.text) != 0) {
     if (errno == ENOENT) return pd_error_set(err, PD_NOT_FOUND, "no snapshot of agent '%s' in %.300s", agent, path.text);
     return pd_file_refused(err, "delete", path.text);
@@ -146,4 +251,6 @@ const pd_storage_ops pd_storage_file = {
   .remove = remove_file,
   .list = list,
   .durability = durability,
+  .claim = claim,
+  .epoch = epoch_now,
 };

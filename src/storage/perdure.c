@@ -3,7 +3,10 @@
  *
  *  R1  Only pieces that differ from the ref's head are written, found by comparing ids: nothing is remembered between two saves.
  *  R2  A commit is made on the very head that was compared with; if another process was faster, compared again.
- *  R3  A ref without the piece `snapshot` has no snapshot yet; with other keys in it, it is somebody else's.
+ *  R3  A ref without the piece `snapshot` has no snapshot yet; with other keys in it than `epoch`, it is somebody else's.
+ *  R4  The key `epoch` of the ref is who may commit to it; by R2 it holds for the very head that the commit is made on. The epochs
+ *      themselves are counted on a ref of their own: the snapshots' ref may be deleted, undone or reset, and then the epoch that is found
+ *      in it, or none, is nobody's who is still running under a newer one.
  */
 #include "base/array.h"
 #include "base/base.h"
@@ -20,6 +23,10 @@
 #define CACHE_SIZE_MAX ((size_t)16 * 1024 * 1024) /* a store */
 #define SAVE_TRIES_MAX 100
 #define REASON "tick "
+#define EPOCH_REF "agent-epoch"
+#define EPOCH_KEY "epoch"
+#define EPOCH_TEXT 24
+#define FENCED "another epoch holds the agent"
 
 typedef struct open_store {
   char agent[PD_NAME_SIZE_MAX + 1];
@@ -178,27 +185,64 @@ static pd_code stage(pd_edit *edit, const pd_pieces *now, const old_pieces *old,
   return PD_OK;
 }
 
-static pd_code ensure_ref(pd_store *store, pd_commit *out_head, pd_error *err)
+static pd_code ensure_ref(pd_store *store, const char *name, const char *reason, pd_commit *out_head, pd_error *err)
 {
   pd_ref ref;
-  pd_note note = {.reason = "for the agent's snapshots"};
-  pd_code code = pd_ref_get(store, PD_SNAPSHOT_REF, &ref, NULL);
+  pd_note note = {.reason = reason};
+  pd_code code = pd_ref_get(store, name, &ref, NULL);
   if (code == PD_NOT_FOUND) {
-    code = pd_fork(store, PD_SNAPSHOT_REF, "root", &note, NULL, err);
+    code = pd_fork(store, name, "root", &note, NULL, err);
     if (code && code != PD_EXISTS) return code;
   }
-  TRY(pd_ref_get(store, PD_SNAPSHOT_REF, &ref, err));
+  TRY(pd_ref_get(store, name, &ref, err));
   *out_head = ref.commit;
   return PD_OK;
 }
 
-static pd_code save_once(pd_store *store, pd_pieces *now, const char *reason, pd_error *err)
+static pd_code ensure_snapshots(pd_store *store, pd_commit *out_head, pd_error *err)
+{
+  return ensure_ref(store, PD_SNAPSHOT_REF, "for the agent's snapshots", out_head, err);
+}
+
+/* The epoch at a point; 0 if there is none. */
+static pd_code epoch_at(pd_store *store, const char *at, uint64_t *out, uint64_t *out_version, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf value = {.size_max = EPOCH_TEXT};
+  pd_entry entry = {0};
+  pd_code code = pd_get(store, at, pd_text(EPOCH_KEY), &value, &entry, err);
+  *out = 0;
+  if (out_version) *out_version = code == PD_OK ? entry.version : 0;
+  if (code) return code == PD_NOT_FOUND ? PD_OK : code;
+  pd_json number;
+  if (pd_json_parse(pd_buf_bytes(&value), &number, NULL) == PD_OK && pd_json_u64(number, out)) return PD_OK;
+  return pd_error_set(err, PD_CORRUPT, "the key '" EPOCH_KEY "' at '%.80s' holds no epoch", at);
+}
+
+/* R4. The head to commit to, if `epoch` holds the agent; 0: in any case, and made if need be. */
+static pd_code head_for(pd_store *store, uint64_t epoch, pd_commit *out, pd_error *err)
+{
+  pd_ref ref;
+  uint64_t holds = 0, last = 0;
+  char hex[PD_ID_HEX_SIZE];
+  if (!epoch) return ensure_snapshots(store, out, err);
+  pd_code code = pd_ref_get(store, PD_SNAPSHOT_REF, &ref, err);
+  if (!code) code = epoch_at(store, pd_id_hex(&ref.commit.id, hex), &holds, NULL, err);
+  if (code && code != PD_NOT_FOUND) return code;
+  if (holds != epoch) {
+    TRY(epoch_at(store, EPOCH_REF, &last, NULL, err));
+    return pd_error_conflict(err, epoch, last, FENCED);
+  }
+  *out = ref.commit;
+  return PD_OK;
+}
+
+static pd_code save_once(pd_store *store, pd_pieces *now, uint64_t epoch, const char *reason, pd_error *err)
 {
   CLEANUP(old_pieces_done) old_pieces old = {0};
   pd_commit head;
   pd_edit *edit = NULL;
   char hex[PD_ID_HEX_SIZE];
-  TRY(ensure_ref(store, &head, err));
+  TRY(head_for(store, epoch, &head, err));
   TRY(read_old(store, pd_id_hex(&head.id, hex), &old, err));
   TRY(number_list(now, PD_PIECE_EVENT, &old, err));
   TRY(number_list(now, PD_PIECE_HISTORY, &old, err));
@@ -210,7 +254,7 @@ static pd_code save_once(pd_store *store, pd_pieces *now, const char *reason, pd
   return code;
 }
 
-static pd_code save(void *handle, const char *agent, pd_bytes snapshot, pd_error *err)
+static pd_code save(void *handle, const char *agent, uint64_t epoch, pd_bytes snapshot, pd_error *err)
 {
   pd_store *store;
   pd_snapshot facts;
@@ -224,9 +268,67 @@ static pd_code save(void *handle, const char *agent, pd_bytes snapshot, pd_error
   pd_code code = PD_CONFLICT;
   for (int i = 0; code == PD_CONFLICT && i < SAVE_TRIES_MAX; i++) {
     now.first[PD_PIECE_EVENT] = now.first[PD_PIECE_HISTORY] = 0;
-    code = save_once(store, &now, reason, err); /* R2 */
+    code = save_once(store, &now, epoch, reason, err); /* R2 */
+    if (code == PD_CONFLICT && strcmp(err->message, FENCED) == 0) return code;
   }
   return code;
+}
+
+/* ---- epochs -------------------------------------------------------------------------------------------------------- */
+
+static pd_code put_epoch(pd_store *store, const char *ref, const pd_id *head, uint64_t version, uint64_t epoch, pd_error *err)
+{
+  char text[EPOCH_TEXT], reason[48];
+  snprintf(text, sizeof text, "%llu", (unsigned long long)epoch);
+  snprintf(reason, sizeof reason, "claimed by epoch %llu", (unsigned long long)epoch);
+  pd_note note = {.ref = ref, .reason = reason, .expect_head = head};
+  return pd_put_if(store, pd_text(EPOCH_KEY), pd_text(text), version, &note, NULL, err);
+}
+
+/* The next number. */
+static pd_code count_epoch(pd_store *store, uint64_t *out, pd_error *err)
+{
+  pd_code code = PD_CONFLICT;
+  for (int i = 0; code == PD_CONFLICT && i < SAVE_TRIES_MAX; i++) {
+    pd_commit head;
+    uint64_t last, version;
+    char hex[PD_ID_HEX_SIZE];
+    TRY(ensure_ref(store, EPOCH_REF, "counts who claimed the agent", &head, err));
+    TRY(epoch_at(store, pd_id_hex(&head.id, hex), &last, &version, err));
+    code = put_epoch(store, EPOCH_REF, &head.id, version, last + 1, err);
+    if (!code) *out = last + 1;
+  }
+  return code;
+}
+
+/* From the moment that the snapshots' ref says so nobody else commits to it. If a later claim was there first, that one holds. */
+static pd_code claim(void *handle, const char *agent, uint64_t *out, pd_error *err)
+{
+  pd_store *store;
+  uint64_t mine, holds, version;
+  TRY(store_of(handle, agent, false, &store, err));
+  TRY(count_epoch(store, &mine, err));
+  pd_code code = PD_CONFLICT;
+  for (int i = 0; code == PD_CONFLICT && i < SAVE_TRIES_MAX; i++) {
+    pd_commit head;
+    char hex[PD_ID_HEX_SIZE];
+    TRY(ensure_snapshots(store, &head, err));
+    TRY(epoch_at(store, pd_id_hex(&head.id, hex), &holds, &version, err));
+    code = holds < mine ? put_epoch(store, PD_SNAPSHOT_REF, &head.id, version, mine, err) : PD_OK;
+  }
+  if (!code) *out = mine;
+  return code;
+}
+
+static pd_code epoch_now(void *handle, const char *agent, uint64_t *out, pd_error *err)
+{
+  pd_store *store;
+  pd_ref ref;
+  *out = 0;
+  pd_code code = store_of(handle, agent, true, &store, err);
+  if (!code) code = pd_ref_get(store, EPOCH_REF, &ref, err);
+  if (code) return code == PD_NOT_FOUND ? PD_OK : code;
+  return epoch_at(store, EPOCH_REF, out, NULL, err);
 }
 
 /* ---- loading ------------------------------------------------------------------------------------------------------- */
@@ -267,7 +369,9 @@ static pd_code check_empty(perdure_storage *s, pd_store *store, const char *agen
   pd_scan scan = {.keys_only = true};
   pd_entry entry;
   TRY(pd_iter_open(store, at, &scan, &iter, err));
-  pd_code code = pd_iter_next(iter, &entry, NULL, err);
+  pd_code code;
+  do code = pd_iter_next(iter, &entry, NULL, err);
+  while (!code && pd_bytes_equal(entry.key, pd_text(EPOCH_KEY)));
   if (code == PD_NOT_FOUND) return no_snapshot(s, agent, err);
   if (code) return code;
   return pd_error_set(err, PD_CORRUPT, "the ref '%s' of agent '%s' in %.200s has keys, but no snapshot", PD_SNAPSHOT_REF, agent, s->uri);
@@ -306,12 +410,32 @@ static pd_code load(void *handle, const char *agent, pd_storage_take take, void 
   return load_at(handle, store, agent, &ref.commit.id, take, ctx, err);
 }
 
+/* Is there something stored: not only a ref that a claim made, or a crash left without its first commit. */
+static pd_code has_snapshot(perdure_storage *s, const char *agent, bool *out, pd_error *err)
+{
+  pd_store *store;
+  pd_ref ref;
+  char hex[PD_ID_HEX_SIZE];
+  *out = false;
+  pd_code code = find_head(s, agent, &store, &ref, err);
+  if (code) return code == PD_NOT_FOUND ? PD_OK : code;
+  code = check_empty(s, store, agent, pd_id_hex(&ref.commit.id, hex), err);
+  *out = code == PD_CORRUPT; /* it has keys */
+  return code == PD_CORRUPT || code == PD_NOT_FOUND ? PD_OK : code;
+}
+
 static pd_code remove_ref(void *handle, const char *agent, pd_error *err)
 {
   pd_store *store;
   pd_ref ref;
   pd_note note = {.reason = "snapshot deleted"};
+  bool is_there;
+  uint64_t epoch;
+  TRY(has_snapshot(handle, agent, &is_there, err));
+  if (!is_there) return no_snapshot(handle, agent, err);
   TRY(find_head(handle, agent, &store, &ref, err));
+  TRY(epoch_at(store, EPOCH_REF, &epoch, NULL, err));
+  if (epoch) TRY(count_epoch(store, &epoch, err)); /* whoever held it does not any more */
   pd_code code = pd_ref_delete(store, PD_SNAPSHOT_REF, &note, err);
   return code == PD_NOT_FOUND ? no_snapshot(handle, agent, err) : code;
 }
@@ -329,20 +453,6 @@ static void note_agent(void *ctx, const char *agent)
   agents *a = ctx;
   if (!a->code) a->code = pd_array_grow(&a->names, a->count, &a->capacity, sizeof *a->names, "a list of agents", NULL);
   if (!a->code) snprintf(a->names[a->count++], sizeof *a->names, "%s", agent);
-}
-
-/* Is there something stored: not only a ref that a crash left without its first commit. */
-static pd_code has_snapshot(perdure_storage *s, const char *agent, bool *out, pd_error *err)
-{
-  pd_store *store;
-  pd_ref ref;
-  char hex[PD_ID_HEX_SIZE];
-  *out = false;
-  pd_code code = find_head(s, agent, &store, &ref, err);
-  if (code) return code == PD_NOT_FOUND ? PD_OK : code;
-  code = check_empty(s, store, agent, pd_id_hex(&ref.commit.id, hex), err);
-  *out = code == PD_CORRUPT; /* it has keys */
-  return code == PD_CORRUPT || code == PD_NOT_FOUND ? PD_OK : code;
 }
 
 static pd_code list(void *handle, pd_storage_visit visit, void *ctx, pd_error *err)
@@ -449,6 +559,8 @@ const pd_storage_ops pd_storage_perdure = {
   .remove = remove_ref,
   .list = list,
   .durability = durability,
+  .claim = claim,
+  .epoch = epoch_now,
   .ticks = ticks,
   .load_tick = load_tick,
 };

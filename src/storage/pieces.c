@@ -115,14 +115,6 @@ static pd_code add_variables(pd_pieces *p, pd_json variables, pd_error *err)
   return PD_OK;
 }
 
-/* A member's key as it was written. */
-static void put_key(pd_json_writer *w, pd_json key)
-{
-  pd_json_value(w, key);
-  if (!w->code) w->code = pd_buf_byte(w->out, ':', w->err);
-  w->needs_comma = false;
-}
-
 /* The variables that stay (P3). */
 static void put_other_variables(pd_json_writer *w, pd_json variables)
 {
@@ -133,7 +125,7 @@ static void put_other_variables(pd_json_writer *w, pd_json variables)
   while (pd_json_walk_next(&walk, &name, &value)) {
     names.text.size = 0;
     if (take_name(&names, name)) continue;
-    put_key(w, name);
+    pd_json_key_as(w, name);
     pd_json_value(w, value);
   }
   pd_json_close(w, '}');
@@ -152,7 +144,7 @@ static void put_memory(pd_json_writer *w, pd_json memory)
   pd_json_walk walk = pd_json_walk_begin(memory);
   pd_json_open(w, '{');
   while (pd_json_walk_next(&walk, &key, &value)) {
-    put_key(w, key);
+    pd_json_key_as(w, key);
     if (pd_json_is(key, "short_term_history"))
       put_empty(w);
     else if (pd_json_is(key, "working_variables"))
@@ -171,7 +163,7 @@ static pd_code add_frame(pd_pieces *p, pd_json top, pd_error *err)
   pd_json_writer w = {.out = &p->text, .err = err};
   pd_json_open(&w, '{');
   while (pd_json_walk_next(&walk, &key, &value)) {
-    put_key(&w, key);
+    pd_json_key_as(&w, key);
     if (pd_json_is(key, "memory"))
       put_memory(&w, value);
     else if (pd_json_is(key, "event_queue_backup"))
@@ -263,7 +255,7 @@ static pd_code join_variables(joiner *j, pd_json others)
   pd_json_walk walk = pd_json_walk_begin(others);
   pd_json_open(&j->w, '{');
   while (pd_json_walk_next(&walk, &name, &value)) {
-    put_key(&j->w, name);
+    pd_json_key_as(&j->w, name);
     pd_json_value(&j->w, value);
   }
   TRY(join_kind(j, PD_PIECE_VARIABLE));
@@ -277,7 +269,7 @@ static pd_code join_memory(joiner *j, pd_json memory)
   pd_json_walk walk = pd_json_walk_begin(memory);
   pd_json_open(&j->w, '{');
   while (pd_json_walk_next(&walk, &key, &value)) {
-    put_key(&j->w, key);
+    pd_json_key_as(&j->w, key);
     if (pd_json_is(key, "short_term_history"))
       TRY(join_list(j, PD_PIECE_HISTORY));
     else if (pd_json_is(key, "working_variables"))
@@ -309,7 +301,7 @@ pd_code pd_pieces_join(pd_bytes snapshot, pd_bytes window, pd_piece_next next, v
   pd_json_walk walk = pd_json_walk_begin(top);
   pd_json_open(&j.w, '{');
   while (pd_json_walk_next(&walk, &key, &value)) {
-    put_key(&j.w, key);
+    pd_json_key_as(&j.w, key);
     if (pd_json_is(key, "memory"))
       TRY(join_memory(&j, value));
     else if (pd_json_is(key, "event_queue_backup"))

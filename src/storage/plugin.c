@@ -25,6 +25,8 @@ static pd_code check_ops(const char *path, const pd_storage_ops *ops, pd_error *
     {"remove", ops->remove},
     {"list", ops->list},
     {"durability", ops->durability},
+    {"claim", ops->claim},
+    {"epoch", ops->epoch},
     {"load_tick", ops->load_tick || !ops->ticks},
     {"ticks", ops->ticks || !ops->load_tick},
   };

@@ -1,7 +1,9 @@
 /*
  * redis.c: `redis:`, `rediss:` and `redis+unix:`: the key PREFIX<agent_id> holds the document.
  *
- * A save is one SET, acknowledged by the server's reply. What that is worth is for the server to say: durability() asks it.
+ * A save is one SET, acknowledged by the server's reply. What that is worth is for the server to say: durability() asks it. The key
+ * PREFIXepoch:<agent_id> holds the agent's epoch; no agent's name has a colon in it. Saves under an epoch, and removals, are scripts, so
+ * that nothing comes between the look and the change.
  */
 #include "base/base.h"
 #include "base/buf.h"
@@ -12,14 +14,23 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#define EPOCH_PREFIX "epoch:"
+
 typedef struct redis_key {
-  char text[PD_REDIS_TEXT_MAX + PD_NAME_SIZE_MAX + 1];
+  char text[PD_REDIS_TEXT_MAX + sizeof EPOCH_PREFIX + PD_NAME_SIZE_MAX];
 } redis_key;
 
 static redis_key key_of(const pd_redis *r, const char *agent)
 {
   redis_key key;
   snprintf(key.text, sizeof key.text, "%s%s", pd_redis_where(r)->prefix, agent);
+  return key;
+}
+
+static redis_key epoch_key_of(const pd_redis *r, const char *agent)
+{
+  redis_key key;
+  snprintf(key.text, sizeof key.text, "%s" EPOCH_PREFIX "%s", pd_redis_where(r)->prefix, agent);
   return key;
 }
 
@@ -64,13 +75,75 @@ static pd_code no_snapshot(const pd_redis *r, const char *agent, pd_error *err)
   return pd_error_set(err, PD_NOT_FOUND, "no snapshot of agent '%s' in Redis at %.200s", agent, pd_redis_where(r)->shown);
 }
 
-static pd_code save(void *handle, const char *agent, pd_bytes snapshot, pd_error *err)
+/* ---- epochs -------------------------------------------------------------------------------------------------------- */
+
+static pd_code not_an_epoch(const pd_redis *r, const redis_key *key, pd_error *err)
+{
+  return pd_error_set(err, PD_CORRUPT, "the key '%.200s' of Redis at %.200s holds no epoch", key->text, pd_redis_where(r)->shown);
+}
+
+static bool parse_epoch(const redisReply *reply, uint64_t *out)
+{
+  char *end;
+  if (reply->type != REDIS_REPLY_STRING || !reply->len || strspn(reply->str, "0123456789") != (size_t)reply->len) return false;
+  *out = strtoull(reply->str, &end, 10);
+  return *out <= PD_SNAPSHOT_NUMBER_MAX;
+}
+
+static pd_code epoch_now(void *handle, const char *agent, uint64_t *out, pd_error *err)
 {
   CLEANUP(pd_redis_reply_done) redisReply *reply = NULL;
-  redis_key key = key_of(handle, agent);
-  const pd_bytes words[] = {pd_text("SET"), pd_text(key.text), snapshot};
+  redis_key key = epoch_key_of(handle, agent);
+  const pd_bytes words[] = {pd_text("GET"), pd_text(key.text)};
   TRY(pd_redis_command(handle, words, COUNT_OF(words), &reply, err));
-  return reply->type == REDIS_REPLY_STATUS && strcmp(reply->str, "OK") == 0 ? PD_OK : unexpected(handle, "SET", err);
+  *out = 0;
+  return reply->type == REDIS_REPLY_NIL || parse_epoch(reply, out) ? PD_OK : not_an_epoch(handle, &key, err);
+}
+
+/* Run twice (N2), it skips a number: that is no harm. */
+static pd_code claim(void *handle, const char *agent, uint64_t *out, pd_error *err)
+{
+  CLEANUP(pd_redis_reply_done) redisReply *reply = NULL;
+  redis_key key = epoch_key_of(handle, agent);
+  uint64_t before;
+  TRY(epoch_now(handle, agent, &before, err)); /* else INCR would take a number that is none of ours */
+  const pd_bytes words[] = {pd_text("INCR"), pd_text(key.text)};
+  TRY(pd_redis_command(handle, words, COUNT_OF(words), &reply, err));
+  if (reply->type != REDIS_REPLY_INTEGER || reply->integer <= 0) return unexpected(handle, "INCR", err);
+  *out = (uint64_t)reply->integer;
+  return PD_OK;
+}
+
+/* ---- snapshots ----------------------------------------------------------------------------------------------------- */
+
+static pd_code save_any(pd_redis *r, const char *agent, pd_bytes snapshot, pd_error *err)
+{
+  CLEANUP(pd_redis_reply_done) redisReply *reply = NULL;
+  redis_key key = key_of(r, agent);
+  const pd_bytes words[] = {pd_text("SET"), pd_text(key.text), snapshot};
+  TRY(pd_redis_command(r, words, COUNT_OF(words), &reply, err));
+  return reply->type == REDIS_REPLY_STATUS && strcmp(reply->str, "OK") == 0 ? PD_OK : unexpected(r, "SET", err);
+}
+
+/* pcall: so that what SET says comes back as it is (out of memory, read-only). */
+static const char save_script[] = "local now = redis.call('GET', KEYS[2]) "
+                                  "if now ~= ARGV[1] then return now or '0' end "
+                                  "return redis.pcall('SET', KEYS[1], ARGV[2])";
+
+static pd_code save(void *handle, const char *agent, uint64_t epoch, pd_bytes snapshot, pd_error *err)
+{
+  CLEANUP(pd_redis_reply_done) redisReply *reply = NULL;
+  redis_key key = key_of(handle, agent), epoch_key = epoch_key_of(handle, agent);
+  char mine[24];
+  uint64_t now = 0;
+  if (!epoch) return save_any(handle, agent, snapshot, err);
+  snprintf(mine, sizeof mine, "%llu", (unsigned long long)epoch);
+  const pd_bytes words[] = {pd_text("EVAL"),         pd_text(save_script), pd_text("2"), pd_text(key.text),
+                            pd_text(epoch_key.text), pd_text(mine),        snapshot};
+  TRY(pd_redis_command(handle, words, COUNT_OF(words), &reply, err));
+  if (reply->type == REDIS_REPLY_STATUS && strcmp(reply->str, "OK") == 0) return PD_OK;
+  if (!parse_epoch(reply, &now)) return not_an_epoch(handle, &epoch_key, err);
+  return pd_error_conflict(err, epoch, now, "epoch %llu holds the agent", (unsigned long long)now);
 }
 
 /* A number as the answer to COMMAND key. */
@@ -101,13 +174,21 @@ static pd_code load(void *handle, const char *agent, pd_storage_take take, void 
   return take(ctx, (pd_bytes){reply->str, (size_t)reply->len}, err);
 }
 
+static const char remove_script[] = "local gone = redis.pcall('DEL', KEYS[1]) "
+                                    "if gone == 1 and redis.call('EXISTS', KEYS[2]) == 1 then redis.call('INCR', KEYS[2]) end "
+                                    "return gone";
+
 /* Answered twice (N2), the second time says that nothing is there: so it is asked before. */
 static pd_code remove_key(void *handle, const char *agent, pd_error *err)
 {
-  long long is_there, removed;
+  CLEANUP(pd_redis_reply_done) redisReply *reply = NULL;
+  redis_key key = key_of(handle, agent), epoch_key = epoch_key_of(handle, agent);
+  long long is_there;
   TRY(ask_number(handle, "EXISTS", agent, &is_there, err));
   if (!is_there) return no_snapshot(handle, agent, err);
-  return ask_number(handle, "DEL", agent, &removed, err);
+  const pd_bytes words[] = {pd_text("EVAL"), pd_text(remove_script), pd_text("2"), pd_text(key.text), pd_text(epoch_key.text)};
+  TRY(pd_redis_command(handle, words, COUNT_OF(words), &reply, err));
+  return reply->type == REDIS_REPLY_INTEGER ? PD_OK : unexpected(handle, "DEL", err);
 }
 
 /* ---- list ---------------------------------------------------------------------------------------------------------- */
@@ -194,7 +275,7 @@ static pd_code durability(void *handle, pd_storage_durability *out, pd_error *er
 #define REDIS_OPS(scheme, open_it)                                                                                                         \
   {                                                                                                                                        \
     .abi = PD_STORAGE_ABI, .name = scheme, .open = open_it, .close = close_redis, .save = save, .load = load, .remove = remove_key,        \
-    .list = list, .durability = durability,                                                                                                \
+    .list = list, .durability = durability, .claim = claim, .epoch = epoch_now,                                                            \
   }
 
 const pd_storage_ops pd_storage_redis = REDIS_OPS("redis", open_tcp);

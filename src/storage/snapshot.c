@@ -1,4 +1,4 @@
-/* snapshot.c: is a document an AgentSnapshot? The rules are at the head of agent.h. */
+/* snapshot.c: is a document an AgentSnapshot? The rules are at the head of storage.h. */
 #include "storage/snapshot.h"
 
 #include "base/base.h"

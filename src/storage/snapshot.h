@@ -4,7 +4,7 @@
 
 #include "base/json.h"
 
-#include <perdure/agent.h>
+#include <perdure/storage.h>
 
 typedef struct pd_snapshot_parts {
   pd_json top, memory, history, variables, events; /* slices of the document */

@@ -1,5 +1,5 @@
 /*
- * sqlite.c: `sqlite-snapshots:FILE`: one database, one row an agent (docs/formats.md).
+ * sqlite.c: `sqlite-snapshots:FILE`: one database, one row an agent and one for its epoch (docs/formats.md).
  *
  * WAL and synchronous=FULL: a save is on the disk when its transaction is. A file that is there and is no such database is PD_FORMAT and
  * nothing is written to it.
@@ -29,6 +29,7 @@ typedef struct sqlite_storage {
 
 static const char schema_sql[] = "CREATE TABLE agent_snapshots(agent_id TEXT PRIMARY KEY NOT NULL, tick_index INTEGER NOT NULL,"
                                  " timestamp INTEGER NOT NULL, status TEXT NOT NULL, snapshot TEXT NOT NULL);"
+                                 "CREATE TABLE agent_epochs(agent_id TEXT PRIMARY KEY NOT NULL, epoch INTEGER NOT NULL);"
                                  "PRAGMA application_id=1346655059; PRAGMA user_version=1";
 _Static_assert(APPLICATION_ID == 1346655059 && FORMAT == 1, "as schema_sql says");
 
@@ -157,22 +158,49 @@ static pd_code prepare(sqlite_storage *s, const char *sql, const char *agent, sq
   return PD_OK;
 }
 
-static pd_code save(void *handle, const char *agent, pd_bytes snapshot, pd_error *err)
+static pd_code epoch_now(void *handle, const char *agent, uint64_t *out, pd_error *err)
+{
+  sqlite_storage *s = handle;
+  CLEANUP(statement_done) sqlite3_stmt *st = NULL;
+  TRY(prepare(s, "SELECT epoch FROM agent_epochs WHERE agent_id=?", agent, &st, err));
+  int rc = sqlite3_step(st);
+  if (rc != SQLITE_ROW && rc != SQLITE_DONE) return refused(s, "read", err);
+  *out = rc == SQLITE_ROW ? (uint64_t)sqlite3_column_int64(st, 0) : 0;
+  return PD_OK;
+}
+
+static pd_code claim(void *handle, const char *agent, uint64_t *out, pd_error *err)
+{
+  sqlite_storage *s = handle;
+  CLEANUP(statement_done) sqlite3_stmt *st = NULL;
+  TRY(
+    prepare(s, "INSERT INTO agent_epochs VALUES(?,1) ON CONFLICT(agent_id) DO UPDATE SET epoch=epoch+1 RETURNING epoch", agent, &st, err));
+  if (sqlite3_step(st) != SQLITE_ROW) return refused(s, "write", err);
+  *out = (uint64_t)sqlite3_column_int64(st, 0);
+  return sqlite3_step(st) == SQLITE_DONE ? PD_OK : refused(s, "write", err); /* only now it is committed */
+}
+
+static pd_code save(void *handle, const char *agent, uint64_t epoch, pd_bytes snapshot, pd_error *err)
 {
   sqlite_storage *s = handle;
   pd_snapshot facts;
   CLEANUP(statement_done) sqlite3_stmt *st = NULL;
   TRY(pd_snapshot_check(snapshot, agent, &facts, err));
   TRY(prepare(s,
-              "INSERT INTO agent_snapshots VALUES(?,?,?,?,?) ON CONFLICT(agent_id) DO UPDATE SET tick_index=excluded.tick_index,"
+              "INSERT INTO agent_snapshots SELECT ?1,?2,?3,?4,?5 WHERE ?6=0 OR ?6=(SELECT epoch FROM agent_epochs WHERE agent_id=?1)"
+              " ON CONFLICT(agent_id) DO UPDATE SET tick_index=excluded.tick_index,"
               " timestamp=excluded.timestamp, status=excluded.status, snapshot=excluded.snapshot",
               agent, &st, err));
   bool is_bound = sqlite3_bind_int64(st, 2, (int64_t)facts.tick_index) == SQLITE_OK &&
                   sqlite3_bind_int64(st, 3, facts.timestamp) == SQLITE_OK &&
                   sqlite3_bind_text(st, 4, facts.status, -1, SQLITE_STATIC) == SQLITE_OK &&
-                  sqlite3_bind_text(st, 5, snapshot.data, (int)snapshot.size, SQLITE_STATIC) == SQLITE_OK;
+                  sqlite3_bind_text(st, 5, snapshot.data, (int)snapshot.size, SQLITE_STATIC) == SQLITE_OK &&
+                  sqlite3_bind_int64(st, 6, (int64_t)epoch) == SQLITE_OK;
   if (!is_bound || sqlite3_step(st) != SQLITE_DONE) return refused(s, "write", err);
-  return PD_OK;
+  if (sqlite3_changes(s->db)) return PD_OK;
+  uint64_t now = 0;
+  TRY(epoch_now(s, agent, &now, err));
+  return pd_error_conflict(err, epoch, now, "epoch %llu holds the agent", (unsigned long long)now);
 }
 
 static pd_code load(void *handle, const char *agent, pd_storage_take take, void *ctx, pd_error *err)
@@ -187,14 +215,28 @@ static pd_code load(void *handle, const char *agent, pd_storage_take take, void 
   return take(ctx, (pd_bytes){data, (size_t)sqlite3_column_bytes(st, 0)}, err);
 }
 
+static pd_code change_rows(sqlite_storage *s, const char *sql, const char *agent, int *out_count, pd_error *err)
+{
+  CLEANUP(statement_done) sqlite3_stmt *st = NULL;
+  TRY(prepare(s, sql, agent, &st, err));
+  if (sqlite3_step(st) != SQLITE_DONE) return refused(s, "write", err);
+  *out_count = sqlite3_changes(s->db);
+  return PD_OK;
+}
+
 static pd_code remove_row(void *handle, const char *agent, pd_error *err)
 {
   sqlite_storage *s = handle;
-  CLEANUP(statement_done) sqlite3_stmt *st = NULL;
-  TRY(prepare(s, "DELETE FROM agent_snapshots WHERE agent_id=?", agent, &st, err));
-  if (sqlite3_step(st) != SQLITE_DONE) return refused(s, "write", err);
-  if (!sqlite3_changes(s->db)) return pd_error_set(err, PD_NOT_FOUND, "no snapshot of agent '%s' in %.300s", agent, s->path);
-  return PD_OK;
+  int removed = 0, raised;
+  TRY(run(s, "BEGIN IMMEDIATE", "write", err));
+  pd_code code = change_rows(s, "DELETE FROM agent_snapshots WHERE agent_id=?", agent, &removed, err);
+  if (!code && removed) code = change_rows(s, "UPDATE agent_epochs SET epoch=epoch+1 WHERE agent_id=?", agent, &raised, err);
+  if (!code) code = run(s, "COMMIT", "write", err);
+  if (code) {
+    sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
+    return code;
+  }
+  return removed ? PD_OK : pd_error_set(err, PD_NOT_FOUND, "no snapshot of agent '%s' in %.300s", agent, s->path);
 }
 
 static pd_code list(void *handle, pd_storage_visit visit, void *ctx, pd_error *err)
@@ -228,4 +270,6 @@ const pd_storage_ops pd_storage_sqlite = {
   .remove = remove_row,
   .list = list,
   .durability = durability,
+  .claim = claim,
+  .epoch = epoch_now,
 };

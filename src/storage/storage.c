@@ -149,17 +149,70 @@ static pd_code look_before_saving(pd_storage *storage, const char *agent, pd_err
   return pd_map64_add(&storage->seen, fingerprint(agent), NULL, NULL, err);
 }
 
-pd_code pd_storage_save(pd_storage *storage, const char *agent_id, pd_bytes snapshot, pd_error *err)
+/* The one message of fencing, whatever the storage said. */
+static pd_code fenced(const char *agent, uint64_t epoch, pd_error *err)
 {
-  pd_error own;
-  if (!err) err = &own;
+  uint64_t actual = err->actual;
+  pd_error_named(err, PD_CONFLICT, "AgentFenced", "agent '%s' is held by epoch %llu now: epoch %llu may not save it any more", agent,
+                 (unsigned long long)actual, (unsigned long long)epoch);
+  err->expected = epoch;
+  err->actual = actual;
+  return PD_CONFLICT;
+}
+
+static pd_code save_any(pd_storage *storage, const char *agent_id, uint64_t epoch, pd_bytes snapshot, pd_error *err)
+{
   TRY(pd_agent_check(agent_id, err));
   TRY(pd_snapshot_check(snapshot, agent_id, NULL, err));
   pthread_mutex_lock(&storage->lock);
   pd_code code = look_before_saving(storage, agent_id, err);
-  if (!code) code = storage->ops->save(storage->handle, agent_id, snapshot, err);
+  if (!code) {
+    code = storage->ops->save(storage->handle, agent_id, epoch, snapshot, err);
+    if (code == PD_CONFLICT && epoch) code = fenced(agent_id, epoch, err);
+  }
   pthread_mutex_unlock(&storage->lock);
   return code;
+}
+
+pd_code pd_storage_save(pd_storage *storage, const char *agent_id, pd_bytes snapshot, pd_error *err)
+{
+  pd_error own;
+  return save_any(storage, agent_id, 0, snapshot, err ? err : &own);
+}
+
+pd_code pd_storage_save_as(pd_storage *storage, const char *agent_id, uint64_t epoch, pd_bytes snapshot, pd_error *err)
+{
+  pd_error own;
+  if (!err) err = &own;
+  if (!epoch) return pd_error_set(err, PD_INVALID, "0 is no epoch: claim the agent '%.80s' first", agent_id ? agent_id : "");
+  return save_any(storage, agent_id, epoch, snapshot, err);
+}
+
+static pd_code ask_epoch(pd_storage *storage, const char *agent_id, bool is_claim, uint64_t *out, pd_error *err)
+{
+  pd_error own;
+  uint64_t epoch = 0;
+  if (!err) err = &own;
+  TRY(pd_agent_check(agent_id, err));
+  pthread_mutex_lock(&storage->lock);
+  pd_code code = (is_claim ? storage->ops->claim : storage->ops->epoch)(storage->handle, agent_id, &epoch, err);
+  pthread_mutex_unlock(&storage->lock);
+  if (!code && (epoch > PD_SNAPSHOT_NUMBER_MAX || (is_claim && !epoch))) {
+    code = pd_error_set(err, PD_CORRUPT, "the storage '%s' gave agent '%s' the epoch %llu, which it cannot have", storage->ops->name,
+                        agent_id, (unsigned long long)epoch);
+  }
+  if (!code) *out = epoch;
+  return code;
+}
+
+pd_code pd_storage_claim(pd_storage *storage, const char *agent_id, uint64_t *out_epoch, pd_error *err)
+{
+  return ask_epoch(storage, agent_id, true, out_epoch, err);
+}
+
+pd_code pd_storage_epoch(pd_storage *storage, const char *agent_id, uint64_t *out_epoch, pd_error *err)
+{
+  return ask_epoch(storage, agent_id, false, out_epoch, err);
 }
 
 /* Load what `tick` names; NULL: the latest. */

@@ -5,7 +5,7 @@
 #ifndef CONTRACT_STORAGE_CONTRACT_H
 #define CONTRACT_STORAGE_CONTRACT_H
 
-#include <perdure/agent.h>
+#include <perdure/storage.h>
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -6,6 +6,7 @@
 #define NO_SAVE 3
 #define NO_LOAD_TICK 4
 #define UNRESOLVED 5
+#define NO_CLAIM 6
 
 #if FAULT == NO_SYMBOL
 PD_STORAGE_EXPORT const int something_else = 1;
@@ -21,9 +22,9 @@ static void close_nothing(void *handle)
   (void)handle;
 }
 
-static pd_code save(void *handle, const char *agent, pd_bytes snapshot, pd_error *err)
+static pd_code save(void *handle, const char *agent, uint64_t epoch, pd_bytes snapshot, pd_error *err)
 {
-  (void)handle, (void)agent, (void)snapshot;
+  (void)handle, (void)agent, (void)epoch, (void)snapshot;
   return pd_storage_fail(err, PD_STORAGE, "must not be called");
 }
 
@@ -63,6 +64,12 @@ static pd_code durability(void *handle, pd_storage_durability *out, pd_error *er
   return pd_storage_fail(err, PD_STORAGE, "must not be called");
 }
 
+static pd_code epoch(void *handle, const char *agent, uint64_t *out_epoch, pd_error *err)
+{
+  (void)handle, (void)agent, (void)out_epoch;
+  return pd_storage_fail(err, PD_STORAGE, "must not be called");
+}
+
 PD_STORAGE_EXPORT const pd_storage_ops pd_storage_plugin = {
   .abi = FAULT == OTHER_VERSION ? PD_STORAGE_ABI + 1 : PD_STORAGE_ABI,
   .name = "bad",
@@ -73,6 +80,8 @@ PD_STORAGE_EXPORT const pd_storage_ops pd_storage_plugin = {
   .remove = REMOVE,
   .list = list,
   .durability = durability,
+  .claim = FAULT == NO_CLAIM ? NULL : epoch,
+  .epoch = epoch,
   .ticks = FAULT == NO_LOAD_TICK ? ticks : NULL,
 };
 #endif

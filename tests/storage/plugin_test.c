@@ -35,6 +35,7 @@ static void plugin__those_that_do_not_fit_are_refused_with_the_reason(void **sta
     {"other_version", "has interface version 2; this perdure has 1"},
     {"no_save", "lacks 'save'"},
     {"no_load_tick", "lacks 'load_tick'"},
+    {"no_claim", "lacks 'claim'"},
     {"unresolved", "perdure_has_no_such_function"},
     {"not_there", "not_there.so"},
   };
