@@ -183,7 +183,7 @@ typedef struct pd_thread_delta {
   const char *reason;     /* "" for version 0 */
   uint64_t message_first; /* place of its first message; 0: it has none */
   uint64_t message_count;
-  pd_bytes json; /* all of it, with the bodies of its messages: {"version":…,"time":…,…} and what pd_changeset_parse reads */
+  pd_bytes json; /* all of it, with the bodies of its messages: what pd_changeset_parse reads (but for version 0, which has no run) */
   pd_id commit;  /* that it made */
 } pd_thread_delta;
 

@@ -1,0 +1,209 @@
+/* diff.c: which leaves differ between two versions, and who wrote each leaf. */
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/error.h"
+#include "thread/changeset.h"
+#include "thread/leaf.h"
+#include "thread/thread.h"
+
+/* ---- differences ---- */
+
+/* Keys of leaves that differ; their values are read afterwards, when the store may be called again. */
+typedef struct found_keys {
+  pd_leaves keys;
+  pd_code code;
+  pd_error *err;
+} found_keys;
+
+static void found_done(found_keys *f)
+{
+  pd_leaves_done(&f->keys);
+}
+
+static bool find_key(void *ctx, const pd_difference *difference)
+{
+  static const char prefix[] = PD_LEAF_ROOT "/";
+  found_keys *f = ctx;
+  if (!pd_bytes_starts(difference->key, pd_text(prefix))) return pd_bytes_compare(difference->key, pd_text(prefix)) < 0;
+  f->code = pd_leaves_add(&f->keys, difference->key, (pd_bytes){NULL, 0}, f->err);
+  return !f->code;
+}
+
+static pd_code get_optional(pd_store *store, const char *at, pd_bytes key, pd_buf *out, pd_error *err)
+{
+  pd_error why;
+  pd_buf_clear(out);
+  pd_code code = pd_get(store, at, key, out, NULL, &why);
+  if (code == PD_NOT_FOUND) return PD_OK;
+  if (code && err) *err = why;
+  return code;
+}
+
+typedef bool (*diff_visit)(void *ctx, const pd_thread_difference *difference);
+
+static pd_code write_pointer(pd_bytes key, pd_bytes value, pd_buf *out, pd_error *err)
+{
+  CLEANUP(pd_doc_path_done) pd_doc_path path = {0};
+  TRY(pd_leaf_path(key, value, &path, err));
+  return pd_doc_path_write(path.steps, path.count, out, err);
+}
+
+static pd_code show_difference(pd_store *store, const char *before_at, const char *after_at, pd_bytes key, diff_visit visit, void *ctx,
+                               bool *out_goes_on, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf before = {0}, after = {0}, pointer = {0};
+  pd_json was = {.kind = PD_JSON_NONE}, is = {.kind = PD_JSON_NONE};
+  TRY(get_optional(store, before_at, key, &before, err));
+  TRY(get_optional(store, after_at, key, &after, err));
+  if (before.size) TRY(pd_leaf_json(key, pd_buf_bytes(&before), &was, err));
+  if (after.size) TRY(pd_leaf_json(key, pd_buf_bytes(&after), &is, err));
+  TRY(write_pointer(key, pd_buf_bytes(after.size ? &after : &before), &pointer, err));
+  *out_goes_on = visit(ctx, &(pd_thread_difference){.path = pd_buf_bytes(&pointer), .before = was.raw, .after = is.raw});
+  return PD_OK;
+}
+
+static void count_messages(pd_thread_diff_report *report)
+{
+  uint64_t low = report->from.message_count, high = report->to.message_count;
+  if (low > high) low = report->to.message_count, high = report->from.message_count;
+  report->message_count = high - low;
+  report->message_first = high > low ? low + 1 : 0;
+}
+
+pd_code pd_thread_diff(pd_thread *thread, uint64_t from, uint64_t to, diff_visit visit, void *ctx, pd_thread_diff_report *out,
+                       pd_error *err)
+{
+  CLEANUP(found_done) found_keys found = {.err = err};
+  pd_thread_diff_report report = {0};
+  char before[PD_THREAD_AT_SIZE], after[PD_THREAD_AT_SIZE];
+  bool goes_on = true;
+  TRY(pd_thread_follow(thread, false, err));
+  TRY(pd_thread_find_point(thread, from, &report.from, err));
+  TRY(pd_thread_find_point(thread, to, &report.to, err));
+  pd_thread_at(report.from.commit.seq, before);
+  pd_thread_at(report.to.commit.seq, after);
+  TRY(pd_diff(thread->store, before, after, find_key, &found, err));
+  TRY(found.code);
+  for (size_t i = 0; goes_on && i < found.keys.count; i++) {
+    report.paths++;
+    if (visit) TRY(show_difference(thread->store, before, after, pd_leaf_key_of(&found.keys, i), visit, ctx, &goes_on, err));
+  }
+  count_messages(&report);
+  if (out) *out = report;
+  return PD_OK;
+}
+
+/* ---- blame ---- */
+
+/* What is known of the record that wrote the leaf before: leaves that came together are told together. */
+typedef struct blamer {
+  pd_thread *t;
+  uint64_t seq;
+  pd_thread_blame_line line;
+  pd_buf texts;
+  size_t run_at, reason_at, author_at, ids_at;
+} blamer;
+
+static void blamer_done(blamer *b)
+{
+  pd_buf_done(&b->texts);
+}
+
+typedef struct author_job {
+  pd_buf *out;
+  pd_code code;
+  pd_error *err;
+} author_job;
+
+static bool take_author(void *ctx, const pd_record *record)
+{
+  author_job *job = ctx;
+  job->code = pd_buf_append(job->out, record->author, strlen(record->author) + 1, job->err);
+  return false;
+}
+
+static pd_code take_string(pd_json value, pd_buf *out, size_t *out_at, pd_error *err)
+{
+  *out_at = out->size;
+  if (value.kind == PD_JSON_STRING) TRY(pd_json_decode(value, out, err));
+  return pd_buf_byte(out, 0, err);
+}
+
+static pd_code take_change(blamer *b, const char *at, uint64_t version, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf text = {0};
+  char key[PD_THREAD_KEY_SIZE];
+  pd_change_parts parts;
+  pd_error why = {0};
+  TRY(pd_get(b->t->store, at, pd_text(pd_thread_key(PD_KEY_CHANGE, version, key)), &text, NULL, err));
+  if (pd_change_parse(pd_buf_bytes(&text), &parts, &why)) return pd_thread_corrupt(b->t->id, key, why.message, err);
+  TRY(take_string(parts.run_id, &b->texts, &b->run_at, err));
+  TRY(take_string(parts.reason, &b->texts, &b->reason_at, err));
+  b->ids_at = b->texts.size;
+  pd_bytes ids = parts.message_ids.kind == PD_JSON_ARRAY ? parts.message_ids.raw : pd_text("[]");
+  TRY(pd_buf_append(&b->texts, ids.data, ids.size, err));
+  TRY(pd_buf_byte(&b->texts, 0, err));
+  b->line.version = version;
+  b->line.time_ms = parts.time_ms;
+  return PD_OK;
+}
+
+/* The record that wrote it, and the change set that this was. */
+static pd_code look_at_record(blamer *b, uint64_t seq, pd_error *err)
+{
+  char at[PD_THREAD_AT_SIZE];
+  pd_thread_head head;
+  pd_commit commit;
+  author_job job = {.out = &b->texts, .err = err};
+  b->seq = 0;
+  pd_buf_clear(&b->texts);
+  TRY(pd_resolve(b->t->store, pd_thread_at(seq, at), &commit, err));
+  TRY(pd_thread_read_head(b->t->store, at, b->t->id, &head, err));
+  TRY(take_change(b, at, head.version, err));
+  b->author_at = b->texts.size;
+  TRY(pd_show(b->t->store, at, take_author, &job, err));
+  TRY(job.code);
+  const char *texts = (const char *)b->texts.data;
+  b->line.run_id = texts + b->run_at;
+  b->line.reason = texts + b->reason_at;
+  b->line.author = texts + b->author_at;
+  b->line.message_ids = texts + b->ids_at;
+  b->line.commit = commit.id;
+  b->seq = seq;
+  return PD_OK;
+}
+
+static pd_code blame_leaf(blamer *b, const char *at, pd_bytes key, pd_bytes value,
+                          bool (*visit)(void *ctx, const pd_thread_blame_line *line), void *ctx, bool *out_goes_on, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf pointer = {0};
+  pd_entry entry;
+  TRY(pd_get(b->t->store, at, key, NULL, &entry, err));
+  if (entry.seq != b->seq) TRY(look_at_record(b, entry.seq, err));
+  TRY(write_pointer(key, value, &pointer, err));
+  b->line.path = pd_buf_bytes(&pointer);
+  *out_goes_on = visit(ctx, &b->line);
+  return PD_OK;
+}
+
+pd_code pd_thread_blame(pd_thread *thread, uint64_t version, const char *path, bool (*visit)(void *ctx, const pd_thread_blame_line *line),
+                        void *ctx, pd_error *err)
+{
+  CLEANUP(pd_leaves_done) pd_leaves leaves = {0};
+  CLEANUP(pd_doc_path_done) pd_doc_path steps = {0};
+  CLEANUP(blamer_done) blamer b = {.t = thread};
+  pd_thread_point point;
+  char at[PD_THREAD_AT_SIZE];
+  size_t used;
+  bool goes_on = true;
+  TRY(pd_thread_point_get(thread, version, &point, err));
+  pd_thread_at(point.commit.seq, at);
+  if (path && *path) { /* inside of what is kept whole, too, it must be there */
+    CLEANUP(pd_buf_done) pd_buf text = {0};
+    TRY(pd_leaves_text(thread->store, at, path, &text, err));
+  }
+  TRY(pd_leaves_at(thread->store, at, path ? path : "", &leaves, &steps, &used, err));
+  for (size_t i = 0; goes_on && i < leaves.count; i++)
+    TRY(blame_leaf(&b, at, pd_leaf_key_of(&leaves, i), pd_leaf_value_of(&leaves, i), visit, ctx, &goes_on, err));
+  return PD_OK;
+}
