@@ -244,8 +244,7 @@ static pd_code save_once(pd_store *store, pd_pieces *now, uint64_t epoch, const 
   char hex[PD_ID_HEX_SIZE];
   TRY(head_for(store, epoch, &head, err));
   TRY(read_old(store, pd_id_hex(&head.id, hex), &old, err));
-  TRY(number_list(now, PD_PIECE_EVENT, &old, err));
-  TRY(number_list(now, PD_PIECE_HISTORY, &old, err));
+  for (int kind = 0; pd_piece_is_list(kind); kind++) TRY(number_list(now, kind, &old, err));
   pd_note note = {.ref = PD_SNAPSHOT_REF, .reason = reason, .expect_head = &head.id};
   TRY(pd_edit_begin(store, &note, &edit, err));
   pd_code code = stage(edit, now, &old, err);
@@ -267,7 +266,7 @@ static pd_code save(void *handle, const char *agent, uint64_t epoch, pd_bytes sn
   snprintf(reason, sizeof reason, REASON "%llu", (unsigned long long)facts.tick_index);
   pd_code code = PD_CONFLICT;
   for (int i = 0; code == PD_CONFLICT && i < SAVE_TRIES_MAX; i++) {
-    now.first[PD_PIECE_EVENT] = now.first[PD_PIECE_HISTORY] = 0;
+    memset(now.first, 0, sizeof now.first);
     code = save_once(store, &now, epoch, reason, err); /* R2 */
     if (code == PD_CONFLICT && strcmp(err->message, FENCED) == 0) return code;
   }
