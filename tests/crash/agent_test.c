@@ -33,7 +33,7 @@
 #define SERVER_KILLS_FULL 50
 #define TASKS_SHORT 30
 #define TASKS_FULL 300
-#define LIFE_MS_MAX 150
+#define LIFE_MS_MAX 250
 #define FILE_SIZE_MAX ((size_t)1024 * 1024)
 
 static const char *agent_path, *plugin_path;
