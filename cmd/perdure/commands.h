@@ -29,12 +29,17 @@ extern const cli_command cmd_merge, cmd_cherry_pick, cmd_revert, cmd_settings; /
 extern const cli_command cmd_call, cmd_capabilities; /* call.c */
 extern const cli_command cmd_session, cmd_persistent, cmd_shared, cmd_snapshot, cmd_briefing, cmd_queue, cmd_alerts, cmd_folders,
   cmd_health;                                                  /* tier.c */
+extern const cli_command cmd_thread;                           /* thread.c */
 extern const cli_command cmd_audit;                            /* audit.c: the operator's */
 extern const cli_command cmd_approvals, cmd_audit, cmd_policy; /* approvals.c, audit.c, policy.c: the operator's */
 
 extern const cli_command cmd_agent; /* agent.c */
 
 extern const cli_command cmd_config; /* config.c */
+extern const cli_command cmd_serve;  /* serve.c */
+
+extern const cli_command cmd_mcp;                  /* mcp.c */
+extern const cli_command cmd_runs, cmd_statestore; /* tier.c, statestore.c */
 
 extern const cli_command cmd_man, cmd_complete; /* man.c, complete.c: for machines */
 

@@ -30,8 +30,12 @@ typedef struct pd_config {
   uint64_t vault_idle_ms;
   uint64_t audit_flush_ms, audit_keep_days; /* days 0: forever */
   uint64_t queue_visibility_ms, queue_count_max;
+  uint64_t runs_keep, runs_keep_ms, runs_lease_ms; /* keep_ms 0: forever; lease 0: never ends */
   uint64_t activity_flush_ms;
   uint64_t briefing_files_max;
+  /* of a server */
+  uint64_t server_body_max_bytes, server_connections_max, server_in_flight_max, server_agent_in_flight_max;
+  uint64_t server_request_ms, server_idle_ms, server_drain_ms;
 
   char *file;                                    /* that was read; NULL: none */
   pd_config_origin origins[PD_CONFIG_COUNT_MAX]; /* of each item */

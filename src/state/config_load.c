@@ -187,6 +187,14 @@ pd_code pd_config_each(pd_home *home, void (*visit)(void *ctx, const pd_config_i
   return PD_OK;
 }
 
+pd_code pd_config_each_now(pd_home *home, void (*visit)(void *ctx, const pd_config_info *info), void *ctx, pd_error *err)
+{
+  CLEANUP(pd_config_done) pd_config now = {0};
+  TRY(pd_config_load(&now, home->folder, home->config_file, err));
+  visit_all(&now, visit, ctx);
+  return PD_OK;
+}
+
 pd_code pd_config_check(const char *file, size_t *out_count, pd_error *err)
 {
   CLEANUP(pd_config_done) pd_config config = {0};

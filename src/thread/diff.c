@@ -10,14 +10,14 @@
 
 /* Keys of leaves that differ; their values are read afterwards, when the store may be called again. */
 typedef struct found_keys {
-  pd_leaves keys;
+  pd_stateleaves keys;
   pd_code code;
   pd_error *err;
 } found_keys;
 
 static void found_done(found_keys *f)
 {
-  pd_leaves_done(&f->keys);
+  pd_stateleaves_done(&f->keys);
 }
 
 static bool find_key(void *ctx, const pd_difference *difference)
@@ -25,7 +25,7 @@ static bool find_key(void *ctx, const pd_difference *difference)
   static const char prefix[] = PD_LEAF_ROOT "/";
   found_keys *f = ctx;
   if (!pd_bytes_starts(difference->key, pd_text(prefix))) return pd_bytes_compare(difference->key, pd_text(prefix)) < 0;
-  f->code = pd_leaves_add(&f->keys, difference->key, (pd_bytes){NULL, 0}, f->err);
+  f->code = pd_stateleaves_add(&f->keys, difference->key, (pd_bytes){NULL, 0}, f->err);
   return !f->code;
 }
 
@@ -44,7 +44,7 @@ typedef bool (*diff_visit)(void *ctx, const pd_thread_difference *difference);
 static pd_code write_pointer(pd_bytes key, pd_bytes value, pd_buf *out, pd_error *err)
 {
   CLEANUP(pd_doc_path_done) pd_doc_path path = {0};
-  TRY(pd_leaf_path(key, value, &path, err));
+  TRY(pd_stateleaf_path(key, value, &path, err));
   return pd_doc_path_write(path.steps, path.count, out, err);
 }
 
@@ -55,8 +55,8 @@ static pd_code show_difference(pd_store *store, const char *before_at, const cha
   pd_json was = {.kind = PD_JSON_NONE}, is = {.kind = PD_JSON_NONE};
   TRY(get_optional(store, before_at, key, &before, err));
   TRY(get_optional(store, after_at, key, &after, err));
-  if (before.size) TRY(pd_leaf_json(key, pd_buf_bytes(&before), &was, err));
-  if (after.size) TRY(pd_leaf_json(key, pd_buf_bytes(&after), &is, err));
+  if (before.size) TRY(pd_stateleaf_json(key, pd_buf_bytes(&before), &was, err));
+  if (after.size) TRY(pd_stateleaf_json(key, pd_buf_bytes(&after), &is, err));
   TRY(write_pointer(key, pd_buf_bytes(after.size ? &after : &before), &pointer, err));
   *out_goes_on = visit(ctx, &(pd_thread_difference){.path = pd_buf_bytes(&pointer), .before = was.raw, .after = is.raw});
   return PD_OK;
@@ -86,7 +86,7 @@ pd_code pd_thread_diff(pd_thread *thread, uint64_t from, uint64_t to, diff_visit
   TRY(found.code);
   for (size_t i = 0; goes_on && i < found.keys.count; i++) {
     report.paths++;
-    if (visit) TRY(show_difference(thread->store, before, after, pd_leaf_key_of(&found.keys, i), visit, ctx, &goes_on, err));
+    if (visit) TRY(show_difference(thread->store, before, after, pd_stateleaf_key_of(&found.keys, i), visit, ctx, &goes_on, err));
   }
   count_messages(&report);
   if (out) *out = report;
@@ -129,13 +129,13 @@ static pd_code take_string(pd_json value, pd_buf *out, size_t *out_at, pd_error 
   return pd_buf_byte(out, 0, err);
 }
 
-static pd_code take_change(blamer *b, const char *at, uint64_t version, pd_error *err)
+static pd_code take_change(blamer *b, const pd_view *view, uint64_t version, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf text = {0};
   char key[PD_THREAD_KEY_SIZE];
   pd_change_parts parts;
   pd_error why = {0};
-  TRY(pd_get(b->t->store, at, pd_text(pd_thread_key(PD_KEY_CHANGE, version, key)), &text, NULL, err));
+  TRY(pd_view_get(view, pd_text(pd_thread_key(PD_KEY_CHANGE, version, key)), &text, NULL, err));
   if (pd_change_parse(pd_buf_bytes(&text), &parts, &why)) return pd_thread_corrupt(b->t->id, key, why.message, err);
   TRY(take_string(parts.run_id, &b->texts, &b->run_at, err));
   TRY(take_string(parts.reason, &b->texts, &b->reason_at, err));
@@ -157,9 +157,10 @@ static pd_code look_at_record(blamer *b, uint64_t seq, pd_error *err)
   author_job job = {.out = &b->texts, .err = err};
   b->seq = 0;
   pd_buf_clear(&b->texts);
-  TRY(pd_resolve(b->t->store, pd_thread_at(seq, at), &commit, err));
-  TRY(pd_thread_read_head(b->t->store, at, b->t->id, &head, err));
-  TRY(take_change(b, at, head.version, err));
+  pd_view view = pd_thread_view(b->t, seq, at);
+  TRY(pd_resolve(b->t->store, at, &commit, err));
+  TRY(pd_thread_read_head(&view, b->t->id, &head, err));
+  TRY(take_change(b, &view, head.version, err));
   b->author_at = b->texts.size;
   TRY(pd_show(b->t->store, at, take_author, &job, err));
   TRY(job.code);
@@ -173,12 +174,12 @@ static pd_code look_at_record(blamer *b, uint64_t seq, pd_error *err)
   return PD_OK;
 }
 
-static pd_code blame_leaf(blamer *b, const char *at, pd_bytes key, pd_bytes value,
+static pd_code blame_leaf(blamer *b, const pd_view *view, pd_bytes key, pd_bytes value,
                           bool (*visit)(void *ctx, const pd_thread_blame_line *line), void *ctx, bool *out_goes_on, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf pointer = {0};
   pd_entry entry;
-  TRY(pd_get(b->t->store, at, key, NULL, &entry, err));
+  TRY(pd_view_get(view, key, NULL, &entry, err));
   if (entry.seq != b->seq) TRY(look_at_record(b, entry.seq, err));
   TRY(write_pointer(key, value, &pointer, err));
   b->line.path = pd_buf_bytes(&pointer);
@@ -189,7 +190,7 @@ static pd_code blame_leaf(blamer *b, const char *at, pd_bytes key, pd_bytes valu
 pd_code pd_thread_blame(pd_thread *thread, uint64_t version, const char *path, bool (*visit)(void *ctx, const pd_thread_blame_line *line),
                         void *ctx, pd_error *err)
 {
-  CLEANUP(pd_leaves_done) pd_leaves leaves = {0};
+  CLEANUP(pd_stateleaves_done) pd_stateleaves leaves = {0};
   CLEANUP(pd_doc_path_done) pd_doc_path steps = {0};
   CLEANUP(blamer_done) blamer b = {.t = thread};
   pd_thread_point point;
@@ -197,13 +198,13 @@ pd_code pd_thread_blame(pd_thread *thread, uint64_t version, const char *path, b
   size_t used;
   bool goes_on = true;
   TRY(pd_thread_point_get(thread, version, &point, err));
-  pd_thread_at(point.commit.seq, at);
+  pd_view view = pd_thread_view(thread, point.commit.seq, at);
   if (path && *path) { /* inside of what is kept whole, too, it must be there */
     CLEANUP(pd_buf_done) pd_buf text = {0};
-    TRY(pd_leaves_text(thread->store, at, path, &text, err));
+    TRY(pd_stateleaves_text(&view, path, &text, err));
   }
-  TRY(pd_leaves_at(thread->store, at, path ? path : "", &leaves, &steps, &used, err));
+  TRY(pd_stateleaves_at(&view, path ? path : "", &leaves, &steps, &used, err));
   for (size_t i = 0; goes_on && i < leaves.count; i++)
-    TRY(blame_leaf(&b, at, pd_leaf_key_of(&leaves, i), pd_leaf_value_of(&leaves, i), visit, ctx, &goes_on, err));
+    TRY(blame_leaf(&b, &view, pd_stateleaf_key_of(&leaves, i), pd_stateleaf_value_of(&leaves, i), visit, ctx, &goes_on, err));
   return PD_OK;
 }
