@@ -21,6 +21,10 @@
 PD_MUST_USE pd_code door_call(cli_session *cli, const args_parsed *args, const char *capability, pd_bytes input, pd_buf *out,
                               pd_error *err);
 
+/* The same, only by the holder: PD_NOT_FOUND, and nothing in `out`, if none runs. */
+PD_MUST_USE pd_code door_call_holder(cli_session *cli, const args_parsed *args, const char *capability, pd_bytes input, pd_buf *out,
+                                     pd_error *err);
+
 /* Start the holder of the home unless it runs. */
 PD_MUST_USE pd_code door_start_holder(cli_session *cli, pd_error *err);
 

@@ -11,6 +11,7 @@ static pd_code read_policy(const args_parsed *args, pd_gc_policy *out, pd_error 
   TRY(args_number(args, "keep-last", 1, &out->keep_last, err));
   TRY(args_number(args, "keep-days", 1, &out->keep_days, err));
   TRY(args_number(args, "keep-versions", 1, &out->keep_versions, err));
+  out->keep_refs = args_get(args, "keep-refs");
   out->is_dry = args_get(args, "dry-run") != NULL;
   out->author = args_get(args, "author");
   return PD_OK;
@@ -18,7 +19,7 @@ static pd_code read_policy(const args_parsed *args, pd_gc_policy *out, pd_error 
 
 static void print_kept(out_stream *o, const char *what, uint64_t count)
 {
-  if (count) out_printf(o, "  %-34s %12" PRIu64 "\n", what, count);
+  if (count) out_printf(o, "  %-38s %12" PRIu64 "\n", what, count);
 }
 
 static void print_report(cli_session *cli, const pd_gc_policy *policy, const pd_gc_report *r)
@@ -31,6 +32,7 @@ static void print_report(cli_session *cli, const pd_gc_policy *policy, const pd_
   print_kept(o, "heads of refs", r->kept_heads);
   print_kept(o, "tags, pins, message links", r->kept_marks);
   print_kept(o, "the last of each ref (--keep-last)", r->kept_last);
+  print_kept(o, "refs that are kept whole (--keep-refs)", r->kept_refs);
   print_kept(o, "young ones (--keep-days)", r->kept_days);
   print_kept(o, "what these build on", r->kept_base);
   print_kept(o, "versions of keys (--keep-versions)", r->kept_versions);
@@ -53,6 +55,7 @@ static pd_code print_json(cli_session *cli, const pd_gc_policy *policy, const pd
   pd_json_put_number(&w, "marks", r->kept_marks);
   pd_json_put_number(&w, "last", r->kept_last);
   pd_json_put_number(&w, "days", r->kept_days);
+  pd_json_put_number(&w, "refs", r->kept_refs);
   pd_json_put_number(&w, "base", r->kept_base);
   pd_json_put_number(&w, "versions", r->kept_versions);
   pd_json_close(&w, '}');
@@ -67,7 +70,7 @@ static pd_code print_json(cli_session *cli, const pd_gc_policy *policy, const pd
 
 static pd_code run_auto(cli_session *cli, const args_parsed *args, pd_error *err)
 {
-  static const char *const others[] = {"keep-last", "keep-days", "keep-versions", "dry-run", "author"};
+  static const char *const others[] = {"keep-last", "keep-days", "keep-versions", "keep-refs", "dry-run", "author"};
   pd_gc_report report = {0};
   pd_gc_info info;
   bool did;
@@ -112,6 +115,9 @@ static const args_option gc_options[] = {
   {"keep-last", 0, "N", "keep the last N commits of each ref (default 100)"},
   {"keep-days", 0, "D", "keep all commits of the last D days"},
   {"keep-versions", 0, "N", "keep the last N versions of each key, also of commits that go"},
+  {"keep-refs", 0, "NAMES",
+   "keep all commits of these refs; 'thread/' stands for all that begin so (default: the setting\n"
+   "gc.keep-refs, or else '" PD_GC_KEEP_REFS "'; '': none)"},
   {"auto", 0, NULL, "only if it is due by the settings gc.auto and gc.keep-…"},
   {"dry-run", 'n', NULL, "change nothing, only say what would go"},
   {"author", 0, "NAME", "who, for those who ask for what is gone (default: the agent)"},
@@ -126,8 +132,8 @@ const cli_command cmd_gc = {
   .about = "Retires what no rule keeps. A thing is kept if any rule keeps it; always kept are the heads of refs,\n"
            "tags, pins and the commits that messages link to. Reading what is gone says Retired, with when and by\n"
            "whom. Others may go on reading and writing; killed at any moment it leaves a sound store.\n"
-           "With `perdure settings gc.auto on` it runs by itself, by the settings gc.keep-last, gc.keep-versions and\n"
-           "gc.keep-days.",
+           "With `perdure settings gc.auto on` it runs by itself, by the settings gc.keep-last, gc.keep-versions,\n"
+           "gc.keep-days and gc.keep-refs.",
   .example = "$ perdure gc --dry-run\n$ perdure gc --keep-last 50 --keep-days 7 --keep-versions 10",
   .run = run_gc,
 };

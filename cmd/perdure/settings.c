@@ -114,7 +114,7 @@ const cli_command cmd_settings = {
            "  merge.rule.PREFIX   how `merge` merges keys that begin with PREFIX: fail, ours, theirs, json, counter,\n"
            "                      set, max, min or append. The longest prefix wins.\n"
            "  gc.auto             on: gc runs by itself when it is due; off (default)\n"
-           "  gc.keep-last, gc.keep-versions, gc.keep-days\n"
+           "  gc.keep-last, gc.keep-versions, gc.keep-days, gc.keep-refs\n"
            "                      what it keeps, as `perdure gc --keep-…`. Set them before gc.auto.",
   .example = "$ perdure settings merge.rule.counters/ counter\n$ perdure settings\n$ perdure settings merge.rule.counters/ --unset",
   .run = run_settings,

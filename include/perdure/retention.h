@@ -17,12 +17,18 @@ typedef struct pd_gc_policy {
   uint64_t keep_last;     /* commits of each ref, from its head back; 0: 100 */
   uint64_t keep_days;     /* all commits younger than this; 0: no such rule */
   uint64_t keep_versions; /* of each key at each head: value, who, when, why, for pd_get_version and pd_history; 0: no such rule */
-  bool is_dry;            /* change nothing, only say what would be done */
-  const char *author;     /* NULL: the handle's; it is told to those who ask for what is gone */
+  /* Refs of which every commit is kept, by name or, with a / at the end, by how it begins, separated by spaces: "thread/ audit". NULL: as
+   * the setting gc.keep-refs says, or PD_GC_KEEP_REFS if it is not set. "": none. */
+  const char *keep_refs;
+  bool is_dry;        /* change nothing, only say what would be done */
+  const char *author; /* NULL: the handle's; it is told to those who ask for what is gone */
   /* Called now and then; return false to give up: PD_INVALID, the store is whole, and the next gc goes on. May be NULL. */
   bool (*progress)(void *ctx, uint64_t done, uint64_t total);
   void *ctx;
 } pd_gc_policy;
+
+/* What promises that all of its past can be read: threads, the ticks of agents, StateStores. */
+#define PD_GC_KEEP_REFS "thread/ agent-snapshot state"
 
 typedef struct pd_gc_report {
   uint64_t commits;                 /* that could be read before */
@@ -31,6 +37,7 @@ typedef struct pd_gc_report {
   uint64_t kept_marks;              /* …because of a tag, pin or message link */
   uint64_t kept_last;               /* …by keep_last */
   uint64_t kept_days;               /* …by keep_days */
+  uint64_t kept_refs;               /* …by keep_refs */
   uint64_t kept_base;               /* …because what is kept builds on them, or lies next to it */
   uint64_t kept_versions;           /* versions of keys kept by keep_versions in commits that are retired */
   uint64_t dropped_versions;        /* versions of keys whose bytes go */
@@ -56,6 +63,7 @@ PD_API PD_MUST_USE pd_code pd_gc(pd_store *store, const pd_gc_policy *policy, pd
 #define PD_SETTING_GC_KEEP_LAST "gc.keep-last"
 #define PD_SETTING_GC_KEEP_VERSIONS "gc.keep-versions"
 #define PD_SETTING_GC_KEEP_DAYS "gc.keep-days"
+#define PD_SETTING_GC_KEEP_REFS "gc.keep-refs" /* names, not a number; pd_gc goes by it, too */
 
 /* Run gc now, in this thread, if the settings say that it is due; for processes that do not live long. Cheap if it is not. *out_did (may
  * be NULL) says whether it ran; `out` (may be NULL) is written only then. PD_OK also if it is off, the store is read-only, or somebody else

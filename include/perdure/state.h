@@ -52,6 +52,11 @@ PD_API pd_code pd_home_close(pd_home *home, pd_error *err);
  * that is wrong changes nothing: PD_INVALID names the line, and the rules from before stay in force. */
 PD_API PD_MUST_USE pd_code pd_home_reload(pd_home *home, pd_error *err);
 
+/* The store of an agent, or `shared` or `system`, as the home has it open; borrowed until the home closes. For reading its history; who
+ * writes through it goes past permissions, quotas and audit. Made if it is not there and `create`; else PD_NOT_FOUND. PD_INVALID for a
+ * name that no agent has. */
+PD_API PD_MUST_USE pd_code pd_home_borrow(pd_home *home, const char *name, bool create, pd_store **out, pd_error *err);
+
 /* ---- configuration ------------------------------------------------------------------------------------------------- */
 
 /* A setting that is in force. Texts are borrowed until the visitor returns; name, unit and about have static storage. */
@@ -67,6 +72,10 @@ typedef struct pd_config_info {
 /* Visit every setting, in the order of the manual. `home` may be NULL: what a home without perdure.toml would have. PD_INVALID then for a
  * wrong value in the environment. */
 PD_API PD_MUST_USE pd_code pd_config_each(pd_home *home, void (*visit)(void *ctx, const pd_config_info *info), void *ctx, pd_error *err);
+/* The same with the home's file and the environment as they are now: what a home that is opened now would have. PD_INVALID as
+ * pd_home_open. */
+PD_API PD_MUST_USE pd_code pd_config_each_now(pd_home *home, void (*visit)(void *ctx, const pd_config_info *info), void *ctx,
+                                              pd_error *err);
 /* Is everything in `file` right? PD_INVALID names the line and what is wrong there. `*out_count` (may be NULL): settings in it. */
 PD_API PD_MUST_USE pd_code pd_config_check(const char *file, size_t *out_count, pd_error *err);
 
@@ -78,6 +87,10 @@ typedef struct pd_ctx {
   const char *agent;   /* the agent on whose behalf; needed, but by the operator where the capability does not need one */
   const char *session; /* its session; NULL: none */
   bool is_operator;    /* the human side: needs no approvals, and may use what is only the operator's */
+  /* Called now and then by what may take long: backup, restore, verify. Return false to give up: the answer is then PD_INVALID, named
+   * Cancelled, and nothing is changed. Not called any more once the result is being put in place. May be NULL. */
+  bool (*progress)(void *ctx, uint64_t done, uint64_t total);
+  void *progress_ctx;
 } pd_ctx;
 
 #define PD_SESSION_ID_SIZE 40

@@ -3,8 +3,8 @@
  *
  * D1  Members are kept sorted by their decoded names, no name twice: the text that pd_node_write gives is the canonical one
  *     (pd_json_canonical), whatever the order of the edits was.
- * D2  Finding, setting or removing a member costs O(log n) steps and the moving of at most a few hundred pointers; an item at the end
- *     of an array O(1), one in the middle moves the pointers behind it.
+ * D2  Finding, setting or removing a member costs O(log n), whatever the names are; an item at the end of an array O(1), one in the
+ *     middle moves the pointers behind it.
  * D3  Every edit is written down until pd_doc_keep, and pd_doc_undo takes back all since a mark without allocating: it cannot fail.
  *     What was taken out stays in memory till then, so nodes that were found before an edit stay valid until pd_doc_keep or
  *     pd_doc_undo.
@@ -19,6 +19,8 @@
 #include "base/doc_path.h"
 
 #define PD_DOC_SIZE_MAX ((size_t)64 << 20) /* of the canonical text, if nothing else was asked for */
+
+#define PD_NODE_HEIGHT_MAX 48 /* of the tree of one object's members: enough for 2^32 of them */
 
 typedef struct pd_doc pd_doc;
 typedef struct pd_node pd_node; /* a value inside a doc; belongs to it */
@@ -54,8 +56,9 @@ bool pd_node_equal(const pd_node *a, const pd_node *b);
 
 /* Walk the members in the order of their names, or the items; a leaf has none. Not across an edit of the same node. */
 typedef struct pd_node_walk {
-  const pd_node *node;
-  size_t chunk, index;
+  pd_node *waiting[PD_NODE_HEIGHT_MAX]; /* members that come later */
+  const pd_node *array;
+  size_t count; /* of waiting, or of the items that were given */
 } pd_node_walk;
 
 pd_node_walk pd_node_walk_begin(const pd_node *node);
@@ -64,6 +67,23 @@ bool pd_node_walk_next(pd_node_walk *walk, pd_bytes *out_name, pd_node **out);
 
 /* What is at the path; NULL if nothing is. Never an error: what does not fit is not there. */
 pd_node *pd_doc_find(const pd_doc *doc, const pd_doc_step *steps, size_t count);
+
+/* Where a path leads, step by step. */
+typedef struct pd_doc_place {
+  size_t count; /* of the path's steps */
+  size_t found; /* so many of them lead to something; the rest is absent */
+  /* Names and indices only, borrowed from the path. Those behind `found` are what they would be if the parents were made by pd_doc_set. */
+  pd_doc_step steps[PD_DOC_DEPTH_MAX];
+  pd_node *nodes[PD_DOC_DEPTH_MAX + 1]; /* nodes[i] is where i steps lead, up to `found`; nodes[0] is the root */
+} pd_doc_place;
+
+/* Find the way. PD_INVALID names by its pointer what a step does not fit: a leaf with something inside, a name in an array, an index in an
+ * object. What is absent is no error, nor is an index past the end. */
+PD_MUST_USE pd_code pd_doc_locate(const pd_doc *doc, const pd_doc_step *steps, size_t count, pd_doc_place *out, pd_error *err);
+
+/* So many of the place's steps lead to what setting something there changes: the topmost one that is new, or its parent if that is empty,
+ * for then it is the parent that becomes another. */
+size_t pd_doc_place_changed(const pd_doc_place *place);
 
 /* ---- editing by path ---- */
 
@@ -74,6 +94,10 @@ PD_MUST_USE pd_code pd_doc_set(pd_doc *doc, const pd_doc_step *steps, size_t cou
 /* Take out what is at the path; items behind it move up. *out_was_there (may be NULL) is false if nothing was there, which is no error. The
  * root itself becomes an empty object. */
 PD_MUST_USE pd_code pd_doc_remove(pd_doc *doc, const pd_doc_step *steps, size_t count, bool *out_was_there, pd_error *err);
+
+/* The same two for a place that was just found. After setting, place->nodes leads to the new value. */
+PD_MUST_USE pd_code pd_doc_place_set(pd_doc *doc, pd_doc_place *place, pd_json value, pd_error *err);
+PD_MUST_USE pd_code pd_doc_place_remove(pd_doc *doc, const pd_doc_place *place, pd_error *err);
 
 /* ---- editing by node ---- */
 

@@ -1,4 +1,4 @@
-/* json_canon.c: the meaning of JSON values: one canonical text each, equality, and the order of numbers. Declared in json_merge.h. */
+/* json_canon.c: the meaning of JSON values: one canonical text each, and equality. Declared in json_merge.h. */
 #include "base/array.h"
 #include "base/base.h"
 #include "base/buf.h"
@@ -128,70 +128,4 @@ pd_code pd_json_equal(pd_json a, pd_json b, bool *out, pd_error *err)
   TRY(pd_json_canonical(b, &text_b, err));
   *out = pd_bytes_equal(pd_buf_bytes(&text_a), pd_buf_bytes(&text_b));
   return PD_OK;
-}
-
-/* ---- numbers ---- */
-
-/* A number as its digits without the zeros around them, and the power of ten of the first one. */
-typedef struct decimal {
-  const char *digits;  /* may still have the point among them */
-  const char *end;     /* of the digits */
-  int64_t first_power; /* saturates: no text is long enough to matter beyond */
-  bool is_negative, is_zero;
-} decimal;
-
-#define POWER_MAX ((int64_t)1 << 60)
-
-static int64_t read_power(const char *p, const char *end)
-{
-  bool is_negative = p < end && *p == '-';
-  if (p < end && (*p == '-' || *p == '+')) p++;
-  int64_t power = 0;
-  for (; p < end && power < POWER_MAX / 10; p++) power = power * 10 + (*p - '0');
-  return is_negative ? -power : power;
-}
-
-static decimal read_decimal(pd_json number)
-{
-  const char *p = number.raw.data, *end = p + number.raw.size;
-  decimal d = {.is_negative = *p == '-', .is_zero = true};
-  if (d.is_negative) p++;
-  const char *power = p, *point = NULL;
-  while (power < end && *power != 'e' && *power != 'E') power++;
-  d.end = power;
-  for (const char *c = p; c < d.end && !point; c++)
-    if (*c == '.') point = c;
-  for (; p < d.end && d.is_zero; p++)
-    if (*p != '0' && *p != '.') d.is_zero = false, d.digits = p;
-  if (d.is_zero) return d;
-  const char *ones = point ? point : d.end; /* just behind the digit of 10^0 */
-  d.first_power = d.digits < ones ? ones - d.digits - 1 : ones - d.digits;
-  if (power < end) d.first_power += read_power(power + 1, end);
-  return d;
-}
-
-static int next_digit(decimal *d)
-{
-  if (d->digits < d->end && *d->digits == '.') d->digits++;
-  return d->digits < d->end ? *d->digits++ : '0';
-}
-
-static int compare_sizes(decimal a, decimal b)
-{
-  if (a.is_zero || b.is_zero) return (int)b.is_zero - (int)a.is_zero;
-  if (a.first_power != b.first_power) return a.first_power < b.first_power ? -1 : 1;
-  while (a.digits < a.end || b.digits < b.end) {
-    int digit_a = next_digit(&a), digit_b = next_digit(&b);
-    if (digit_a != digit_b) return digit_a < digit_b ? -1 : 1;
-  }
-  return 0;
-}
-
-int pd_json_number_compare(pd_json a, pd_json b)
-{
-  decimal da = read_decimal(a), db = read_decimal(b);
-  if (da.is_zero) da.is_negative = false;
-  if (db.is_zero) db.is_negative = false;
-  if (da.is_negative != db.is_negative) return da.is_negative ? -1 : 1;
-  return da.is_negative ? compare_sizes(db, da) : compare_sizes(da, db);
 }

@@ -8,13 +8,12 @@
 #define PD_BASE_JSON_MERGE_H
 
 #include "base/json.h"
+#include "base/json_number.h"
 
 /* Append the one text that all values of the same meaning share: no white space, members sorted by name. Nothing for PD_JSON_NONE. */
 PD_MUST_USE pd_code pd_json_canonical(pd_json value, pd_buf *out, pd_error *err);
 /* Do they mean the same? An absent value equals only an absent one. */
 PD_MUST_USE pd_code pd_json_equal(pd_json a, pd_json b, bool *out, pd_error *err);
-/* The order of two numbers by their exact decimal value, whatever their length. */
-int pd_json_number_compare(pd_json a, pd_json b);
 /* The order of two strings by their decoded bytes. */
 int pd_json_string_compare(pd_json a, pd_json b);
 

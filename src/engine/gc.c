@@ -145,6 +145,7 @@ static void count_wants(const pd_gc_run *run)
     r->kept_heads += (why & PD_KEEP_HEAD) != 0;
     r->kept_marks += (why & PD_KEEP_MARK) != 0;
     r->kept_last += (why & PD_KEEP_LAST) != 0;
+    r->kept_refs += (why & PD_KEEP_REFS) != 0;
     r->kept_base += why == PD_KEEP_BASE;
   }
 }

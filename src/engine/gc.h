@@ -18,6 +18,7 @@
 #define PD_KEEP_MARK 2u /* a tag, pin or message link */
 #define PD_KEEP_LAST 4u
 #define PD_KEEP_BASE 8u /* what is kept needs it */
+#define PD_KEEP_REFS 16u
 
 typedef struct pd_want {
   uint64_t seq;
@@ -30,6 +31,7 @@ typedef struct pd_gc_run {
   pd_gc_report *report;
   bool is_dry;
   bool is_quiet;     /* by itself: it does not insist */
+  bool has_whole;    /* all commits of some ref are wanted */
   uint64_t mark;     /* of the bag, before anything */
   uint64_t plan_seq; /* the last record that the plan knows */
   uint64_t old_cut, cut;

@@ -42,6 +42,26 @@ static bool parse_number(pd_bytes value, uint64_t *out)
   return n > 0;
 }
 
+/* Names of refs, or beginnings of them with a / at the end, separated by single spaces. */
+static pd_code check_refs(pd_bytes value, pd_error *err)
+{
+  const char *text = value.data, *end = text + value.size;
+  while (text && text < end) {
+    char name[PD_REF_SIZE_MAX + 1];
+    const char *stop = memchr(text, ' ', (size_t)(end - text));
+    size_t size = (size_t)((stop ? stop : end) - text);
+    size_t shown = size && text[size - 1] == '/' ? size - 1 : size;
+    bool is_short = shown <= PD_REF_SIZE_MAX;
+    if (is_short) memcpy(name, text, shown);
+    name[is_short ? shown : 0] = 0;
+    if (pd_ref_check(name, NULL))
+      return pd_error_set(err, PD_INVALID, "setting '%s' is names of refs with single spaces between them; '%.*s' is none",
+                          PD_SETTING_GC_KEEP_REFS, (int)(size < 40 ? size : 40), text);
+    text = stop ? stop + 1 : end;
+  }
+  return PD_OK;
+}
+
 pd_code pd_auto_gc_check(const char *name, pd_bytes value, pd_error *err)
 {
   static const char *const numbers[] = {PD_SETTING_GC_KEEP_LAST, PD_SETTING_GC_KEEP_VERSIONS, PD_SETTING_GC_KEEP_DAYS};
@@ -51,13 +71,14 @@ pd_code pd_auto_gc_check(const char *name, pd_bytes value, pd_error *err)
     if (pd_bytes_equal(value, pd_text("on")) || pd_bytes_equal(value, pd_text("off"))) return PD_OK;
     return pd_error_set(err, PD_INVALID, "setting '%s' is on or off, not '%.*s'", name, size, (const char *)value.data);
   }
+  if (strcmp(name, PD_SETTING_GC_KEEP_REFS) == 0) return check_refs(value, err);
   for (size_t i = 0; i < COUNT_OF(numbers); i++) {
     if (strcmp(name, numbers[i]) != 0) continue;
     if (parse_number(value, &number)) return PD_OK;
     return pd_error_set(err, PD_INVALID, "setting '%s' is a number from 1 to 999999999, not '%.*s'", name, size, (const char *)value.data);
   }
-  return pd_error_set(err, PD_INVALID, "there is no setting '%.100s': of gc there are %s, %s, %s and %s", name, PD_SETTING_GC_AUTO,
-                      numbers[0], numbers[1], numbers[2]);
+  return pd_error_set(err, PD_INVALID, "there is no setting '%.100s': of gc there are %s, %s, %s, %s and %s", name, PD_SETTING_GC_AUTO,
+                      numbers[0], numbers[1], numbers[2], PD_SETTING_GC_KEEP_REFS);
 }
 
 static pd_code read_setting(pd_store *s, const char *name, pd_buf *value, bool *out_is_set, pd_error *err)

@@ -74,16 +74,48 @@ static pd_code want_mark(void *ctx, const char *kind, const char *name, uint64_t
   return want(ctx, seq, PD_KEEP_MARK, err);
 }
 
+/* Is `name` on a list of keep_refs? */
+static bool is_listed(const char *list, const char *name)
+{
+  for (const char *at = list; *at;) {
+    size_t size = strcspn(at, " ");
+    if (size && strncmp(name, at, size) == 0 && (at[size - 1] == '/' || !name[size])) return true;
+    at += size;
+    at += strspn(at, " ");
+  }
+  return false;
+}
+
+static pd_code whole_refs(pd_gc_run *run, pd_buf *out, pd_error *err)
+{
+  pd_error why;
+  const char *list = run->policy->keep_refs;
+  pd_code code = list ? PD_NOT_FOUND : pd_meta_get_locked(run->s, "setting", PD_SETTING_GC_KEEP_REFS, out, &why);
+  if (code && code != PD_NOT_FOUND) {
+    *err = why;
+    return code;
+  }
+  if (!list) list = PD_GC_KEEP_REFS;
+  if (code) TRY(pd_buf_append(out, list, strlen(list), err));
+  return pd_buf_byte(out, 0, err);
+}
+
 static pd_code want_all(pd_gc_run *run, pd_error *err)
 {
+  CLEANUP(pd_buf_done) pd_buf whole = {0};
   pd_store *s = run->s;
+  TRY(whole_refs(run, &whole, err));
+  run->has_whole = false;
   uint64_t last = run->policy->keep_last ? run->policy->keep_last : KEEP_LAST_DEFAULT;
   for (size_t i = 0; i < s->slot_count; i++) {
     const pd_head *head = &s->slots[i]->seen;
     if (head->is_deleted) continue;
     TRY(want(run, head->commit.seq, PD_KEEP_HEAD, err));
     if (head->redo_seq) TRY(want_line(run, head->redo_seq, head->commit.seq, REDO_MAX, PD_KEEP_HEAD, err));
-    if (strcmp(s->slots[i]->name, PD_META_REF) != 0) TRY(want_line(run, head->commit.seq, 0, last, PD_KEEP_LAST, err));
+    if (strcmp(s->slots[i]->name, PD_META_REF) == 0) continue;
+    bool is_whole = is_listed((const char *)whole.data, s->slots[i]->name);
+    run->has_whole |= is_whole;
+    TRY(want_line(run, head->commit.seq, 0, is_whole ? UINT64_MAX : last, is_whole ? PD_KEEP_REFS : PD_KEEP_LAST, err));
   }
   TRY(pd_kept_points(s, want_mark, run, err));
   sort_wants(run);
@@ -92,15 +124,17 @@ static pd_code want_all(pd_gc_run *run, pd_error *err)
 
 /* ---- the cut ---- */
 
-/* The lowest record from which on about half of what is kept whole is wanted: few trees have to be saved for those before it. */
+/* The lowest record from which on about half of what is kept whole is wanted: few trees have to be saved for those before it. A ref that
+ * is kept whole may have very many points before the cut, each with nodes of its own: then more records are kept in vain instead. */
 static uint64_t choose_cut(const pd_gc_run *run, uint64_t limit)
 {
+  uint64_t share = run->has_whole ? 16 : 2;
   uint64_t cut = limit, wanted = 0;
   uint64_t newest = run->want_count ? run->wants[run->want_count - 1].seq : 0;
   for (size_t i = run->want_count; i-- > 0;) {
     uint64_t seq = run->wants[i].seq;
     wanted++;
-    if (seq < limit && newest - seq <= 2 * wanted + SLACK) cut = seq;
+    if (seq < limit && newest - seq <= share * wanted + SLACK) cut = seq;
   }
   return cut;
 }

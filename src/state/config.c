@@ -32,8 +32,23 @@ const pd_config_item pd_config_items[] = {
   {"audit.keep", PD_UNIT_DAYS, AT(audit_keep_days), 0, 0, 36500, "audit lines are kept this long; 0: forever"},
   {"queue.visibility", PD_UNIT_MS, AT(queue_visibility_ms), 30 * SECOND, 0, 365 * DAY, "a received message comes again after this time"},
   {"queue.count_max", PD_UNIT_COUNT, AT(queue_count_max), 100000, 1, 10000000, "messages in one agent's queue"},
+  {"runs.keep", PD_UNIT_COUNT, AT(runs_keep), 1000, 1, 10000, "runs that are over kept of one agent"},
+  {"runs.keep_age", PD_UNIT_MS, AT(runs_keep_ms), 30 * DAY, 0, 36500 * DAY, "a run that is over is kept this long; 0: forever"},
+  {"runs.lease", PD_UNIT_MS, AT(runs_lease_ms), 900 * SECOND, 0, 3650 * DAY,
+   "a claimed run is offered again after this time without an update; 0: never"},
   {"activity.flush", PD_UNIT_MS, AT(activity_flush_ms), 5 * SECOND, 0, 3600 * SECOND, "an agent's last activity is written this often"},
   {"briefing.files_max", PD_UNIT_COUNT, AT(briefing_files_max), 100000, 1, 10000000, "files looked at in watched folders"},
+  {"server.body_max", PD_UNIT_BYTES, AT(server_body_max_bytes), 16 * MB, 1024, 64 * MB, "body of one request to a server"},
+  {"server.connections_max", PD_UNIT_COUNT, AT(server_connections_max), 16384, 16, 1000000,
+   "connections at once; more wait to be accepted"},
+  {"server.in_flight_max", PD_UNIT_COUNT, AT(server_in_flight_max), 4096, 1, 1000000, "requests at work at once"},
+  {"server.agent_in_flight_max", PD_UNIT_COUNT, AT(server_agent_in_flight_max), 256, 1, 1000000, "requests at work at once for one agent"},
+  {"server.request_time", PD_UNIT_MS, AT(server_request_ms), 60 * SECOND, SECOND, 3600 * SECOND,
+   "a request's body must be there within this time"},
+  {"server.idle", PD_UNIT_MS, AT(server_idle_ms), 75 * SECOND, SECOND, 3600 * SECOND,
+   "a connection without a whole request head is cut after this time"},
+  {"server.drain", PD_UNIT_MS, AT(server_drain_ms), 20 * SECOND, 0, 3600 * SECOND,
+   "a server that is told to stop waits so long for requests at work"},
 };
 const size_t pd_config_item_count = COUNT_OF(pd_config_items);
 

@@ -67,6 +67,12 @@ pd_code pd_home_store(pd_home *home, const char *name, bool create, pd_store **o
   return code;
 }
 
+pd_code pd_home_borrow(pd_home *home, const char *name, bool create, pd_store **out, pd_error *err)
+{
+  TRY(pd_agent_check(name, err));
+  return pd_home_store(home, name, create, out, err);
+}
+
 pd_store *pd_home_opened(pd_home *home, const char *name)
 {
   pthread_mutex_lock(&home->lock);
@@ -154,7 +160,9 @@ static pd_code set_folder(pd_home *home, const pd_home_options *options, pd_erro
 static pd_code set_up(pd_home *home, const pd_home_options *options, pd_error *err)
 {
   TRY(set_folder(home, options, err));
-  TRY(pd_config_load(&home->config, home->folder, options->config, err));
+  home->config_file = options->config ? strdup(options->config) : NULL;
+  if (options->config && !home->config_file) return pd_error_memory(err, "a home");
+  TRY(pd_config_load(&home->config, home->folder, home->config_file, err));
   TRY(pd_policy_new(home, &home->policy, err));
   TRY(pd_sessions_new(home, &home->sessions, err));
   TRY(pd_owners_new(&home->owners, err));
@@ -212,6 +220,7 @@ pd_code pd_home_close(pd_home *home, pd_error *err)
   pthread_mutex_destroy(&home->lock);
   pd_config_done(&home->config);
   free(home->entries);
+  free(home->config_file);
   free(home->folder);
   free(home->uri);
   free(home);

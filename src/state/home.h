@@ -34,7 +34,8 @@ typedef struct pd_ear pd_ear;                     /* ear.c */
 
 struct pd_home {
   char *uri;
-  char *folder; /* NULL: none */
+  char *folder;      /* NULL: none */
+  char *config_file; /* instead of FOLDER/perdure.toml; NULL: that */
   pd_config config;
   int64_t (*now_ms)(void *ctx);
   void *now_ctx;

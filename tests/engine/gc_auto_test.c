@@ -141,6 +141,8 @@ static void gc_auto__is_off_unless_it_is_set_and_settings_are_checked(void **sta
              {"gc.keep-days", "7 days"},
              {"gc.keep-days", "9999999999"},
              {"gc.keepdays", "7"},
+             {"gc.keep-refs", "a  b"},
+             {"gc.keep-refs", "../x"},
              {"gc.", "on"}};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     assert_int_equal(pd_setting_set(s, bad[i].name, pd_text(bad[i].value), NULL, &err), PD_INVALID);

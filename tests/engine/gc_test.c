@@ -470,6 +470,48 @@ static void gc__ends_walks_with_retired_and_logs_without_an_error(void **state)
   pd_store_close(s, NULL);
 }
 
+/* The heads of two refs over main's; what each of their commits has can be read if it is kept. */
+static void gc__keeps_all_of_the_refs_that_are_to_stay_whole(void **state)
+{
+  (void)state;
+  pd_store *s = NULL;
+  pd_error err;
+  pd_gc_report r;
+  pd_buf value = {0};
+  pd_commit found;
+  char text[32], at[64];
+  expect_ok(pd_store_open("memory:gc-whole", "main", NULL, &s, &err), &err);
+  expect_ok(pd_fork(s, "thread/a", "root", NULL, NULL, &err), &err);
+  expect_ok(pd_fork(s, "threads", "root", NULL, NULL, &err), &err);
+  for (int i = 0; i < 300; i++) {
+    snprintf(text, sizeof text, "%d", i);
+    const char *on = i % 3 == 0 ? "thread/a" : i % 3 == 1 ? "threads" : "main";
+    expect_ok(pd_put(s, pd_text("k"), pd_text(text), &(pd_note){.ref = on}, NULL, &err), &err);
+  }
+  expect_ok(pd_gc(s, &(pd_gc_policy){.keep_last = 2, .is_dry = true, .keep_refs = ""}, &r, &err), &err);
+  assert_int_equal(r.kept_refs, 0);
+  expect_ok(pd_setting_set(s, PD_SETTING_GC_KEEP_REFS, pd_text("other threads/"), NULL, &err), &err);
+  expect_ok(pd_gc(s, &(pd_gc_policy){.keep_last = 2, .is_dry = true}, &r, &err), &err);
+  assert_int_equal(r.kept_refs, 0); /* "threads/" is not the beginning of "threads" */
+  expect_ok(pd_setting_set(s, PD_SETTING_GC_KEEP_REFS, pd_text("threads thread/"), NULL, &err), &err);
+  expect_ok(pd_gc(s, &(pd_gc_policy){.keep_last = 2, .is_dry = true}, &r, &err), &err);
+  assert_int_equal(r.kept_refs, 200);
+  assert_int_equal(pd_setting_delete(s, PD_SETTING_GC_KEEP_REFS, NULL, &err), PD_OK);
+  for (int i = 0; i < 4000; i++) expect_ok(pd_put(s, pd_text("k"), pd_text("far away"), NULL, NULL, &err), &err);
+  expect_ok(pd_gc(s, &(pd_gc_policy){.keep_last = 2}, &r, &err), &err);
+  assert_int_equal(r.kept_refs, 100);
+  for (int i = 0; i < 100; i++) {
+    snprintf(at, sizeof at, "thread/a~%d", 99 - i);
+    snprintf(text, sizeof text, "%d", 3 * i);
+    expect_ok(pd_get(s, at, pd_text("k"), &value, NULL, &err), &err);
+    assert_memory_equal(value.data, text, strlen(text));
+  }
+  assert_int_equal(pd_resolve(s, "threads~50", &found, &err), PD_RETIRED);
+  check_clean(s);
+  pd_buf_done(&value);
+  pd_store_close(s, NULL);
+}
+
 static void gc__keeps_days_by_the_clock(void **state)
 {
   (void)state;
@@ -545,6 +587,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(gc__ends_walks_with_retired_and_logs_without_an_error),
+    cmocka_unit_test(gc__keeps_all_of_the_refs_that_are_to_stay_whole),
     cmocka_unit_test(gc__keeps_days_by_the_clock),
     cmocka_unit_test(gc__of_another_handle_is_noticed),
     cmocka_unit_test(gc__keeps_what_the_policy_says_and_tells_what_is_gone),

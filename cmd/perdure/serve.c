@@ -1,0 +1,116 @@
+/* serve.c: `serve`: the home over HTTP, until it is told to stop. */
+#include "wire/serve.h"
+#include "base/base.h"
+#include "base/error.h"
+#include "commands.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* Each --allow-host (or the like) in turn. */
+static pd_code take_names(const args_parsed *args, const char *option, const char *out[PD_SERVE_NAMES_MAX], pd_error *err)
+{
+  size_t count = 0, index = 0;
+  for (const char *value; (value = args_next(args, option, &index));) {
+    if (count == PD_SERVE_NAMES_MAX - 1) return pd_error_set(err, PD_LIMIT, "--%s: more than %d are given", option, PD_SERVE_NAMES_MAX - 1);
+    out[count++] = value;
+  }
+  return PD_OK;
+}
+
+static pd_code take_log(const args_parsed *args, pd_log_options *out, pd_error *err)
+{
+  const char *format = args_get(args, "log"), *level = args_get(args, "log-level");
+  *out = (pd_log_options){.fd = STDERR_FILENO, .is_json = !isatty(STDERR_FILENO), .level = PD_LOG_INFO};
+  if (format) out->is_json = strcmp(format, "json") == 0;
+  if (format && !out->is_json && strcmp(format, "human") != 0)
+    return pd_error_set(err, PD_INVALID, "--log is json or human, not '%s'", format);
+  if (level && !pd_log_level_parse(level, &out->level))
+    return pd_error_set(err, PD_INVALID, "--log-level is error, warn, info or debug, not '%s'", level);
+  return PD_OK;
+}
+
+static pd_code take_options(const cli_session *cli, const args_parsed *args, pd_serve_options *out, pd_error *err)
+{
+  const char *mode = args_get(args, "socket-mode");
+  *out = (pd_serve_options){
+    .uri = cli->uri,
+    .listen = args_get(args, "listen"),
+    .socket = args_get(args, "socket"),
+    .no_auth = args_get(args, "no-auth"),
+    .insecure_listen = args_get(args, "insecure-listen"),
+  };
+  if (!out->listen && !out->socket) out->listen = "127.0.0.1:7373";
+  if (mode) {
+    char *end;
+    out->socket_mode = (unsigned)strtoul(mode, &end, 8);
+    if (*end || !*mode || out->socket_mode > 0777) return pd_error_set(err, PD_INVALID, "--socket-mode is a mode as 0660, not '%s'", mode);
+  }
+  TRY(take_names(args, "allow-host", out->hosts, err));
+  TRY(take_names(args, "allow-origin", out->origins, err));
+  return take_log(args, &out->log, err);
+}
+
+/* The addresses go to standard output, for people and for those who started us with port 0. */
+static void tell_addresses(cli_session *cli, const pd_server *server, const pd_serve_options *options)
+{
+  const char *address;
+  for (size_t i = 0; (address = pd_server_address(server, i)); i++) {
+    out_printf(&cli->out, "perdure serves %s on %s\n", options->uri, address);
+    pd_log_say(&options->log, PD_LOG_INFO, "serving %s on %s", options->uri, address);
+  }
+  out_flush(&cli->out);
+  if (options->no_auth)
+    pd_log_say(&options->log, PD_LOG_WARN, "--no-auth: whoever can connect to this machine's loopback may do everything");
+}
+
+static void free_text(char **text)
+{
+  free(*text);
+}
+
+static pd_code run_serve(cli_session *cli, const args_parsed *args, pd_error *err)
+{
+  pd_serve_options options;
+  pd_server *server = NULL;
+  CLEANUP(free_text) char *uri = NULL;
+  const char *home = args_get(args, "home");
+  if (home && asprintf(&uri, "%s%s", cli_has_scheme(home) ? "" : "sqlite:", home) < 0) return pd_error_memory(err, "the home's name");
+  if (uri) cli->uri = uri;
+  TRY(take_options(cli, args, &options, err));
+  pd_code code = pd_server_open(&options, &server, err);
+  if (code == PD_EXISTS) snprintf(cli->hint, sizeof cli->hint, "stop the other server first, or serve another home");
+  TRY(code);
+  tell_addresses(cli, server, &options);
+  code = pd_server_run(server, err);
+  pd_code closed = pd_server_close(server, code ? NULL : err);
+  if (!code && !closed) pd_log_say(&options.log, PD_LOG_INFO, "stopped");
+  return code ? code : closed;
+}
+
+static const args_option serve_options[] = {
+  {"listen", 0, "HOST:PORT", "where (default 127.0.0.1:7373; port 0: any that is free)"},
+  {"socket", 0, "PATH", "a Unix socket, instead of TCP or besides --listen"},
+  {"socket-mode", 0, "MODE", "its mode (default 0600)"},
+  {"home", 0, "FOLDER", "the home's folder: the same as --store"},
+  {"no-auth", 0, NULL, "whoever connects is who they say; for trying things out, on loopback alone"},
+  {"insecure-listen", 0, NULL, "listen beyond loopback without TLS"},
+  {"allow-host", 0, "NAME", "a name that Host may have besides localhost and addresses; may be repeated"},
+  {"allow-origin", 0, "ORIGIN", "a web page that may call, as https://console.example; may be repeated"},
+  {"log", 0, "FORMAT", "json or human (default: human on a terminal)"},
+  {"log-level", 0, "LEVEL", "error, warn, info, or debug: every request (default info)"},
+  {0},
+};
+
+const cli_command cmd_serve = {
+  .spec = {"serve", serve_options, 0, 0, false},
+  .group = "agents",
+  .summary = "Serve the home over HTTP",
+  .usage = "[--listen HOST:PORT] [--socket PATH] [--home FOLDER]",
+  .about = "Gives every capability to any language: POST /v1/call/NAME. SIGTERM finishes what was\n"
+           "begun and stops; SIGHUP reads policy.toml and [server] of perdure.toml again.",
+  .example = "$ perdure serve --no-auth\n"
+             "$ curl --json '{\"key\":\"plan\",\"value\":1}' localhost:7373/v1/call/state.persistent.set",
+  .run = run_serve,
+};

@@ -1,0 +1,164 @@
+/* mailbox.c: opening a mailbox, and invocations over one. Invariants M1 to M3 are in mailbox.h. */
+#include "thread/mailbox.h"
+
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/error.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define RETRY_MAX 100000
+#define COUNT_MAX_DEFAULT 10000
+#define KEEP_MS_DEFAULT ((int64_t)7 * 24 * 3600 * 1000)
+
+/* ---- opening ---- */
+
+static bool is_id_byte(char c)
+{
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
+}
+
+static pd_code check_id(const char *id, pd_error *err)
+{
+  size_t size = id ? strlen(id) : 0;
+  if (!size || size > PD_NAME_SIZE_MAX)
+    return pd_error_named(err, PD_INVALID, "InvalidId", "the id of a thread has 1 to %d bytes, this one has %zu", PD_NAME_SIZE_MAX, size);
+  if (id[0] == '.' || strstr(id, ".."))
+    return pd_error_named(err, PD_INVALID, "InvalidId", "the thread id '%s' begins with a dot or has two in a row", id);
+  for (const char *c = id; *c; c++)
+    if (!is_id_byte(*c))
+      return pd_error_named(err, PD_INVALID, "InvalidId", "the thread id '%s' has other bytes than A-Z a-z 0-9 . _ -", id);
+  return PD_OK;
+}
+
+pd_code pd_mailbox_open(pd_store *store, const char *thread_id, const pd_mailbox_options *options, pd_mailbox **out, pd_error *err)
+{
+  static const pd_mailbox_options none = {0};
+  const pd_mailbox_options *o = options ? options : &none;
+  TRY(check_id(thread_id, err));
+  if (o->keep_ms < 0) return pd_error_set(err, PD_INVALID, "keep_ms of a mailbox is negative");
+  pd_mailbox *box = calloc(1, sizeof *box);
+  if (!box) return pd_error_memory(err, "a mailbox");
+  box->store = store;
+  snprintf(box->ref, sizeof box->ref, "mailbox/%s", thread_id);
+  box->now_ms = o->now_ms ? o->now_ms : pd_clock_now_ms;
+  box->now_ctx = o->now_ctx;
+  box->count_max = o->count_max ? o->count_max : COUNT_MAX_DEFAULT;
+  box->keep_ms = o->keep_ms ? o->keep_ms : KEEP_MS_DEFAULT;
+  if (o->author && !(box->author = strdup(o->author))) {
+    free(box);
+    return pd_error_memory(err, "a mailbox");
+  }
+  *out = box;
+  return PD_OK;
+}
+
+void pd_mailbox_close(pd_mailbox *box)
+{
+  if (!box) return;
+  free(box->author);
+  free(box);
+}
+
+pd_code pd_mailbox_remove(pd_mailbox *box, pd_error *err)
+{
+  pd_note note = {.author = box->author, .reason = "mailbox.remove"};
+  return pd_ref_delete(box->store, box->ref, &note, err);
+}
+
+/* ---- keys ---- */
+
+char *pd_mail_key(const char *noun, uint64_t number, char out[PD_MAIL_KEY_SIZE])
+{
+  snprintf(out, PD_MAIL_KEY_SIZE, "%s/%020llu", noun, (unsigned long long)number);
+  return out;
+}
+
+uint64_t pd_mail_number(pd_bytes key)
+{
+  uint64_t number = 0;
+  if (key.size < 20) return 0;
+  const char *at = (const char *)key.data + key.size - 20;
+  for (int i = 0; i < 20; i++) {
+    if (at[i] < '0' || at[i] > '9') return 0;
+    number = number * 10 + (uint64_t)(at[i] - '0');
+  }
+  return number;
+}
+
+pd_code pd_mail_corrupt(const pd_mailbox *box, const char *key, pd_error *err)
+{
+  return pd_error_set(err, PD_CORRUPT, "'%s' on ref '%s' is not what perdure wrote there", key, box->ref);
+}
+
+/* ---- invocations ---- */
+
+static pd_code read_head(pd_mail_tx *tx, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf text = {0};
+  pd_entry entry;
+  pd_json head;
+  tx->next = 1;
+  pd_code code = pd_edit_get(tx->edit, pd_text("head"), &text, &entry, err);
+  if (code == PD_NOT_FOUND) return PD_OK;
+  TRY(code);
+  tx->version = entry.version;
+  if (pd_json_parse(pd_buf_bytes(&text), &head, NULL) || !pd_json_u64(pd_json_member(head, "next"), &tx->next) ||
+      !pd_json_u64(pd_json_member(head, "generation"), &tx->generation) || !pd_json_u64(pd_json_member(head, "queued"), &tx->queued) ||
+      !pd_json_u64(pd_json_member(head, "claimed"), &tx->claimed))
+    return pd_mail_corrupt(tx->box, "head", err);
+  return PD_OK;
+}
+
+/* The ref begins at the empty commit; somebody else may be making it at this moment. */
+static pd_code begin_edit(pd_mailbox *box, const pd_note *note, bool is_made, pd_edit **out, pd_error *err)
+{
+  pd_code code = pd_edit_begin(box->store, note, out, err);
+  if (code != PD_NOT_FOUND || !is_made) return code;
+  code = pd_fork(box->store, box->ref, "root", note, NULL, err);
+  if (code && code != PD_EXISTS) return code;
+  return pd_edit_begin(box->store, note, out, err);
+}
+
+pd_code pd_mail_begin(pd_mailbox *box, const char *reason, bool is_made, pd_mail_tx *out, pd_error *err)
+{
+  pd_mail_tx tx = {.box = box, .now_ms = box->now_ms(box->now_ctx)};
+  pd_note note = {.ref = box->ref, .author = box->author, .reason = reason};
+  TRY(begin_edit(box, &note, is_made, &tx.edit, err));
+  pd_code code = read_head(&tx, err);
+  if (code)
+    pd_edit_abort(tx.edit);
+  else
+    *out = tx;
+  return code;
+}
+
+void pd_mail_abort(pd_mail_tx *tx)
+{
+  pd_edit_abort(tx->edit);
+  tx->edit = NULL;
+}
+
+pd_code pd_mail_commit(pd_mail_tx *tx, pd_error *err)
+{
+  char text[160];
+  snprintf(text, sizeof text, "{\"next\":%llu,\"generation\":%llu,\"queued\":%llu,\"claimed\":%llu}", (unsigned long long)tx->next,
+           (unsigned long long)tx->generation, (unsigned long long)tx->queued, (unsigned long long)tx->claimed);
+  TRY(pd_edit_put(tx->edit, pd_text("head"), pd_text(text), tx->version, err));
+  TRY(pd_edit_commit(tx->edit, NULL, err));
+  tx->edit = NULL;
+  return PD_OK;
+}
+
+pd_code pd_mail_retry(pd_code (*attempt)(void *ctx, pd_error *err), void *ctx, pd_error *err)
+{
+  pd_error why = {0};
+  pd_code code = PD_CONFLICT;
+  for (int i = 0; i < RETRY_MAX && code == PD_CONFLICT && !why.name; i++) code = attempt(ctx, &why);
+  if (code == PD_CONFLICT && !why.name)
+    return pd_error_set(err, PD_STORAGE, "the mailbox changed %d times while it was written to; try again", RETRY_MAX);
+  if (code && err) *err = why;
+  return code;
+}

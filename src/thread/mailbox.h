@@ -1,0 +1,96 @@
+/*
+ * mailbox.h: the inside of a mailbox. The contract is include/perdure/mailbox.h; the keys are in docs/formats.md, "Mailboxes".
+ *
+ * M1  Whatever changes a mailbox is one commit that also writes its head, on condition of the version that was read. So all that was read
+ *     in the same invocation still holds, whichever processes use the mailbox.
+ * M2  Letters are numbered by the head; a number is never used twice.
+ * M3  A letter has exactly one place: `queued/…` if it is queued, `claimed/…` if it is claimed, `dead/…` if it is a dead letter, `done/…`
+ *     else. The head counts the first two.
+ */
+#ifndef PD_THREAD_MAILBOX_H
+#define PD_THREAD_MAILBOX_H
+
+#include "base/json.h"
+
+#include <perdure/mailbox.h>
+
+#define PD_MAIL_KEY_SIZE 96
+#define PD_MAIL_REF_SIZE 80
+
+struct pd_mailbox {
+  pd_store *store;
+  char ref[PD_MAIL_REF_SIZE];
+  int64_t (*now_ms)(void *ctx);
+  void *now_ctx;
+  uint64_t count_max;
+  int64_t keep_ms;
+  char *author; /* NULL: the store's */
+};
+
+/* ---- invocations: mailbox.c ---- */
+
+typedef struct pd_mail_tx {
+  pd_mailbox *box;
+  pd_edit *edit;
+  uint64_t version; /* of the head, as read */
+  uint64_t next, generation, queued, claimed;
+  int64_t now_ms;
+} pd_mail_tx;
+
+/* Begin. PD_NOT_FOUND if there is no such mailbox yet, unless it `is_made` here. */
+PD_MUST_USE pd_code pd_mail_begin(pd_mailbox *box, const char *reason, bool is_made, pd_mail_tx *out, pd_error *err);
+/* Takes a tx that is all zero, or one that was committed. */
+void pd_mail_abort(pd_mail_tx *tx);
+/* Write the head and commit. PD_CONFLICT: others were faster. */
+PD_MUST_USE pd_code pd_mail_commit(pd_mail_tx *tx, pd_error *err);
+/* Do `attempt` until it is not stopped by others' commits: each of those is somebody's progress. A refusal of its own that is a PD_CONFLICT
+ * has a name, and ends it. */
+PD_MUST_USE pd_code pd_mail_retry(pd_code (*attempt)(void *ctx, pd_error *err), void *ctx, pd_error *err);
+
+/* "NOUN/<20 digits>"; returns `out`. */
+char *pd_mail_key(const char *noun, uint64_t number, char out[PD_MAIL_KEY_SIZE]);
+/* The number at the end of such a key; 0 if there is none. */
+uint64_t pd_mail_number(pd_bytes key);
+/* PD_CORRUPT that names what was read. */
+PD_MUST_USE pd_code pd_mail_corrupt(const pd_mailbox *box, const char *key, pd_error *err);
+
+/* ---- letters: mailbox_letter.c ---- */
+
+/* A letter in memory, with what its texts are borrowed from. Zero-initialise. */
+typedef struct pd_mail_item {
+  pd_letter letter;
+  pd_buf fixed, state, text;
+  char token[PD_MAIL_TOKEN_SIZE]; /* a new claim's; letter.token points here then */
+} pd_mail_item;
+
+void pd_mail_item_done(pd_mail_item *item);
+/* Read letter `number` in an invocation. PD_NOT_FOUND named LetterNotFound. */
+PD_MUST_USE pd_code pd_mail_read(pd_mail_tx *tx, uint64_t number, pd_mail_item *out, pd_error *err);
+/* Decode what item->fixed and item->state hold; PD_CORRUPT. */
+PD_MUST_USE pd_code pd_mail_decode(const pd_mailbox *box, uint64_t number, pd_mail_item *item, pd_error *err);
+/* Stage a letter's fixed part. */
+PD_MUST_USE pd_code pd_mail_put_fixed(pd_mail_tx *tx, const pd_letter *letter, pd_error *err);
+/* Stage a letter's state and its place; `was` is where it was (0: nowhere, a new one). Keeps the head's counts. M3. */
+PD_MUST_USE pd_code pd_mail_move(pd_mail_tx *tx, pd_letter *letter, const pd_letter *was, pd_error *err);
+/* Stage that a letter is forgotten, which has ended. */
+PD_MUST_USE pd_code pd_mail_forget(pd_mail_tx *tx, const pd_letter *letter, pd_error *err);
+/* The key of a dedupe key: "dedupe/<64 hex digits>"; returns `out`. */
+char *pd_mail_dedupe_key(const char *dedupe_key, char out[PD_MAIL_KEY_SIZE]);
+
+/* ---- places: mailbox_place.c ---- */
+
+/* The letters of one place, in its order. */
+typedef struct pd_mail_place {
+  uint64_t number;
+  int64_t time_ms; /* queued: not before; claimed: until; done and dead: since */
+} pd_mail_place;
+
+/* All of `prefix` ("queued/", "claimed/", "done/", "dead/"), freed by the caller; stops after `max`. */
+PD_MUST_USE pd_code pd_mail_places(pd_mail_tx *tx, const char *prefix, size_t max, pd_mail_place **out, size_t *out_count, pd_error *err);
+/* Supersede all that is queued or claimed: `by` is the interrupt's number, or 0. */
+PD_MUST_USE pd_code pd_mail_supersede(pd_mail_tx *tx, uint64_t by, uint64_t *out_count, pd_error *err);
+/* Forget letters of "done/" or "dead/" that ended before `before_ms`, the oldest first, no more than `max`; adds to *out_count. */
+PD_MUST_USE pd_code pd_mail_forget_place(pd_mail_tx *tx, const char *prefix, int64_t before_ms, size_t max, bool is_dry_run,
+                                         uint64_t *out_count, pd_error *err);
+
+#endif

@@ -1,0 +1,155 @@
+/* mailbox_list.c: looking into a mailbox, and what those who look after it may do with single letters. */
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/error.h"
+#include "thread/mailbox.h"
+
+/* ---- looking ---- */
+
+/* All reads of one call are of one moment: the commit that the ref is at. False: there is no such mailbox, so it is empty. */
+static pd_code moment_of(pd_mailbox *box, char out[PD_ID_HEX_SIZE], bool *out_is_there, pd_error *err)
+{
+  pd_commit commit;
+  pd_code code = pd_resolve(box->store, box->ref, &commit, err);
+  *out_is_there = code == PD_OK;
+  if (code == PD_NOT_FOUND) return PD_OK;
+  if (!code) pd_id_hex(&commit.id, out);
+  return code;
+}
+
+static pd_code read_fixed(pd_mailbox *box, const char *at, uint64_t number, pd_mail_item *item, pd_error *err)
+{
+  char key[PD_MAIL_KEY_SIZE];
+  TRY(pd_get(box->store, at, pd_text(pd_mail_key("mail", number, key)), &item->fixed, NULL, err));
+  return pd_mail_decode(box, number, item, err);
+}
+
+static pd_code walk(pd_mailbox *box, const char *at, pd_iter *iter, const pd_letter_query *query, pd_letter_visit visit, void *ctx,
+                    pd_error *err)
+{
+  CLEANUP(pd_mail_item_done) pd_mail_item item = {0};
+  unsigned statuses = query->statuses ? query->statuses : ~0u;
+  uint64_t shown = 0;
+  pd_entry entry;
+  pd_bytes state;
+  pd_code code = PD_OK;
+  while ((!query->limit || shown < query->limit) && (code = pd_iter_next(iter, &entry, &state, err)) == PD_OK) {
+    pd_buf_clear(&item.state);
+    TRY(pd_buf_append(&item.state, state.data, state.size, err));
+    TRY(read_fixed(box, at, pd_mail_number(entry.key), &item, err));
+    if (!(statuses & 1u << item.letter.status)) continue;
+    shown++;
+    if (!visit(ctx, &item.letter)) return PD_OK;
+  }
+  return code == PD_NOT_FOUND ? PD_OK : code;
+}
+
+pd_code pd_mailbox_list(pd_mailbox *box, const pd_letter_query *query, pd_letter_visit visit, void *ctx, pd_error *err)
+{
+  static const pd_letter_query all = {0};
+  char at[PD_ID_HEX_SIZE], after[PD_MAIL_KEY_SIZE];
+  bool is_there;
+  pd_iter *iter;
+  pd_scan scan = {.prefix = pd_text("letter/")};
+  TRY(moment_of(box, at, &is_there, err));
+  if (!is_there) return PD_OK;
+  if (query && query->after) scan.after = pd_text(pd_mail_key("letter", query->after, after));
+  TRY(pd_iter_open(box->store, at, &scan, &iter, err));
+  pd_code code = walk(box, at, iter, query ? query : &all, visit, ctx, err);
+  pd_iter_close(iter);
+  return code;
+}
+
+static pd_code no_letter(const pd_mailbox *box, uint64_t number, pd_error *err)
+{
+  return pd_error_named(err, PD_NOT_FOUND, "LetterNotFound", "there is no letter %llu on ref '%s'", (unsigned long long)number, box->ref);
+}
+
+pd_code pd_mailbox_show(pd_mailbox *box, uint64_t number, pd_letter_visit visit, void *ctx, pd_error *err)
+{
+  CLEANUP(pd_mail_item_done) pd_mail_item item = {0};
+  char at[PD_ID_HEX_SIZE], key[PD_MAIL_KEY_SIZE];
+  bool is_there;
+  TRY(moment_of(box, at, &is_there, err));
+  if (!is_there) return no_letter(box, number, err);
+  pd_code code = pd_get(box->store, at, pd_text(pd_mail_key("letter", number, key)), &item.state, NULL, err);
+  if (code == PD_NOT_FOUND) return no_letter(box, number, err);
+  TRY(code);
+  TRY(read_fixed(box, at, number, &item, err));
+  (void)visit(ctx, &item.letter);
+  return PD_OK;
+}
+
+static bool count_one(void *ctx, const pd_letter *letter)
+{
+  pd_mailbox_counts *counts = ctx;
+  uint64_t *const of[PD_MAIL_STATUS_COUNT] = {
+    [PD_MAIL_QUEUED] = &counts->queued,         [PD_MAIL_CLAIMED] = &counts->claimed,     [PD_MAIL_ACCEPTED] = &counts->accepted,
+    [PD_MAIL_SUPERSEDED] = &counts->superseded, [PD_MAIL_CANCELLED] = &counts->cancelled, [PD_MAIL_DEAD] = &counts->dead,
+  };
+  ++*of[letter->status];
+  return true;
+}
+
+pd_code pd_mailbox_count(pd_mailbox *box, pd_mailbox_counts *out, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf text = {0};
+  pd_mailbox_counts counts = {0};
+  pd_json head;
+  TRY(pd_mailbox_list(box, NULL, count_one, &counts, err));
+  pd_code code = pd_get(box->store, box->ref, pd_text("head"), &text, NULL, err);
+  if (code && code != PD_NOT_FOUND) return code;
+  if (!code && (pd_json_parse(pd_buf_bytes(&text), &head, NULL) || !pd_json_u64(pd_json_member(head, "generation"), &counts.generation)))
+    return pd_mail_corrupt(box, "head", err);
+  *out = counts;
+  return PD_OK;
+}
+
+/* ---- looking after single letters ---- */
+
+typedef struct care_job {
+  pd_mailbox *box;
+  uint64_t number;
+  bool is_cancel; /* else requeue */
+} care_job;
+
+static pd_code check_care(const care_job *job, const pd_letter *letter, pd_error *err)
+{
+  bool is_open = letter->status == PD_MAIL_QUEUED || letter->status == PD_MAIL_CLAIMED;
+  if (job->is_cancel ? is_open : letter->status == PD_MAIL_DEAD) return PD_OK;
+  return pd_error_named(err, PD_CONFLICT, job->is_cancel ? "LetterDone" : "LetterNotDead", "letter %llu on '%s' is %s, so it cannot be %s",
+                        (unsigned long long)job->number, job->box->ref, pd_mail_status_name(letter->status),
+                        job->is_cancel ? "cancelled" : "queued again");
+}
+
+static pd_code care_once(void *ctx, pd_error *err)
+{
+  const care_job *job = ctx;
+  CLEANUP(pd_mail_abort) pd_mail_tx tx = {0};
+  CLEANUP(pd_mail_item_done) pd_mail_item item = {0};
+  pd_code code = pd_mail_begin(job->box, job->is_cancel ? "mailbox.cancel" : "mailbox.requeue", false, &tx, err);
+  if (code == PD_NOT_FOUND) return no_letter(job->box, job->number, err);
+  TRY(code);
+  TRY(pd_mail_read(&tx, job->number, &item, err));
+  if (job->is_cancel && item.letter.status == PD_MAIL_CANCELLED) return PD_OK; /* said twice */
+  TRY(check_care(job, &item.letter, err));
+  pd_letter next = item.letter;
+  next.status = job->is_cancel ? PD_MAIL_CANCELLED : PD_MAIL_QUEUED;
+  next.retry_ms = next.lease_until_ms = 0;
+  next.token = "";
+  if (!job->is_cancel) next.attempts = 0;
+  TRY(pd_mail_move(&tx, &next, &item.letter, err));
+  return pd_mail_commit(&tx, err);
+}
+
+pd_code pd_mailbox_cancel(pd_mailbox *box, uint64_t number, pd_error *err)
+{
+  care_job job = {.box = box, .number = number, .is_cancel = true};
+  return pd_mail_retry(care_once, &job, err);
+}
+
+pd_code pd_mailbox_requeue(pd_mailbox *box, uint64_t number, pd_error *err)
+{
+  care_job job = {.box = box, .number = number};
+  return pd_mail_retry(care_once, &job, err);
+}

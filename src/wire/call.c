@@ -1,0 +1,73 @@
+/* call.c: POST /v1/call/NAME: a capability over HTTP; and where it runs. */
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/glob.h"
+#include "wire/http.h"
+
+#include <strings.h>
+
+/* The first that fits; what is not here waits for the disk. Those that only look at memory, or at what is most likely in it, run where they
+ * were read; those that wait for others, walk much, or work on files go where nobody who is quick waits behind them. */
+static const struct {
+  const char *name;
+  pd_lane lane;
+} lanes[] = {
+  {"state.persistent.get", PD_LANE_HERE},
+  {"state.shared.get", PD_LANE_HERE},
+  {"state.session.*", PD_LANE_HERE},
+  {"session.*", PD_LANE_HERE},
+  {"queue.receive", PD_LANE_SLOW},
+  {"state.backup.*", PD_LANE_SLOW},
+  {"state.snapshot.*", PD_LANE_SLOW},
+  {"state.briefing.*", PD_LANE_SLOW},
+  {"state.persistent.query", PD_LANE_SLOW},
+  {"state.persistent.list", PD_LANE_SLOW},
+  {"state.persistent.history", PD_LANE_SLOW},
+  {"state.shared.list", PD_LANE_SLOW},
+  {"audit.*", PD_LANE_SLOW},
+  {"system.health", PD_LANE_SLOW},
+};
+
+pd_lane pd_route_call_lane(pd_request *request)
+{
+  for (size_t i = 0; i < COUNT_OF(lanes); i++)
+    if (pd_glob_match(pd_text(lanes[i].name), pd_text(request->rest))) return lanes[i].lane;
+  return PD_LANE_WRITE;
+}
+
+/* A form of a web page cannot say that it is JSON. */
+static bool is_json(const pd_request *request)
+{
+  const char *type = pd_request_header(request, MHD_HTTP_HEADER_CONTENT_TYPE);
+  static const char json[] = "application/json";
+  if (!type) return request->body.size == 0;
+  return strncasecmp(type, json, sizeof json - 1) == 0 && strchr("; \t", type[sizeof json - 1]); /* its NUL is found, too */
+}
+
+void pd_route_call(pd_request *request)
+{
+  const pd_caller *caller = &request->caller;
+  pd_error err = {0};
+  pd_capability_info info;
+  if (pd_capability_find(request->rest, &info, NULL) == PD_OK) request->subject = info.name;
+  if (!is_json(request)) {
+    pd_reply_failure(request, MHD_HTTP_UNSUPPORTED_MEDIA_TYPE, PD_INVALID, "UnsupportedMediaType",
+                     "Send Content-Type: application/json; curl does with --json.", "the body of a call has to be application/json");
+    return;
+  }
+  pd_ctx ctx = {
+    .home = request->server->home,
+    .agent = *caller->agent ? caller->agent : NULL,
+    .session = *caller->session ? caller->session : NULL,
+    .is_operator = caller->is_operator,
+  };
+  pd_code code = pd_call(&ctx, request->rest, pd_buf_bytes(&request->body), &request->out, &err);
+  if (!code) {
+    pd_reply(request, MHD_HTTP_OK);
+  } else if (request->out.size) {
+    request->outcome = pd_error_name(&err);
+    pd_reply(request, pd_status_of(&err));
+  } else {
+    pd_reply_error(request, &err);
+  }
+}

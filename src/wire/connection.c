@@ -1,0 +1,99 @@
+/*
+ * connection.c: the open connections, and cutting those who take too long to ask. libmicrohttpd's own time-out begins anew with each
+ * byte, so a client that sends one now and then would hold its place for ever; here the time runs from the end of the last answer.
+ */
+#include "base/base.h"
+#include "base/clock.h"
+#include "wire/http.h"
+
+#include <stdlib.h>
+#include <sys/socket.h>
+
+static int socket_of(struct MHD_Connection *connection)
+{
+  const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+  return info ? info->connect_fd : -1;
+}
+
+static void begin(pd_listener *listener, struct MHD_Connection *connection, void **socket_context)
+{
+  pd_conns *conns = &listener->server->conns;
+  pd_conn *conn = calloc(1, sizeof *conn);
+  if (!conn) return; /* it is served, but not watched over */
+  conn->listener = listener;
+  conn->fd = socket_of(connection);
+  conn->since_ms = pd_clock_monotonic_ms();
+  pthread_mutex_lock(&conns->lock);
+  conn->next = conns->first;
+  if (conn->next) conn->next->prev = conn;
+  conns->first = conn;
+  conns->count++;
+  pthread_mutex_unlock(&conns->lock);
+  *socket_context = conn;
+}
+
+static void end(pd_listener *listener, void **socket_context)
+{
+  pd_conns *conns = &listener->server->conns;
+  pd_conn *conn = *socket_context;
+  if (!conn) return;
+  pthread_mutex_lock(&conns->lock);
+  if (conn->prev)
+    conn->prev->next = conn->next;
+  else
+    conns->first = conn->next;
+  if (conn->next) conn->next->prev = conn->prev;
+  conns->count--;
+  pthread_mutex_unlock(&conns->lock);
+  free(conn);
+  *socket_context = NULL;
+}
+
+void pd_conn_notify(void *cls, struct MHD_Connection *connection, void **socket_context, enum MHD_ConnectionNotificationCode code)
+{
+  if (code == MHD_CONNECTION_NOTIFY_STARTED)
+    begin(cls, connection, socket_context);
+  else
+    end(cls, socket_context);
+}
+
+void pd_conn_enter(pd_conn *conn, pd_conn_state state)
+{
+  __atomic_store_n(&conn->since_ms, pd_clock_monotonic_ms(), __ATOMIC_RELAXED);
+  __atomic_store_n(&conn->state, state, __ATOMIC_RELAXED);
+}
+
+/* The lock keeps the descriptor from being closed meanwhile (libmicrohttpd closes it after `end`). */
+static void cut(pd_server *server, bool (*is_due)(pd_server *server, pd_conn_state state, int64_t age_ms))
+{
+  int64_t now_ms = pd_clock_monotonic_ms();
+  pthread_mutex_lock(&server->conns.lock);
+  for (pd_conn *conn = server->conns.first; conn; conn = conn->next) {
+    pd_conn_state state = __atomic_load_n(&conn->state, __ATOMIC_RELAXED);
+    int64_t since_ms = __atomic_load_n(&conn->since_ms, __ATOMIC_RELAXED);
+    if (is_due(server, state, now_ms - since_ms)) shutdown(conn->fd, SHUT_RDWR);
+  }
+  pthread_mutex_unlock(&server->conns.lock);
+}
+
+static bool is_late(pd_server *server, pd_conn_state state, int64_t age_ms)
+{
+  if (state == PD_CONN_BUSY) return false;
+  return age_ms > (int64_t)(state == PD_CONN_IDLE ? server->settings.idle_ms : server->settings.request_ms);
+}
+
+static bool is_idle(pd_server *server, pd_conn_state state, int64_t age_ms)
+{
+  (void)server, (void)age_ms;
+  return state == PD_CONN_IDLE;
+}
+
+void pd_conns_sweep(pd_server *server)
+{
+  cut(server, is_late);
+}
+
+void pd_conns_hang_up(pd_server *server)
+{
+  cut(server, is_idle);
+}

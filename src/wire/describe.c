@@ -1,0 +1,231 @@
+/*
+ * describe.c: what there is: the capabilities as they are, and the OpenAPI 3.1 document that is made of them. Both are made once, when the
+ * server opens: the capabilities are part of the program.
+ */
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/error.h"
+#include "base/sha256.h"
+#include "wire/http.h"
+
+#include <stdio.h>
+
+/* ---- the document ---- */
+
+static void put_raw(pd_json_writer *w, const char *key, const char *json)
+{
+  pd_json_key(w, key);
+  pd_json_raw(w, pd_text(json));
+}
+
+static void put_schema(pd_json_writer *w, const char *description, pd_json schema)
+{
+  pd_json_open(w, '{');
+  if (description) pd_json_put_text(w, "description", description);
+  pd_json_key(w, "content");
+  pd_json_open(w, '{');
+  pd_json_key(w, "application/json");
+  pd_json_open(w, '{');
+  pd_json_key(w, "schema");
+  pd_json_value(w, schema);
+  pd_json_close(w, '}');
+  pd_json_close(w, '}');
+  pd_json_close(w, '}');
+}
+
+static void put_member(pd_json_writer *w, const char *key, pd_json value)
+{
+  if (value.kind == PD_JSON_NONE) return;
+  pd_json_key(w, key);
+  pd_json_value(w, value);
+}
+
+static void put_call(pd_json_writer *w, const pd_capability_info *info, pd_json document)
+{
+  char path[160];
+  snprintf(path, sizeof path, "/v1/call/%s", info->name);
+  pd_json_key(w, path);
+  pd_json_open(w, '{');
+  pd_json_key(w, "post");
+  pd_json_open(w, '{');
+  pd_json_put_text(w, "operationId", info->name);
+  pd_json_put_text(w, "summary", info->summary);
+  put_member(w, "description", pd_json_member(document, "when_to_use"));
+  put_member(w, "tags", pd_json_member(document, "tags"));
+  pd_json_put_text(w, "x-permission", pd_permission_name(info->permission));
+  put_member(w, "x-errors", pd_json_member(document, "errors"));
+  put_raw(w, "parameters", "[{\"$ref\":\"#/components/parameters/agent\"},{\"$ref\":\"#/components/parameters/session\"}]");
+  pd_json_key(w, "requestBody");
+  put_schema(w, NULL, pd_json_member(document, "inputs"));
+  pd_json_key(w, "responses");
+  pd_json_open(w, '{');
+  pd_json_key(w, "200");
+  put_schema(w, "The capability's answer.", pd_json_member(document, "outputs"));
+  put_raw(w, "default", "{\"$ref\":\"#/components/responses/error\"}");
+  pd_json_close(w, '}');
+  pd_json_close(w, '}');
+  pd_json_close(w, '}');
+}
+
+/* What is no capability. */
+static const struct {
+  const char *path, *item;
+} others[] = {
+#define OK_JSON "\"responses\":{\"200\":{\"description\":\"ok\"},\"default\":{\"$ref\":\"#/components/responses/error\"}}"
+#define PARAM(name, where, about)                                                                                                          \
+  "{\"name\":\"" name "\",\"in\":\"" where "\",\"description\":\"" about "\",\"schema\":{\"type\":\"string\"}}"
+#define IN_PATH(name, about)                                                                                                               \
+  "{\"name\":\"" name "\",\"in\":\"path\",\"required\":true,\"description\":\"" about "\",\"schema\":{\"type\":\"string\"}}"
+#define AGENT_PATH IN_PATH("agent", "An agent's name, or shared.")
+#define AT_QUERY PARAM("at", "query", "A point in history: a ref, commit id, main~3, @TIME.")
+  {"/v1/capabilities", "{\"get\":{\"summary\":\"Every capability, as its file has it\"," OK_JSON "}}"},
+  {"/v1/capabilities/{name}",
+   "{\"get\":{\"summary\":\"One capability\",\"parameters\":[" IN_PATH("name", "The capability's name.") "]," OK_JSON "}}"},
+  {"/v1/agents/{agent}/state",
+   "{\"get\":{\"summary\":\"Keys of an agent's state; ETag is the commit\",\"parameters\":[" AGENT_PATH "," AT_QUERY
+   "," PARAM("prefix", "query", "Only keys that begin with it.") "," PARAM("after", "query", "Only keys after this one: paging.") "," PARAM(
+     "limit", "query", "How many at most, 1 to 10000.") "]," OK_JSON "}}"},
+  {"/v1/agents/{agent}/state/{key}", "{\"get\":{\"summary\":\"The bytes of one value; ETag is the commit\",\"parameters\":[" AGENT_PATH
+                                     "," IN_PATH("key", "The key; slashes need no encoding.") "," AT_QUERY "]," OK_JSON "}}"},
+  {"/v1/agents/{agent}/log",
+   "{\"get\":{\"summary\":\"Commits, the newest first; ETag is the commit\",\"parameters\":[" AGENT_PATH "," AT_QUERY
+   "," PARAM("key", "query", "Only commits that changed it.") "," PARAM(
+     "before", "query", "Only records before this number: paging.") "," PARAM("limit", "query", "How many at most, 1 to 1000.") "]," OK_JSON
+                                                                                                                                "}}"},
+  {"/v1/agents/{agent}/diff",
+   "{\"get\":{\"summary\":\"Keys whose values differ between two points; ETag is the later commit\","
+   "\"parameters\":[" AGENT_PATH "," PARAM("from", "query", "The earlier point; default: the commit before.") "," PARAM(
+     "to", "query", "The later point; default: the head.") "]," OK_JSON "}}"},
+  {"/healthz", "{\"get\":{\"summary\":\"Is the process alive?\",\"security\":[]," OK_JSON "}}"},
+  {"/readyz", "{\"get\":{\"summary\":\"Does it take requests?\",\"security\":[]," OK_JSON "}}"},
+};
+
+static const char components[] =
+  "{\"parameters\":{"
+  "\"agent\":{\"name\":\"Perdure-Agent\",\"in\":\"header\",\"description\":\"On whose behalf; an agent's token says it by itself.\","
+  "\"schema\":{\"type\":\"string\",\"pattern\":\"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$\"}},"
+  "\"session\":{\"name\":\"Perdure-Session\",\"in\":\"header\",\"description\":\"The session, as session.begin answered it.\","
+  "\"schema\":{\"type\":\"string\"}}},"
+  "\"schemas\":{\"Error\":{\"type\":\"object\",\"required\":[\"error\"],\"properties\":{\"error\":{\"type\":\"object\","
+  "\"required\":[\"code\",\"message\",\"details\",\"recovery\"],\"properties\":{\"code\":{\"type\":\"string\"},\"message\":{\"type\":"
+  "\"string\"},\"details\":{\"type\":\"object\"},\"recovery\":{\"type\":\"array\",\"items\":{\"type\":\"object\",\"required\":[\"action\","
+  "\"hint\"],\"properties\":{\"action\":{\"type\":\"string\"},\"hint\":{\"type\":\"string\"}}}}}}}}},"
+  "\"responses\":{\"error\":{\"description\":\"What went wrong, and what to do about it. 202: an operator has to approve the call first; "
+  "404, "
+  "409 conflict, 410 erased, 413 too large, 423 vault locked, 429 too many, 507 quota or disk full.\",\"content\":{\"application/json\":{"
+  "\"schema\":{\"$ref\":\"#/components/schemas/Error\"}}}}},"
+  "\"securitySchemes\":{\"token\":{\"type\":\"http\",\"scheme\":\"bearer\"}}}";
+
+static pd_code write_openapi(pd_buf *out, pd_error *err)
+{
+  pd_json_writer w = {.out = out, .err = err};
+  pd_capability_info info;
+  pd_json document;
+  pd_json_open(&w, '{');
+  pd_json_put_text(&w, "openapi", "3.1.0");
+  pd_json_key(&w, "info");
+  pd_json_open(&w, '{');
+  pd_json_put_text(&w, "title", "perdure");
+  pd_json_put_text(&w, "summary", "The state engine for AI agents");
+  pd_json_put_text(&w, "version", pd_version());
+  pd_json_close(&w, '}');
+  put_raw(&w, "security", "[{\"token\":[]}]");
+  pd_json_key(&w, "paths");
+  pd_json_open(&w, '{');
+  for (size_t i = 0; pd_capability_at(i, &info, NULL) == PD_OK; i++) {
+    TRY(pd_json_parse(pd_text(info.document), &document, err));
+    put_call(&w, &info, document);
+  }
+  for (size_t i = 0; i < COUNT_OF(others); i++) put_raw(&w, others[i].path, others[i].item);
+  pd_json_close(&w, '}');
+  put_raw(&w, "components", components);
+  pd_json_close(&w, '}');
+  return w.code;
+}
+
+static pd_code write_capabilities(pd_buf *out, pd_error *err)
+{
+  pd_json_writer w = {.out = out, .err = err};
+  pd_capability_info info;
+  size_t count = 0;
+  pd_json_open(&w, '{');
+  pd_json_key(&w, "capabilities");
+  pd_json_open(&w, '[');
+  for (; pd_capability_at(count, &info, NULL) == PD_OK; count++) pd_json_raw(&w, pd_text(info.document));
+  pd_json_close(&w, ']');
+  pd_json_put_number(&w, "count", count);
+  pd_json_close(&w, '}');
+  return w.code;
+}
+
+static void write_etag(const pd_buf *document, char out[PD_ID_HEX_SIZE + 2])
+{
+  char hex[PD_ID_HEX_SIZE];
+  pd_id id = pd_sha256(pd_buf_bytes(document));
+  snprintf(out, PD_ID_HEX_SIZE + 2, "\"%s\"", pd_id_hex(&id, hex));
+}
+
+pd_code pd_describe(pd_server *server, pd_error *err)
+{
+  TRY(write_capabilities(&server->capabilities, err));
+  TRY(write_openapi(&server->openapi, err));
+  write_etag(&server->capabilities, server->capabilities_etag);
+  write_etag(&server->openapi, server->openapi_etag);
+  return PD_OK;
+}
+
+/* ---- routes ---- */
+
+static void reply_document(pd_request *request, const pd_buf *document, const char *etag)
+{
+  pd_error err = {0};
+  if (pd_buf_append(&request->out, document->data, document->size, &err)) {
+    pd_reply_error(request, &err);
+    return;
+  }
+  snprintf(request->etag, sizeof request->etag, "%s", etag);
+  pd_reply(request, MHD_HTTP_OK);
+}
+
+void pd_route_capabilities(pd_request *request)
+{
+  reply_document(request, &request->server->capabilities, request->server->capabilities_etag);
+}
+
+void pd_route_capability(pd_request *request)
+{
+  pd_capability_info info;
+  pd_error err = {0};
+  pd_code code = pd_capability_find(request->rest, &info, &err);
+  if (!code) code = pd_buf_append(&request->out, info.document, strlen(info.document), &err);
+  if (code)
+    pd_reply_error(request, &err);
+  else
+    pd_reply(request, MHD_HTTP_OK);
+}
+
+void pd_route_openapi(pd_request *request)
+{
+  reply_document(request, &request->server->openapi, request->server->openapi_etag);
+}
+
+static void reply_status(pd_request *request, unsigned status, const char *text)
+{
+  pd_json_writer w = {.out = &request->out};
+  pd_json_open(&w, '{');
+  pd_json_put_text(&w, "status", text);
+  pd_json_put_text(&w, "version", pd_version());
+  pd_json_close(&w, '}');
+  pd_reply(request, status);
+}
+
+void pd_route_healthz(pd_request *request)
+{
+  reply_status(request, MHD_HTTP_OK, "ok");
+}
+
+void pd_route_readyz(pd_request *request)
+{
+  bool is_draining = atomic_load(&request->server->is_draining);
+  reply_status(request, is_draining ? MHD_HTTP_SERVICE_UNAVAILABLE : MHD_HTTP_OK, is_draining ? "draining" : "ready");
+}

@@ -1,0 +1,105 @@
+/*
+ * guard.c: requests that a web page made on behalf of somebody who did not ask for it. A page of another site can send requests to an
+ * address of this machine, under the name of its own site if its DNS says so (rebinding). So Host has to be an address, localhost, or a
+ * name that was allowed; and Origin, which browsers send, has to be the server's own or one that was allowed.
+ */
+#include "base/base.h"
+#include "base/buf.h"
+#include "wire/http.h"
+
+#include <arpa/inet.h>
+#include <strings.h>
+
+#define HOST_SIZE 256
+
+/* The name in HOST[:PORT] or [HOST]:PORT; false if it is none. */
+static bool host_of(const char *text, size_t size, char out[HOST_SIZE])
+{
+  const char *begin = text, *end = text + size;
+  if (size && *begin == '[') {
+    begin++;
+    end = memchr(begin, ']', size - 1);
+  } else {
+    const char *colon = memchr(begin, ':', size);
+    if (colon) end = colon;
+  }
+  if (!end || end == begin || end - begin >= HOST_SIZE) return false;
+  memcpy(out, begin, (size_t)(end - begin));
+  out[end - begin] = 0;
+  return true;
+}
+
+static bool is_address(const char *host)
+{
+  struct in6_addr v6;
+  struct in_addr v4;
+  return inet_pton(AF_INET, host, &v4) == 1 || inet_pton(AF_INET6, host, &v6) == 1;
+}
+
+bool pd_is_loopback(const char *host)
+{
+  struct in6_addr v6;
+  struct in_addr v4;
+  if (inet_pton(AF_INET, host, &v4) == 1) return (ntohl(v4.s_addr) >> 24) == 127;
+  if (inet_pton(AF_INET6, host, &v6) == 1) return IN6_IS_ADDR_LOOPBACK(&v6);
+  return strcasecmp(host, "localhost") == 0;
+}
+
+static bool is_one_of(const char *const *names, const char *name)
+{
+  for (size_t i = 0; i < PD_SERVE_NAMES_MAX && names[i]; i++)
+    if (strcasecmp(names[i], name) == 0) return true;
+  return false;
+}
+
+static bool is_known_host(const pd_serve_options *options, const char *host)
+{
+  return is_address(host) || strcasecmp(host, "localhost") == 0 || is_one_of(options->hosts, host);
+}
+
+static bool refuse(pd_request *request, const char *what, const char *hint, const char *value)
+{
+  pd_reply_failure(request, MHD_HTTP_FORBIDDEN, PD_DENIED, "Forbidden", hint, "the %s '%.100s' is not allowed", what, value ? value : "");
+  return false;
+}
+
+static bool admits_host(pd_request *request)
+{
+  char host[HOST_SIZE];
+  const char *given = pd_request_header(request, MHD_HTTP_HEADER_HOST);
+  if (request->conn && request->conn->listener->is_unix) return true; /* no page can reach it */
+  if (given && host_of(given, strlen(given), host) && is_known_host(request->server->options, host)) return true;
+  return refuse(request, "Host", "Use an address or localhost, or allow the name with --allow-host.", given);
+}
+
+/* scheme://Host: the server's own pages. */
+static bool is_own_origin(const pd_request *request, const char *origin)
+{
+  const char *host = pd_request_header(request, MHD_HTTP_HEADER_HOST), *at = strstr(origin, "://");
+  return at && host && strcasecmp(at + 3, host) == 0;
+}
+
+bool pd_guard_admits(pd_request *request)
+{
+  if (!admits_host(request)) return false;
+  const char *origin = pd_request_header(request, MHD_HTTP_HEADER_ORIGIN);
+  if (!origin || is_own_origin(request, origin) || is_one_of(request->server->options->origins, origin)) return true;
+  return refuse(request, "Origin", "Allow it with --allow-origin if that page may call.", origin);
+}
+
+const char *pd_guard_cors(const pd_request *request)
+{
+  const char *origin = request->server->options->origins[0] ? pd_request_header(request, MHD_HTTP_HEADER_ORIGIN) : NULL;
+  return origin && is_one_of(request->server->options->origins, origin) ? origin : NULL;
+}
+
+bool pd_guard_preflight(pd_request *request)
+{
+  if (strcmp(request->method, MHD_HTTP_METHOD_OPTIONS) != 0 || !pd_guard_cors(request)) return false;
+  pd_reply_header(request, MHD_HTTP_HEADER_ACCESS_CONTROL_ALLOW_METHODS, "GET, HEAD, POST, DELETE");
+  pd_reply_header(request, MHD_HTTP_HEADER_ACCESS_CONTROL_ALLOW_HEADERS,
+                  "Authorization, Content-Type, Perdure-Agent, Perdure-Session, Perdure-Role, Last-Event-ID");
+  pd_reply_header(request, MHD_HTTP_HEADER_ACCESS_CONTROL_MAX_AGE, "600");
+  request->status = MHD_HTTP_NO_CONTENT;
+  return true;
+}

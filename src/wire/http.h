@@ -1,0 +1,242 @@
+/*
+ * http.h: the inside of the HTTP server.
+ *
+ * Place: libmicrohttpd's threads (one a processor, epoll) read requests and write replies. A route's function runs there if it answers
+ * from memory; else the connection sleeps, a worker of the pool runs it and wakes the connection. No thread belongs to a connection.
+ *
+ * W1  A request is answered once: by its route's function, by the guard before it, or by libmicrohttpd for what is no HTTP.
+ * W2  Every buffer has a maximum from birth: head, body, queue of the pool, connections, requests in flight of an agent.
+ * W3  Whoever calls is settled (auth.c) before a route's function runs, and the function takes names of agents from nowhere else.
+ * W4  A request belongs to one thread at a time: to libmicrohttpd's until it is suspended, to the worker until it is resumed.
+ */
+#ifndef PD_WIRE_HTTP_H
+#define PD_WIRE_HTTP_H
+
+#include "base/json.h"
+#include "wire/pool.h"
+#include "wire/serve.h"
+
+#include <microhttpd.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define PD_REQUEST_ID_SIZE 68
+#define PD_HEAD_SIZE_MAX (12 * 1024) /* memory of a connection: its head must fit, and an idle one costs no more */
+#define PD_LISTENERS_MAX 4
+#define PD_REPLY_HEADERS_MAX 4
+
+typedef struct pd_request pd_request;
+
+/* ---- settings (settings.c) ---- */
+
+/* Of [server] in perdure.toml; read with relaxed atomics, as a reload may change them. */
+typedef struct pd_wire_settings {
+  _Atomic uint64_t body_size_max, connection_count_max, in_flight_max, agent_in_flight_max, request_ms, idle_ms, drain_ms;
+} pd_wire_settings;
+
+/* ---- connections (connection.c) ---- */
+
+typedef struct pd_listener {
+  pd_server *server;
+  int fd;
+  struct MHD_Daemon *daemon;
+  bool is_unix;
+  char address[160];
+} pd_listener;
+
+typedef enum pd_conn_state {
+  PD_CONN_IDLE,    /* no whole request head was seen since `since_ms` */
+  PD_CONN_READING, /* a body is being read */
+  PD_CONN_BUSY     /* it is our turn: working, or sending */
+} pd_conn_state;
+
+typedef struct pd_conn pd_conn;
+struct pd_conn {
+  pd_conn *next, *prev;
+  const pd_listener *listener;
+  int fd;
+  pd_conn_state state;
+  int64_t since_ms;
+};
+
+typedef struct pd_conns {
+  pthread_mutex_t lock;
+  pd_conn *first;
+  size_t count;
+} pd_conns;
+
+/* ---- who calls (auth.c) ---- */
+
+typedef struct pd_caller {
+  char agent[PD_NAME_SIZE_MAX + 1]; /* "": none was named */
+  char session[PD_SESSION_ID_SIZE]; /* "": none */
+  bool is_operator;
+} pd_caller;
+
+/* ---- routes (route.c) ---- */
+
+typedef enum pd_lane {
+  PD_LANE_HERE,  /* answers at once, from memory */
+  PD_LANE_WRITE, /* waits for the disk: all who wait share one sync */
+  PD_LANE_SLOW   /* may take seconds */
+} pd_lane;
+
+/* Writes the answer into the request (reply.c). Returns when it is there. */
+typedef void (*pd_route_run)(pd_request *request);
+
+typedef struct pd_route {
+  const char *method; /* GET answers HEAD too */
+  const char *path;   /* ends with '/' or '*': what follows is request->rest */
+  pd_route_run run;
+  pd_lane (*lane)(pd_request *request); /* NULL: PD_LANE_HERE */
+  bool is_open;                         /* answers whoever asks: health */
+} pd_route;
+
+/* The route of a path and method; NULL: none. `*out_allow` then has the methods that the path has, or "". */
+const pd_route *pd_route_find(const char *method, const char *path, const char **out_rest, char *out_allow, size_t allow_size);
+
+/* ---- requests (request.c) ---- */
+
+typedef enum pd_request_state {
+  PD_REQUEST_NEW,
+  PD_REQUEST_READING,
+  PD_REQUEST_WORKING,
+  PD_REQUEST_ANSWERED,
+  PD_REQUEST_SENT
+} pd_request_state;
+
+struct pd_request {
+  pd_job job; /* first: the pool's */
+  pd_server *server;
+  pd_conn *conn;
+  struct MHD_Connection *connection;
+  const pd_route *route;
+  pd_request_state state;
+  char id[PD_REQUEST_ID_SIZE];
+  char method[8];
+  char *path;          /* decoded */
+  const char *rest;    /* in path: what follows the route's */
+  const char *bad_uri; /* what is wrong with it; NULL: nothing */
+  pd_buf body;
+  bool is_too_large; /* the body is longer than it may be: what follows is dropped */
+  size_t dropped;
+  bool is_counted; /* in flight */
+  pd_caller caller;
+  int64_t begun_us;
+  /* the answer */
+  unsigned status;
+  const char *type; /* Content-Type; static storage */
+  pd_buf out;
+  char etag[PD_ID_HEX_SIZE + 2]; /* with quotes; "": none */
+  const char *allow;             /* of a 405 */
+  char allow_text[48];
+  unsigned retry_after_s; /* 0: none */
+  struct {
+    const char *name;
+    char value[96];
+  } headers[PD_REPLY_HEADERS_MAX]; /* more of them */
+  size_t header_count;
+  const char *outcome;         /* the error's name, for log and metrics; NULL: ok */
+  const char *subject;         /* the capability, for log and metrics; NULL: none */
+  struct MHD_Response *stream; /* instead of `out` */
+};
+
+/* The pools that run what may wait. */
+PD_MUST_USE pd_code pd_request_pools(pd_server *server, pd_error *err);
+const char *pd_request_header(const pd_request *request, const char *name);
+/* A parameter of the query, decoded; NULL if it was not given. */
+const char *pd_request_query(const pd_request *request, const char *name);
+
+/* ---- replies (reply.c) ---- */
+
+unsigned pd_status_of(const pd_error *err);
+/* request->out has JSON. */
+void pd_reply(pd_request *request, unsigned status);
+/* The one shape of an error, with the status that fits. */
+void pd_reply_error(pd_request *request, const pd_error *err);
+/* The same with another status, and what to do about it. */
+void pd_reply_failure(pd_request *request, unsigned status, pd_code code, const char *name, const char *hint, const char *fmt, ...)
+  PD_PRINTF(6, 7);
+/* A header of the answer; `value` is copied, as far as there is room. */
+void pd_reply_header(pd_request *request, const char *name, const char *value);
+/* To libmicrohttpd. */
+enum MHD_Result pd_reply_send(pd_request *request);
+
+/* ---- the guard (guard.c) ---- */
+
+/* May this request be answered at all: its Host, its Origin? An answer is in the request if not. */
+bool pd_guard_admits(pd_request *request);
+/* The origin that a page of another site may see the answer from; NULL: none. */
+const char *pd_guard_cors(const pd_request *request);
+/* A browser asks whether a page may ask: answered here. */
+bool pd_guard_preflight(pd_request *request);
+/* "127.0.0.1", "::1", "localhost"… */
+bool pd_is_loopback(const char *host);
+
+/* auth.c: settle request->caller. False: an answer is in the request. */
+bool pd_auth_admits(pd_request *request);
+
+/* ---- limits (meter.c) ---- */
+
+typedef struct pd_meter pd_meter;
+PD_MUST_USE pd_code pd_meter_new(pd_meter **out, pd_error *err);
+void pd_meter_free(pd_meter *meter);
+/* One more in flight for `name`, unless there are `max` already. */
+PD_MUST_USE bool pd_meter_enter(pd_meter *meter, const char *name, uint64_t max);
+void pd_meter_leave(pd_meter *meter, const char *name);
+
+/* ---- the server (server.c) ---- */
+
+struct pd_server {
+  const pd_serve_options *options;
+  pd_home *home;
+  int lock_fd; /* of FOLDER/server.lock */
+  pd_wire_settings settings;
+  pd_listener listeners[PD_LISTENERS_MAX];
+  size_t listener_count;
+  pd_conns conns;
+  pd_pool writers, slow;
+  pd_meter *meter;
+  struct pd_mcp_http *mcp; /* mcp_http.h */
+  atomic_bool is_draining;
+  atomic_size_t in_flight;
+  atomic_ullong request_count;
+  char id_prefix[12]; /* of request ids: random */
+  pd_buf capabilities, openapi;
+  char capabilities_etag[PD_ID_HEX_SIZE + 2], openapi_etag[PD_ID_HEX_SIZE + 2];
+};
+
+/* ---- what the files share ---- */
+
+/* settings.c: from the home's perdure.toml, and again on a reload. */
+PD_MUST_USE pd_code pd_wire_settings_load(pd_server *server, pd_error *err);
+/* listen.c */
+PD_MUST_USE pd_code pd_listen_all(pd_server *server, pd_error *err);
+PD_MUST_USE pd_code pd_lock_home(pd_server *server, pd_error *err);
+/* request.c: the callbacks that a daemon is started with. */
+PD_MUST_USE pd_code pd_daemon_start(pd_listener *listener, unsigned threads, pd_error *err);
+/* connection.c */
+void pd_conn_notify(void *cls, struct MHD_Connection *connection, void **socket_context, enum MHD_ConnectionNotificationCode code);
+void pd_conn_enter(pd_conn *conn, pd_conn_state state);
+/* Cut those who take too long to ask. */
+void pd_conns_sweep(pd_server *server);
+/* Cut those who ask nothing now. */
+void pd_conns_hang_up(pd_server *server);
+/* describe.c: what there is: the capabilities and the OpenAPI document, made once. */
+PD_MUST_USE pd_code pd_describe(pd_server *server, pd_error *err);
+
+/* ---- routes' functions ---- */
+
+void pd_route_call(pd_request *request);
+pd_lane pd_route_call_lane(pd_request *request);
+void pd_route_capabilities(pd_request *request);
+void pd_route_capability(pd_request *request);
+void pd_route_openapi(pd_request *request);
+void pd_route_mcp(pd_request *request);
+pd_lane pd_route_mcp_lane(pd_request *request);
+void pd_route_healthz(pd_request *request);
+void pd_route_readyz(pd_request *request);
+void pd_route_agents(pd_request *request);
+pd_lane pd_route_agents_lane(pd_request *request);
+
+#endif

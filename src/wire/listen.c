@@ -1,0 +1,167 @@
+/* listen.c: where the server listens, and the lock that keeps a second one away from its home. */
+#include "base/base.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "wire/http.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define BACKLOG 4096
+
+/* ---- one server a home ---- */
+
+pd_code pd_lock_home(pd_server *server, pd_error *err)
+{
+  char path[4200], other[64] = "";
+  const char *uri = server->options->uri;
+  server->lock_fd = -1;
+  if (strncmp(uri, "sqlite:", 7) != 0) return PD_OK; /* nobody else can have it open */
+  if (snprintf(path, sizeof path, "%s/server.lock", uri + 7) >= (int)sizeof path)
+    return pd_error_set(err, PD_LIMIT, "the path %.100s… is too long", uri);
+  server->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (server->lock_fd < 0) return pd_file_refused(err, "open", path);
+  if (flock(server->lock_fd, LOCK_EX | LOCK_NB) == 0) {
+    int size = snprintf(other, sizeof other, "%ld\n", (long)getpid());
+    if (ftruncate(server->lock_fd, 0) || pwrite(server->lock_fd, other, (size_t)size, 0) != size)
+      return pd_file_refused(err, "write", path);
+    return PD_OK;
+  }
+  if (errno != EWOULDBLOCK) return pd_file_refused(err, "lock", path);
+  ssize_t got = pread(server->lock_fd, other, sizeof other - 1, 0);
+  if (got < 0) got = 0;
+  other[got] = 0;
+  other[strcspn(other, "\n")] = 0;
+  return pd_error_set(err, PD_EXISTS, "the home %s is served already, by process %s", uri, *other ? other : "?");
+}
+
+/* ---- TCP ---- */
+
+/* HOST:PORT, [HOST]:PORT, PORT. */
+static pd_code split_address(const char *text, char *host, size_t size, char port[8], pd_error *err)
+{
+  const char *colon = strrchr(text, ':'), *begin = text, *end = colon ? colon : text;
+  const char *digits = colon ? colon + 1 : text;
+  if (*begin == '[' && end > begin + 1 && end[-1] == ']') begin++, end--;
+  bool is_port = *digits && strlen(digits) < 6 && strspn(digits, "0123456789") == strlen(digits) && atoi(digits) < 65536;
+  if (!is_port || (size_t)(end - begin) >= size)
+    return pd_error_set(err, PD_INVALID, "'%.100s' is no address to listen on; write HOST:PORT, as 127.0.0.1:%d", text, PD_SERVE_PORT);
+  snprintf(port, 8, "%s", digits);
+  snprintf(host, size, "%.*s", (int)(end - begin), begin);
+  if (!*host) snprintf(host, size, "127.0.0.1");
+  return PD_OK;
+}
+
+static pd_code check_host(const pd_serve_options *options, const char *host, pd_error *err)
+{
+  if (pd_is_loopback(host)) return PD_OK;
+  if (options->no_auth)
+    return pd_error_set(err, PD_DENIED, "--no-auth is for loopback alone: whoever reaches %s could do everything", host);
+  if (!options->insecure_listen)
+    return pd_error_set(
+      err, PD_DENIED, "%s is no loopback address: give --tls-cert and --tls-key, or --insecure-listen if the network is yours alone", host);
+  return PD_OK;
+}
+
+/* What the system gave us, port 0 or not. */
+static void name_address(pd_listener *listener)
+{
+  struct sockaddr_storage at;
+  socklen_t size = sizeof at;
+  char host[INET6_ADDRSTRLEN] = "", port[8] = "";
+  if (getsockname(listener->fd, (struct sockaddr *)&at, &size)) return;
+  if (getnameinfo((struct sockaddr *)&at, size, host, sizeof host, port, sizeof port, NI_NUMERICHOST | NI_NUMERICSERV)) return;
+  bool is_v6 = strchr(host, ':') != NULL;
+  snprintf(listener->address, sizeof listener->address, "http://%s%s%s:%s", is_v6 ? "[" : "", host, is_v6 ? "]" : "", port);
+}
+
+static int bind_to(const struct addrinfo *at)
+{
+  int on = 1, fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) return -1;
+  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (bind(fd, at->ai_addr, at->ai_addrlen) == 0 && listen(fd, BACKLOG) == 0) return fd;
+  int why = errno;
+  close(fd);
+  errno = why;
+  return -1;
+}
+
+static pd_listener *new_listener(pd_server *server, int fd)
+{
+  pd_listener *listener = &server->listeners[server->listener_count++];
+  *listener = (pd_listener){.server = server, .fd = fd};
+  return listener;
+}
+
+static pd_code listen_tcp(pd_server *server, const char *text, pd_error *err)
+{
+  char host[256], port[8];
+  TRY(split_address(text, host, sizeof host, port, err));
+  TRY(check_host(server->options, host, err));
+  struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV}, *found = NULL;
+  int failed = getaddrinfo(host, port, &hints, &found);
+  if (failed) return pd_error_set(err, PD_INVALID, "cannot listen on %s: %s", text, gai_strerror(failed));
+  int fd = bind_to(found);
+  int why = errno;
+  freeaddrinfo(found);
+  if (fd < 0) return pd_error_set(err, PD_STORAGE, "cannot listen on %s: %s", text, strerror(why));
+  name_address(new_listener(server, fd));
+  return PD_OK;
+}
+
+/* ---- a Unix socket ---- */
+
+/* A socket that nobody listens on any more is in the way; anything else is not ours to remove. */
+static pd_code clear_path(const struct sockaddr_un *address, pd_error *err)
+{
+  struct stat is;
+  if (lstat(address->sun_path, &is)) return PD_OK;
+  if (!S_ISSOCK(is.st_mode)) return pd_error_set(err, PD_EXISTS, "%s is there and is no socket", address->sun_path);
+  int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  bool is_live = fd >= 0 && connect(fd, (const struct sockaddr *)address, sizeof *address) == 0;
+  if (fd >= 0) close(fd);
+  if (is_live) return pd_error_set(err, PD_EXISTS, "another process listens on %s", address->sun_path);
+  unlink(address->sun_path);
+  return PD_OK;
+}
+
+static pd_code listen_unix(pd_server *server, const char *path, pd_error *err)
+{
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  if (strlen(path) >= sizeof address.sun_path) return pd_error_set(err, PD_LIMIT, "the path %s is too long for a socket", path);
+  memcpy(address.sun_path, path, strlen(path));
+  TRY(clear_path(&address, err));
+  int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  mode_t before = umask(0777); /* nobody may connect before its mode is set */
+  bool is_bound = fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0;
+  umask(before);
+  unsigned mode = server->options->socket_mode ? server->options->socket_mode : 0600;
+  if (!is_bound || chmod(path, mode) || listen(fd, BACKLOG)) {
+    pd_error_set(err, PD_STORAGE, "cannot listen on %s: %s", path, strerror(errno));
+    if (fd >= 0) close(fd);
+    return PD_STORAGE;
+  }
+  pd_listener *listener = new_listener(server, fd);
+  listener->is_unix = true;
+  snprintf(listener->address, sizeof listener->address, "unix:%s", path);
+  return PD_OK;
+}
+
+pd_code pd_listen_all(pd_server *server, pd_error *err)
+{
+  const pd_serve_options *options = server->options;
+  if (options->listen) TRY(listen_tcp(server, options->listen, err));
+  if (options->socket) TRY(listen_unix(server, options->socket, err));
+  if (!server->listener_count) return pd_error_set(err, PD_INVALID, "there is nothing to listen on: give --listen or --socket");
+  return PD_OK;
+}

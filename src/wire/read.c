@@ -1,0 +1,312 @@
+/*
+ * read.c: reading without a capability's envelope: GET /v1/agents/NAME/state, /state/KEY, /log and /diff. NAME is an agent, or shared.
+ * ETag is the id of the commit that was read, so who asks again with If-None-Match is answered 304 until something changed.
+ */
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "wire/http.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define REF "main" /* where an agent's persistent state is, and the shared one */
+#define KEYS_MAX 10000
+#define RECORDS_MAX 1000
+#define DIFFERENCES_MAX 100000
+
+pd_lane pd_route_agents_lane(pd_request *request)
+{
+  (void)request;
+  return PD_LANE_SLOW; /* the past may have to be read from the disk */
+}
+
+/* ---- what was asked ---- */
+
+typedef struct reading {
+  pd_request *request;
+  char store_name[PD_NAME_SIZE_MAX + 1];
+  const char *what; /* "state", "log", "diff" */
+  const char *key;  /* after state/; NULL: none */
+  pd_store *store;
+  pd_commit commit;
+  char at[PD_ID_HEX_SIZE];
+  pd_json_writer w;
+  uint64_t count, limit;
+  bool has_more;
+} reading;
+
+static pd_code split_path(reading *r, pd_error *err)
+{
+  const char *rest = r->request->rest, *slash = strchr(rest, '/');
+  size_t size = slash ? (size_t)(slash - rest) : 0;
+  if (!size || size > PD_NAME_SIZE_MAX) return pd_error_set(err, PD_NOT_FOUND, "there is nothing at %.256s", r->request->path);
+  snprintf(r->store_name, sizeof r->store_name, "%.*s", (int)size, rest);
+  r->what = slash + 1;
+  if (strncmp(r->what, "state/", 6) == 0 && r->what[6]) {
+    r->key = r->what + 6;
+    return PD_OK;
+  }
+  if (strcmp(r->what, "state") == 0 || strcmp(r->what, "log") == 0 || strcmp(r->what, "diff") == 0) return PD_OK;
+  return pd_error_set(err, PD_NOT_FOUND, "there is nothing at %.256s", r->request->path);
+}
+
+static pd_code query_number(const pd_request *request, const char *name, uint64_t max, uint64_t *out, pd_error *err)
+{
+  const char *text = pd_request_query(request, name);
+  if (!text) return PD_OK;
+  char *end = NULL;
+  unsigned long long number = strtoull(text, &end, 10);
+  if (*text < '0' || *text > '9' || *end || number < 1 || number > max)
+    return pd_error_named(err, PD_INVALID, "InvalidInput", "%s is '%.40s'; it must be a number from 1 to %llu", name, text,
+                          (unsigned long long)max);
+  *out = number;
+  return PD_OK;
+}
+
+/* ---- who may ---- */
+
+/* Reading past the door asks what the door would say to a call that tells the same. */
+static const char *like_capability(const reading *r)
+{
+  bool is_shared = strcmp(r->store_name, "shared") == 0;
+  if (r->key) return is_shared ? "state.shared.get" : "state.persistent.get";
+  if (is_shared) return "state.shared.list";
+  return strcmp(r->what, "state") == 0 ? "state.persistent.list" : "state.persistent.history";
+}
+
+static pd_code check_policy(const reading *r, const char *capability, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf input = {0}, out = {0};
+  pd_json_writer w = {.out = &input, .err = err};
+  pd_json answer;
+  const char *agent = r->request->caller.agent;
+  pd_json_open(&w, '{');
+  pd_json_put_text(&w, "agent", agent);
+  pd_json_put_text(&w, "capability", capability);
+  if (r->key) pd_json_put_text(&w, "key", r->key);
+  pd_json_close(&w, '}');
+  TRY(w.code);
+  pd_ctx ctx = {.home = r->request->server->home, .agent = agent, .is_operator = true};
+  TRY(pd_call(&ctx, "policy.check", pd_buf_bytes(&input), &out, err));
+  TRY(pd_json_parse(pd_buf_bytes(&out), &answer, err));
+  pd_json permission = pd_json_member(answer, "permission");
+  if (pd_json_is(permission, "autonomous") || pd_json_is(permission, "notify")) return PD_OK;
+  return pd_error_named(err, PD_DENIED, "PermissionDenied", "policy does not let agent %s read this: %s is not free for it", agent,
+                        capability);
+}
+
+static pd_code check_caller(const reading *r, pd_error *err)
+{
+  const pd_caller *caller = &r->request->caller;
+  bool is_shared = strcmp(r->store_name, "shared") == 0;
+  if (caller->is_operator) return PD_OK;
+  if (!is_shared && strcmp(r->store_name, caller->agent) != 0)
+    return pd_error_named(err, PD_DENIED, "PermissionDenied", "agent %s may read its own state and shared, not that of '%s'", caller->agent,
+                          r->store_name);
+  return check_policy(r, like_capability(r), err);
+}
+
+/* ---- state ---- */
+
+static pd_code read_key(reading *r, pd_error *err)
+{
+  char number[24];
+  pd_entry entry;
+  pd_code code = pd_get(r->store, r->at, pd_text(r->key), &r->request->out, &entry, err);
+  if (code == PD_NOT_FOUND)
+    return pd_error_named(err, PD_NOT_FOUND, "KeyNotFound", "key '%.200s' is not in '%s' there", r->key, r->store_name);
+  TRY(code);
+  bool is_json = pd_json_parse(pd_buf_bytes(&r->request->out), NULL, NULL) == PD_OK;
+  bool is_text = !is_json && pd_utf8_check(pd_buf_bytes(&r->request->out));
+  r->request->type = is_json ? "application/json" : is_text ? "text/plain; charset=utf-8" : "application/octet-stream";
+  snprintf(number, sizeof number, "%llu", (unsigned long long)entry.version);
+  pd_reply_header(r->request, "Perdure-Version", number);
+  return PD_OK;
+}
+
+static void put_id(pd_json_writer *w, const char *key, const pd_id *id)
+{
+  char hex[PD_ID_HEX_SIZE];
+  pd_json_put_text(w, key, pd_id_hex(id, hex));
+}
+
+static void put_time(pd_json_writer *w, const char *key, int64_t time_ms)
+{
+  char text[PD_TIME_TEXT_SIZE];
+  pd_json_put_text(w, key, pd_time_text(time_ms, text));
+}
+
+static void put_entry(pd_json_writer *w, const pd_entry *entry)
+{
+  pd_json_put_number(w, "version", entry->version);
+  pd_json_put_number(w, "size", entry->size);
+  put_id(w, "value_id", &entry->value_id);
+  put_time(w, "created_at", entry->created_ms);
+  put_time(w, "updated_at", entry->updated_ms);
+}
+
+static pd_code read_keys(reading *r, pd_error *err)
+{
+  const char *prefix = pd_request_query(r->request, "prefix"), *after = pd_request_query(r->request, "after");
+  pd_scan scan = {.prefix = pd_text(prefix ? prefix : ""), .after = pd_text(after ? after : ""), .keys_only = true};
+  pd_iter *iter = NULL;
+  pd_entry entry;
+  pd_code code;
+  r->limit = 1000;
+  TRY(query_number(r->request, "limit", KEYS_MAX, &r->limit, err));
+  TRY(pd_iter_open(r->store, r->at, &scan, &iter, err));
+  pd_json_key(&r->w, "entries");
+  pd_json_open(&r->w, '[');
+  while (!(code = pd_iter_next(iter, &entry, NULL, err)) && r->count++ < r->limit) {
+    pd_json_open(&r->w, '{');
+    pd_json_put_bytes(&r->w, "key", entry.key);
+    put_entry(&r->w, &entry);
+    pd_json_close(&r->w, '}');
+  }
+  pd_iter_close(iter);
+  r->has_more = code == PD_OK;
+  pd_json_close(&r->w, ']');
+  return code == PD_NOT_FOUND ? PD_OK : code;
+}
+
+/* ---- log ---- */
+
+static void put_changes(pd_json_writer *w, const pd_record *record)
+{
+  pd_json_key(w, "changes");
+  pd_json_open(w, '[');
+  for (size_t i = 0; i < record->change_count; i++) {
+    const pd_change *change = &record->changes[i];
+    pd_json_open(w, '{');
+    pd_json_put_bytes(w, "key", change->key);
+    pd_json_put_text(w, "op", change->is_delete ? "delete" : "put");
+    pd_json_put_number(w, "version", change->version);
+    if (!change->is_delete) put_id(w, "value_id", &change->value_id);
+    if (!change->is_delete) pd_json_put_number(w, "size", change->size);
+    pd_json_close(w, '}');
+  }
+  pd_json_close(w, ']');
+}
+
+static bool put_record(void *ctx, const pd_record *record)
+{
+  reading *r = ctx;
+  if (r->count == r->limit) {
+    r->has_more = true;
+    return false;
+  }
+  r->count++;
+  pd_json_open(&r->w, '{');
+  pd_json_put_number(&r->w, "seq", record->seq);
+  pd_json_put_text(&r->w, "kind", pd_record_kind_name(record->kind));
+  put_id(&r->w, "commit", &record->commit.id);
+  put_id(&r->w, "tree", &record->commit.tree);
+  pd_json_put_text(&r->w, "author", record->author);
+  pd_json_put_text(&r->w, "run", record->run);
+  pd_json_put_text(&r->w, "reason", record->reason);
+  put_time(&r->w, "time", record->time_ms);
+  put_changes(&r->w, record);
+  pd_json_close(&r->w, '}');
+  return r->w.code == PD_OK;
+}
+
+static pd_code read_log(reading *r, pd_error *err)
+{
+  const char *key = pd_request_query(r->request, "key");
+  pd_log_query query = {.at = r->at, .key = pd_text(key ? key : "")};
+  r->limit = 100;
+  TRY(query_number(r->request, "limit", RECORDS_MAX, &r->limit, err));
+  TRY(query_number(r->request, "before", UINT64_MAX, &query.before, err));
+  query.limit = r->limit + 1;
+  pd_json_key(&r->w, "records");
+  pd_json_open(&r->w, '[');
+  TRY(pd_log(r->store, &query, put_record, r, err));
+  pd_json_close(&r->w, ']');
+  return PD_OK;
+}
+
+/* ---- diff ---- */
+
+static bool put_difference(void *ctx, const pd_difference *difference)
+{
+  reading *r = ctx;
+  if (r->count == r->limit) {
+    r->has_more = true;
+    return false;
+  }
+  r->count++;
+  pd_json_open(&r->w, '{');
+  pd_json_put_bytes(&r->w, "key", difference->key);
+  pd_json_put_text(&r->w, "change", !difference->before ? "added" : !difference->after ? "deleted" : "changed");
+  const pd_entry *sides[] = {difference->before, difference->after};
+  for (size_t i = 0; i < COUNT_OF(sides); i++) {
+    if (!sides[i]) continue;
+    pd_json_key(&r->w, i ? "after" : "before");
+    pd_json_open(&r->w, '{');
+    put_entry(&r->w, sides[i]);
+    pd_json_close(&r->w, '}');
+  }
+  pd_json_close(&r->w, '}');
+  return r->w.code == PD_OK;
+}
+
+static pd_code read_diff(reading *r, pd_error *err)
+{
+  const char *from = pd_request_query(r->request, "from");
+  char before[PD_ID_HEX_SIZE + 2];
+  pd_commit commit;
+  snprintf(before, sizeof before, "%s~", r->at);
+  pd_code code = pd_resolve(r->store, from && *from ? from : before, &commit, err);
+  if (code == PD_NOT_FOUND && !from) code = pd_resolve(r->store, "root", &commit, err);
+  TRY(code);
+  r->limit = DIFFERENCES_MAX;
+  put_id(&r->w, "from", &commit.id);
+  put_id(&r->w, "to", &r->commit.id);
+  pd_json_key(&r->w, "differences");
+  pd_json_open(&r->w, '[');
+  pd_id_hex(&commit.id, before);
+  TRY(pd_diff(r->store, before, r->at, put_difference, r, err));
+  pd_json_close(&r->w, ']');
+  return PD_OK;
+}
+
+/* ---- the route ---- */
+
+static pd_code read_object(reading *r, pd_error *err)
+{
+  pd_json_open(&r->w, '{');
+  put_id(&r->w, "commit", &r->commit.id);
+  TRY(strcmp(r->what, "log") == 0 ? read_log(r, err) : strcmp(r->what, "diff") == 0 ? read_diff(r, err) : read_keys(r, err));
+  pd_json_put_bool(&r->w, "has_more", r->has_more);
+  pd_json_close(&r->w, '}');
+  return r->w.code;
+}
+
+static pd_code run(reading *r, pd_error *err)
+{
+  TRY(split_path(r, err));
+  TRY(check_caller(r, err));
+  pd_code code =
+    strcmp(r->store_name, "system") == 0 ? PD_NOT_FOUND : pd_home_borrow(r->request->server->home, r->store_name, false, &r->store, err);
+  if (code == PD_NOT_FOUND) return pd_error_named(err, PD_NOT_FOUND, "NotFound", "there is no agent '%s' here", r->store_name);
+  TRY(code);
+  const char *at = pd_request_query(r->request, strcmp(r->what, "diff") == 0 ? "to" : "at");
+  TRY(pd_resolve(r->store, at && *at ? at : REF, &r->commit, err));
+  pd_id_hex(&r->commit.id, r->at); /* so that it does not move meanwhile */
+  TRY(r->key ? read_key(r, err) : read_object(r, err));
+  snprintf(r->request->etag, sizeof r->request->etag, "\"%s\"", r->at);
+  return PD_OK;
+}
+
+void pd_route_agents(pd_request *request)
+{
+  reading r = {.request = request};
+  pd_error err = {0};
+  r.w = (pd_json_writer){.out = &request->out, .err = &err};
+  if (run(&r, &err))
+    pd_reply_error(request, &err);
+  else
+    pd_reply(request, MHD_HTTP_OK);
+}

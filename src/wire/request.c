@@ -1,0 +1,298 @@
+/*
+ * request.c: the life of a request: libmicrohttpd's callbacks, from the first line to the last byte. Invariants W1 to W4 are in http.h.
+ *
+ * libmicrohttpd calls `answer` once with the head, once for each piece of the body, once at its end, and once more after a connection that
+ * slept was woken.
+ */
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "wire/http.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define BODY_DROP_MAX ((size_t)64 * 1024 * 1024) /* of a body that is too large: then the connection is cut */
+
+const char *pd_request_header(const pd_request *request, const char *name)
+{
+  return MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND, name);
+}
+
+const char *pd_request_query(const pd_request *request, const char *name)
+{
+  return MHD_lookup_connection_value(request->connection, MHD_GET_ARGUMENT_KIND, name);
+}
+
+static int64_t now_us(void)
+{
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+/* ---- the first line ---- */
+
+/* libmicrohttpd decodes on its own and would stop at an encoded NUL: another path than was asked for. */
+static const char *fault_of_uri(const char *uri)
+{
+  for (const char *at = uri; *at && *at != '?'; at++) {
+    if ((unsigned char)*at < 0x21 || *at == 0x7f) return "a byte that no URI has";
+    if (*at != '%') continue;
+    if (!isxdigit((unsigned char)at[1]) || !isxdigit((unsigned char)at[2])) return "a percent sign without two hex digits after it";
+  }
+  return strstr(uri, "%00") ? "an encoded NUL" : NULL;
+}
+
+static void *begin_uri(void *cls, const char *uri, struct MHD_Connection *connection)
+{
+  pd_listener *listener = cls;
+  pd_request *request = calloc(1, sizeof *request);
+  if (!request) return NULL;
+  request->server = listener->server;
+  request->connection = connection;
+  request->begun_us = now_us();
+  request->bad_uri = fault_of_uri(uri);
+  const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+  request->conn = info ? info->socket_context : NULL;
+  return request;
+}
+
+/* ---- in flight ---- */
+
+static bool enter(pd_request *request)
+{
+  pd_server *server = request->server;
+  size_t count = atomic_fetch_add(&server->in_flight, 1);
+  request->is_counted = true;
+  if (count < server->settings.in_flight_max &&
+      (!*request->caller.agent || pd_meter_enter(server->meter, request->caller.agent, server->settings.agent_in_flight_max)))
+    return true;
+  atomic_fetch_sub(&server->in_flight, 1);
+  request->is_counted = false;
+  request->retry_after_s = 1;
+  pd_reply_failure(request, MHD_HTTP_TOO_MANY_REQUESTS, PD_LIMIT, "TooManyRequests", "Wait for answers before asking more.",
+                   "too many requests are in flight%s%s", count < server->settings.in_flight_max ? " for agent " : "",
+                   count < server->settings.in_flight_max ? request->caller.agent : "");
+  return false;
+}
+
+static void leave(pd_request *request)
+{
+  if (!request->is_counted) return;
+  request->is_counted = false;
+  atomic_fetch_sub(&request->server->in_flight, 1);
+  if (*request->caller.agent) pd_meter_leave(request->server->meter, request->caller.agent);
+}
+
+/* ---- the head ---- */
+
+static void set_id(pd_request *request)
+{
+  const char *given = pd_request_header(request, "X-Request-Id");
+  size_t size = given ? strlen(given) : 0;
+  if (size && size <= 64 && strspn(given, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-") == size)
+    memcpy(request->id, given, size + 1);
+  else
+    snprintf(request->id, sizeof request->id, "%s-%llu", request->server->id_prefix,
+             (unsigned long long)atomic_fetch_add(&request->server->request_count, 1));
+}
+
+static bool is_small_enough(pd_request *request)
+{
+  const char *text = pd_request_header(request, MHD_HTTP_HEADER_CONTENT_LENGTH);
+  uint64_t max = request->server->settings.body_size_max;
+  request->body.size_max = max;
+  if (!text || strtoull(text, NULL, 10) <= max) return true;
+  pd_reply_failure(request, MHD_HTTP_CONTENT_TOO_LARGE, PD_LIMIT, "LimitExceeded",
+                   "Split the input, or raise server.body_max in perdure.toml.", "a body of %.20s bytes is too large; the most is %llu",
+                   text, (unsigned long long)max);
+  return false;
+}
+
+static bool find_route(pd_request *request)
+{
+  request->route = pd_route_find(request->method, request->path, &request->rest, request->allow_text, sizeof request->allow_text);
+  if (request->route) return true;
+  if (*request->allow_text) {
+    request->allow = request->allow_text;
+    pd_reply_failure(request, MHD_HTTP_METHOD_NOT_ALLOWED, PD_INVALID, "MethodNotAllowed", "Use one of the methods that Allow names.",
+                     "%s does not answer %s", request->path, request->method);
+  } else {
+    pd_reply_failure(request, MHD_HTTP_NOT_FOUND, PD_NOT_FOUND, "NotFound", "GET /v1/openapi.json tells what there is.",
+                     "there is nothing at %.256s", request->path);
+  }
+  return false;
+}
+
+static bool is_serving(pd_request *request)
+{
+  if (!atomic_load(&request->server->is_draining) || request->route->is_open) return true;
+  request->retry_after_s = 1;
+  pd_reply_failure(request, MHD_HTTP_SERVICE_UNAVAILABLE, PD_STORAGE, "Draining", "Ask again: the server is about to stop.",
+                   "the server is stopping and takes no new requests");
+  return false;
+}
+
+/* Everything that can be said without the body. */
+static bool admits(pd_request *request, const char *url, const char *method)
+{
+  set_id(request);
+  snprintf(request->method, sizeof request->method, "%s", method);
+  request->path = strdup(url);
+  if (!request->path) return false;
+  if (request->bad_uri) {
+    pd_reply_failure(request, MHD_HTTP_BAD_REQUEST, PD_INVALID, "InvalidInput", "Encode the path as RFC 3986 says.", "the path has %s",
+                     request->bad_uri);
+    return false;
+  }
+  return pd_guard_admits(request) && !pd_guard_preflight(request) && find_route(request) && is_serving(request) &&
+         is_small_enough(request) && (request->route->is_open || pd_auth_admits(request)) && enter(request);
+}
+
+static bool has_body(const pd_request *request)
+{
+  const char *size = pd_request_header(request, MHD_HTTP_HEADER_CONTENT_LENGTH);
+  return pd_request_header(request, MHD_HTTP_HEADER_TRANSFER_ENCODING) || (size && strcmp(size, "0") != 0);
+}
+
+static enum MHD_Result take_head(pd_request *request, const char *url, const char *method)
+{
+  bool is_admitted = admits(request, url, method);
+  if (!request->path) return MHD_NO;
+  if (request->conn) pd_conn_enter(request->conn, is_admitted ? PD_CONN_READING : PD_CONN_BUSY);
+  request->state = is_admitted ? PD_REQUEST_READING : PD_REQUEST_ANSWERED;
+  if (is_admitted || !has_body(request)) return MHD_YES; /* answered with the next call, so that the connection may stay */
+  return pd_reply_send(request);                         /* before the body is sent: libmicrohttpd closes then */
+}
+
+/* ---- the body ---- */
+
+static enum MHD_Result take_body(pd_request *request, const char *data, size_t *size)
+{
+  if (!request->is_too_large && pd_buf_append(&request->body, data, *size, NULL)) request->is_too_large = true;
+  request->dropped += request->is_too_large ? *size : 0;
+  *size = 0;
+  return request->dropped > BODY_DROP_MAX ? MHD_NO : MHD_YES;
+}
+
+/* ---- the answer ---- */
+
+static void run_job(pd_job *job)
+{
+  pd_request *request = (pd_request *)job;
+  request->route->run(request);
+  request->state = PD_REQUEST_ANSWERED;
+  MHD_resume_connection(request->connection); /* from here on it is libmicrohttpd's: W4 */
+}
+
+pd_code pd_request_pools(pd_server *server, pd_error *err)
+{
+  TRY(pd_pool_init(&server->writers, 64, 4096, run_job, err));
+  return pd_pool_init(&server->slow, 64, 1024, run_job, err);
+}
+
+static enum MHD_Result hand_over(pd_request *request, pd_pool *pool)
+{
+  request->state = PD_REQUEST_WORKING;
+  MHD_suspend_connection(request->connection);
+  if (pd_pool_add(pool, &request->job)) return MHD_YES;
+  request->retry_after_s = 1;
+  pd_reply_failure(request, MHD_HTTP_SERVICE_UNAVAILABLE, PD_LIMIT, "Overloaded", "Wait a little, then try again.",
+                   "the server has too much to do");
+  request->state = PD_REQUEST_ANSWERED;
+  MHD_resume_connection(request->connection);
+  return MHD_YES;
+}
+
+static enum MHD_Result take_end(pd_request *request)
+{
+  if (request->conn) pd_conn_enter(request->conn, PD_CONN_BUSY);
+  if (request->is_too_large) {
+    pd_reply_failure(request, MHD_HTTP_CONTENT_TOO_LARGE, PD_LIMIT, "LimitExceeded",
+                     "Split the input, or raise server.body_max in perdure.toml.", "the body is too large; the most is %llu bytes",
+                     (unsigned long long)request->server->settings.body_size_max);
+    return pd_reply_send(request);
+  }
+  pd_lane lane = request->route->lane ? request->route->lane(request) : PD_LANE_HERE;
+  if (lane == PD_LANE_WRITE) return hand_over(request, &request->server->writers);
+  if (lane == PD_LANE_SLOW) return hand_over(request, &request->server->slow);
+  request->route->run(request);
+  return pd_reply_send(request);
+}
+
+static enum MHD_Result answer(void *cls, struct MHD_Connection *connection, const char *url, const char *method, const char *version,
+                              const char *data, size_t *size, void **con_cls)
+{
+  pd_request *request = *con_cls;
+  (void)cls, (void)connection, (void)version;
+  if (!request) return MHD_NO; /* no memory for it */
+  switch (request->state) {
+  case PD_REQUEST_NEW: return take_head(request, url, method);
+  case PD_REQUEST_READING: return *size ? take_body(request, data, size) : take_end(request);
+  case PD_REQUEST_ANSWERED: return pd_reply_send(request);
+  case PD_REQUEST_WORKING:
+  case PD_REQUEST_SENT: break;
+  }
+  return MHD_YES;
+}
+
+/* ---- the end ---- */
+
+static void tell(const pd_request *request)
+{
+  const pd_log_options *log = &request->server->options->log;
+  pd_log_level level = request->status >= 500 ? PD_LOG_WARN : request->status >= 400 ? PD_LOG_INFO : PD_LOG_DEBUG;
+  if (level > log->level || !request->path) return;
+  const pd_log_field fields[] = {
+    {"request", request->id, 0},
+    {"method", request->method, 0},
+    {"path", request->path, 0},
+    {"status", NULL, request->status},
+    {"us", NULL, now_us() - request->begun_us},
+    {"agent", request->caller.agent, 0},
+    {"outcome", request->outcome ? request->outcome : "ok", 0},
+  };
+  pd_log_line(log, level, "request", fields, COUNT_OF(fields));
+}
+
+static void completed(void *cls, struct MHD_Connection *connection, void **con_cls, enum MHD_RequestTerminationCode code)
+{
+  pd_request *request = *con_cls;
+  (void)cls, (void)connection, (void)code;
+  if (!request) return;
+  leave(request);
+  tell(request);
+  if (request->conn) pd_conn_enter(request->conn, PD_CONN_IDLE);
+  pd_buf_done(&request->body);
+  pd_buf_done(&request->out);
+  free(request->path);
+  free(request);
+  *con_cls = NULL;
+}
+
+static void say(void *cls, const char *fmt, va_list args)
+{
+  pd_listener *listener = cls;
+  char text[512];
+  vsnprintf(text, sizeof text, fmt, args);
+  text[strcspn(text, "\n")] = 0;
+  pd_log_say(&listener->server->options->log, PD_LOG_DEBUG, "http: %s", text);
+}
+
+pd_code pd_daemon_start(pd_listener *listener, unsigned threads, pd_error *err)
+{
+  pd_server *server = listener->server;
+  unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | MHD_USE_ITC;
+  listener->daemon = MHD_start_daemon(
+    flags, 0, NULL, NULL, answer, listener, MHD_OPTION_EXTERNAL_LOGGER, say, listener, MHD_OPTION_LISTEN_SOCKET, listener->fd,
+    MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)PD_HEAD_SIZE_MAX, MHD_OPTION_CONNECTION_LIMIT,
+    (unsigned)server->settings.connection_count_max, MHD_OPTION_CONNECTION_TIMEOUT, 0u, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+    MHD_OPTION_URI_LOG_CALLBACK, begin_uri, listener, MHD_OPTION_NOTIFY_COMPLETED, completed, listener, MHD_OPTION_NOTIFY_CONNECTION,
+    pd_conn_notify, listener, threads > 1 ? MHD_OPTION_THREAD_POOL_SIZE : MHD_OPTION_END, threads, MHD_OPTION_END);
+  if (!listener->daemon) return pd_error_set(err, PD_STORAGE, "cannot serve on %s", listener->address);
+  return PD_OK;
+}

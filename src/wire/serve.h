@@ -1,0 +1,49 @@
+/*
+ * serve.h: a home over HTTP: what `perdure serve` runs. docs/guide/server.md tells what is served.
+ *
+ *     pd_server *server = NULL;
+ *     pd_serve_options options = {.uri = "sqlite:./.perdure", .listen = "127.0.0.1:7373"};
+ *     if (pd_server_open(&options, &server, &err)) …
+ *     pd_server_run(server, &err);                    // until SIGTERM or SIGINT; SIGHUP reloads
+ *     pd_server_close(server, &err);
+ *
+ * One server a process: it answers the process's signals.
+ */
+#ifndef PD_WIRE_SERVE_H
+#define PD_WIRE_SERVE_H
+
+#include "wire/log.h"
+
+#include <perdure/perdure.h>
+
+#define PD_SERVE_NAMES_MAX 16 /* of hosts, and of origins */
+#define PD_SERVE_PORT 7373
+
+typedef struct pd_serve_options {
+  const char *uri;                         /* the home's */
+  const char *listen;                      /* HOST:PORT, [HOST]:PORT or PORT; port 0: any that is free. NULL: no TCP */
+  const char *socket;                      /* the path of a Unix socket; NULL: none */
+  unsigned socket_mode;                    /* 0: 0600 */
+  bool no_auth;                            /* whoever reaches it is who they say; on loopback alone */
+  bool insecure_listen;                    /* other addresses than loopback without TLS */
+  const char *hosts[PD_SERVE_NAMES_MAX];   /* names that Host may have besides localhost and addresses; ended by NULL */
+  const char *origins[PD_SERVE_NAMES_MAX]; /* of pages that may call: scheme://host[:port]; ended by NULL */
+  pd_log_options log;
+  const char *mcp_tools;                      /* globs of capabilities that /mcp offers; NULL: all */
+  bool no_mcp_approvals;                      /* nobody behind an MCP client may approve */
+  const struct pd_mcp_provider *mcp_provider; /* of /mcp, for tests; NULL: the home's capabilities */
+} pd_serve_options;
+
+typedef struct pd_server pd_server;
+
+/* Open the home and listen. PD_EXISTS if another process serves this home; PD_INVALID for an address that is none, PD_DENIED for one that
+ * may not be used so; PD_STORAGE if the system refuses. `options` are borrowed until the server is closed. */
+PD_MUST_USE pd_code pd_server_open(const pd_serve_options *options, pd_server **out, pd_error *err);
+/* "http://127.0.0.1:7373" or "unix:/run/perdure.sock": the index-th address, NULL after the last. Borrowed until close. */
+const char *pd_server_address(const pd_server *server, size_t index);
+/* Serve until SIGTERM or SIGINT, then finish what was begun. */
+PD_MUST_USE pd_code pd_server_run(pd_server *server, pd_error *err);
+/* Close the home: everything acknowledged is on disk. Takes NULL. */
+pd_code pd_server_close(pd_server *server, pd_error *err);
+
+#endif

@@ -1,0 +1,214 @@
+/* server.c: opening, running and closing a server; its signals. */
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "wire/http.h"
+#include "wire/mcp_http.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#define LOOK_MS 1000
+#define THREADS_MAX 4
+#define STOP_MS 2000    /* for what was not finished when draining was over */
+#define SPARE_FILES 256 /* descriptors that are not connections */
+
+/* The signals that are ours; blocked, so that every thread that is started from here on leaves them to pd_server_run. */
+static void take_signals(sigset_t *out)
+{
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGINT);
+  sigaddset(&set, SIGHUP);
+  pthread_sigmask(SIG_BLOCK, &set, NULL);
+  if (out) *out = set;
+}
+
+/* ---- opening ---- */
+
+/* As many descriptors as the system lets us have: a connection needs one. */
+static void raise_file_limit(const pd_server *server)
+{
+  struct rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit)) return;
+  if (limit.rlim_cur < limit.rlim_max) {
+    limit.rlim_cur = limit.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &limit);
+  }
+  if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < server->settings.connection_count_max + SPARE_FILES)
+    pd_log_say(&server->options->log, PD_LOG_WARN, "the system allows %llu open files, fewer than server.connections_max needs (ulimit -n)",
+               (unsigned long long)limit.rlim_cur);
+}
+
+static unsigned thread_count(void)
+{
+  long count = sysconf(_SC_NPROCESSORS_ONLN);
+  return count < 1 ? 1 : count > THREADS_MAX ? THREADS_MAX : (unsigned)count;
+}
+
+static pd_code set_up_mcp(pd_server *server, pd_error *err)
+{
+  char key_file[4400];
+  const pd_serve_options *o = server->options;
+  pd_mcp *mcp = NULL;
+  snprintf(key_file, sizeof key_file, "%s/mcp.key", strncmp(o->uri, "sqlite:", 7) == 0 ? o->uri + 7 : "");
+  pd_mcp_options options = {.home = server->home,
+                            .uri = o->uri,
+                            .tools = o->mcp_tools,
+                            .key_file = key_file[0] == '/' && !key_file[8] ? NULL : key_file,
+                            .provider = o->mcp_provider};
+  TRY(pd_mcp_new(&options, &mcp, err));
+  pd_code code = pd_mcp_http_new(mcp, &server->mcp, err);
+  if (code) pd_mcp_free(mcp);
+  return code;
+}
+
+static pd_code set_up(pd_server *server, pd_error *err)
+{
+  uint32_t random;
+  if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
+    return pd_error_set(err, PD_STORAGE, "no random bytes: %s", strerror(errno));
+  snprintf(server->id_prefix, sizeof server->id_prefix, "%08x", (unsigned)random);
+  TRY(pd_home_open(server->options->uri, NULL, &server->home, err));
+  TRY(pd_lock_home(server, err));
+  TRY(pd_wire_settings_load(server, err));
+  TRY(pd_describe(server, err));
+  TRY(pd_meter_new(&server->meter, err));
+  TRY(set_up_mcp(server, err));
+  raise_file_limit(server);
+  return pd_listen_all(server, err);
+}
+
+static pd_code start(pd_server *server, pd_error *err)
+{
+  TRY(pd_request_pools(server, err));
+  for (size_t i = 0; i < server->listener_count; i++)
+    TRY(pd_daemon_start(&server->listeners[i], server->listeners[i].is_unix ? 1 : thread_count(), err));
+  return PD_OK;
+}
+
+pd_code pd_server_open(const pd_serve_options *options, pd_server **out, pd_error *err)
+{
+  pd_server *server = calloc(1, sizeof *server);
+  if (!server) return pd_error_memory(err, "the server");
+  server->options = options;
+  server->lock_fd = -1;
+  take_signals(NULL);
+  pthread_mutex_init(&server->conns.lock, NULL);
+  pd_code code = options->no_auth ? PD_OK : pd_error_set(err, PD_UNSUPPORTED, "there are no tokens yet: serve with --no-auth, on loopback");
+  if (!code) code = set_up(server, err);
+  if (!code) code = start(server, err);
+  if (code)
+    pd_server_close(server, NULL);
+  else
+    *out = server;
+  return code;
+}
+
+const char *pd_server_address(const pd_server *server, size_t index)
+{
+  return index < server->listener_count ? server->listeners[index].address : NULL;
+}
+
+/* ---- running ---- */
+
+static void reload(pd_server *server)
+{
+  pd_error err = {0};
+  pd_code code = pd_home_reload(server->home, &err);
+  if (!code) code = pd_wire_settings_load(server, &err);
+  if (code)
+    pd_log_say(&server->options->log, PD_LOG_ERROR, "reload failed, nothing was changed: %s", err.message);
+  else
+    pd_log_say(&server->options->log, PD_LOG_INFO, "reloaded");
+}
+
+/* The next signal, or 0 after LOOK_MS. */
+static int next_signal(int fd, int timeout_ms)
+{
+  struct pollfd wait = {.fd = fd, .events = POLLIN};
+  struct signalfd_siginfo info;
+  if (poll(&wait, 1, timeout_ms) <= 0 || read(fd, &info, sizeof info) != (ssize_t)sizeof info) return 0;
+  return (int)info.ssi_signo;
+}
+
+/* Let those who were admitted have their answers. A second signal ends it. */
+static void drain(pd_server *server, int signals)
+{
+  int64_t end_ms = pd_clock_monotonic_ms() + (int64_t)server->settings.drain_ms;
+  atomic_store(&server->is_draining, true);
+  for (size_t i = 0; i < server->listener_count; i++) {
+    MHD_socket fd = MHD_quiesce_daemon(server->listeners[i].daemon);
+    if (fd != MHD_INVALID_SOCKET) close(fd); /* who comes now is refused by the system, and not left waiting */
+    server->listeners[i].fd = -1;
+  }
+  pd_conns_hang_up(server);
+  pd_mcp_http_drain(server->mcp);
+  while (atomic_load(&server->in_flight) && pd_clock_monotonic_ms() < end_ms) {
+    int signal_number = next_signal(signals, 10);
+    if (signal_number == SIGTERM || signal_number == SIGINT) break;
+  }
+  size_t left = atomic_load(&server->in_flight);
+  if (left) pd_log_say(&server->options->log, PD_LOG_WARN, "%zu requests were cut off", left);
+}
+
+pd_code pd_server_run(pd_server *server, pd_error *err)
+{
+  sigset_t set;
+  take_signals(&set);
+  int signals = signalfd(-1, &set, SFD_CLOEXEC);
+  if (signals < 0) return pd_error_set(err, PD_STORAGE, "cannot wait for signals: %s", strerror(errno));
+  for (int signal_number = 0; signal_number != SIGTERM && signal_number != SIGINT;) {
+    signal_number = next_signal(signals, LOOK_MS);
+    if (signal_number == SIGHUP) reload(server);
+    pd_conns_sweep(server);
+    pd_mcp_http_tick(server->mcp);
+  }
+  pd_log_say(&server->options->log, PD_LOG_INFO, "stopping");
+  drain(server, signals);
+  close(signals);
+  return PD_OK;
+}
+
+/* ---- closing ---- */
+
+static void stop_listening(pd_server *server)
+{
+  for (size_t i = 0; i < server->listener_count; i++) {
+    pd_listener *listener = &server->listeners[i];
+    if (listener->daemon)
+      MHD_stop_daemon(listener->daemon); /* closes the socket, too */
+    else if (listener->fd >= 0)
+      close(listener->fd);
+    if (listener->is_unix) unlink(listener->address + strlen("unix:"));
+  }
+}
+
+pd_code pd_server_close(pd_server *server, pd_error *err)
+{
+  if (!server) return PD_OK;
+  bool is_over = pd_pool_done(&server->writers, STOP_MS); /* first: they wake connections, which have to be there */
+  is_over = pd_pool_done(&server->slow, STOP_MS) && is_over;
+  if (!is_over) return PD_OK; /* a thread is inside the home: the process ends as it is, and what was acknowledged is on disk */
+  if (server->mcp) pd_mcp_http_drain(server->mcp); /* a connection that sleeps cannot be closed */
+  stop_listening(server);
+  if (server->mcp) pd_mcp_free(pd_mcp_http_core(server->mcp));
+  pd_mcp_http_free(server->mcp);
+  pd_code code = pd_home_close(server->home, err);
+  if (server->lock_fd >= 0) close(server->lock_fd);
+  pd_meter_free(server->meter);
+  pthread_mutex_destroy(&server->conns.lock);
+  pd_buf_done(&server->capabilities);
+  pd_buf_done(&server->openapi);
+  free(server);
+  return code;
+}

@@ -1,0 +1,30 @@
+/* settings.c: what [server] in the home's perdure.toml says. */
+#include "base/base.h"
+#include "wire/http.h"
+
+#include <stddef.h>
+
+static const struct {
+  const char *name;
+  size_t offset;
+} places[] = {
+  {"server.body_max", offsetof(pd_wire_settings, body_size_max)},
+  {"server.connections_max", offsetof(pd_wire_settings, connection_count_max)},
+  {"server.in_flight_max", offsetof(pd_wire_settings, in_flight_max)},
+  {"server.agent_in_flight_max", offsetof(pd_wire_settings, agent_in_flight_max)},
+  {"server.request_time", offsetof(pd_wire_settings, request_ms)},
+  {"server.idle", offsetof(pd_wire_settings, idle_ms)},
+  {"server.drain", offsetof(pd_wire_settings, drain_ms)},
+};
+
+static void take(void *ctx, const pd_config_info *info)
+{
+  pd_wire_settings *settings = ctx;
+  for (size_t i = 0; i < COUNT_OF(places); i++)
+    if (strcmp(places[i].name, info->name) == 0) atomic_store((_Atomic uint64_t *)((char *)settings + places[i].offset), info->number);
+}
+
+pd_code pd_wire_settings_load(pd_server *server, pd_error *err)
+{
+  return pd_config_each_now(server->home, take, &server->settings, err);
+}

@@ -1,0 +1,63 @@
+/* server_world.h: a server in a process of its own on a home of its own, and a client that can do it right and wrong. */
+#ifndef TESTS_WIRE_SERVER_WORLD_H
+#define TESTS_WIRE_SERVER_WORLD_H
+
+#include <perdure/perdure.h>
+#include <sys/types.h>
+
+#define SERVED_ARGS_MAX 24
+
+typedef struct served {
+  pid_t pid;
+  char *folder; /* with home/, log and socket in it */
+  int port;
+  const char *args[SERVED_ARGS_MAX];
+} served;
+
+/* The perdure that is tested: argv[1] of the test program. */
+extern const char *served_binary;
+
+/* Start `perdure serve --home FOLDER/home --listen 127.0.0.1:0 ARGS…` and wait until it serves. ARGS end with NULL; "@socket" becomes
+ * FOLDER/socket. Aborts the program if it does not come up. */
+served *served_start(const char *const *args);
+/* The same in a folder that is there already, which becomes the server's. */
+served *served_start_in(char *folder, const char *const *args);
+/* Ask it to stop (SIGTERM) and wait; its exit code, or 256 plus the signal that ended it. The folder stays. */
+int served_stop(served *s);
+/* Wait for its end. */
+int served_wait(served *s);
+/* Stop it if it runs, remove its folder. Takes NULL. */
+void served_free(served *s);
+/* Make it again after served_stop or a kill, on the same home. */
+void served_again(served *s);
+/* A file of its folder as text; freed by the caller. "" if there is none. */
+char *served_file(const served *s, const char *name);
+
+/* A connection, with a time-out of 20 seconds for each read. */
+int served_connect(const served *s);
+int served_connect_unix(const served *s);
+
+typedef struct reply {
+  int status; /* 0: the connection was closed without an answer */
+  char *head; /* from the first line on */
+  char *body; /* ended by a NUL that is not counted */
+  size_t body_size;
+  bool is_closed; /* by the server, after this answer */
+} reply;
+
+void reply_done(reply *r);
+/* A header's value into `out` ("" if absent); returns `out`. */
+char *reply_header(const reply *r, const char *name, char *out, size_t size);
+
+/* Bytes as they are. False if the other side went away. */
+bool send_bytes(int fd, const void *bytes, size_t size);
+/* Read one answer. `is_head`: to a HEAD request. */
+reply read_reply(int fd, bool is_head);
+/* METHOD PATH with a JSON body (NULL: none) and headers ("Name: value\r\n"…, may be ""), over a connection. */
+reply ask_on(int fd, const char *method, const char *path, const char *headers, const char *body);
+/* The same over a connection of its own. */
+reply ask(const served *s, const char *method, const char *path, const char *headers, const char *body);
+/* POST /v1/call/NAME as an agent. */
+reply ask_call(const served *s, const char *agent, const char *capability, const char *input);
+
+#endif
