@@ -21,7 +21,7 @@
 #define PD_MCP_MODERN "2026-07-28"
 #define PD_MCP_LEGACY "2025-11-25" /* what a client that opens with an unknown revision is answered */
 #define PD_MCP_MESSAGE_SIZE_MAX (PD_CALL_SIZE_MAX + 65536)
-#define PD_MCP_SESSION_ID_SIZE 129 /* 128 hex digits and a NUL */
+#define PD_MCP_SESSION_ID_SIZE PD_ID_HEX_SIZE /* 64 hex digits and a NUL */
 
 typedef struct pd_mcp pd_mcp;
 typedef struct pd_mcp_session pd_mcp_session;

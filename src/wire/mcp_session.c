@@ -1,9 +1,9 @@
 /*
  * mcp_session.c: sessions of the legacy era, and the session of the home that belongs to a client.
  *
- * The id of a session over HTTP is 32 bytes and their MAC (with the agent's name), in hex: index of the revision (1) · what the client can
- * do (1) · zero (6) · ms since 1970, big-endian (8) · random (16). So a process that has the same key knows a session that it has never
- * seen: clients do not notice a restart, but for their subscriptions.
+ * The id of a session over HTTP is 32 bytes in hex: index of the revision (1) · what the client can do (1) · random (14) · the first 16
+ * bytes of their MAC (with the agent's name). So a process that has the same key knows a session that it has never seen: clients do not
+ * notice a restart, but for their subscriptions.
  */
 #include "base/array.h"
 #include "base/base.h"
@@ -16,8 +16,8 @@
 #include <sys/random.h>
 
 #define ENDED_MAX 4096u
-#define AT_TIME 8
-#define AT_RANDOM 16
+#define AT_RANDOM 2
+#define AT_MAC 16
 
 /* ---- one session ---- */
 
@@ -60,34 +60,27 @@ pd_code pd_mcp_session_new(pd_mcp *mcp, const char *agent, const pd_mcp_out *pus
 
 /* ---- ids ---- */
 
-static pd_id mac_of(const pd_mcp *mcp, const char *agent, const pd_id *content)
+static pd_id mac_of(const pd_mcp *mcp, const char *agent, const pd_id *id)
 {
-  return pd_mcp_mac(mcp->session_key, (pd_bytes[]){{content->bytes, PD_ID_SIZE}, pd_text(agent)}, 2);
+  return pd_mcp_mac(mcp->session_key, (pd_bytes[]){{id->bytes, AT_MAC}, pd_text(agent)}, 2);
 }
 
 static pd_code make_id(pd_mcp *mcp, pd_mcp_session *s, pd_error *err)
 {
-  pd_id content = {0};
-  uint64_t now = (uint64_t)s->used_ms;
-  content.bytes[0] = (uint8_t)pd_mcp_revision_index(s->revision);
-  content.bytes[1] = (uint8_t)s->client;
-  for (int i = 0; i < 8; i++) content.bytes[AT_TIME + i] = (uint8_t)(now >> (56 - 8 * i));
-  if (getrandom(content.bytes + AT_RANDOM, 16, 0) != 16) return pd_error_set(err, PD_STORAGE, "no random numbers for a session");
-  pd_id mac = mac_of(mcp, s->agent, &content);
-  pd_id_hex(&content, s->id);
-  pd_id_hex(&mac, s->id + 2 * PD_ID_SIZE);
+  pd_id id = {{(uint8_t)pd_mcp_revision_index(s->revision), (uint8_t)s->client}};
+  if (getrandom(id.bytes + AT_RANDOM, AT_MAC - AT_RANDOM, 0) != AT_MAC - AT_RANDOM)
+    return pd_error_set(err, PD_STORAGE, "no random numbers for a session");
+  pd_id mac = mac_of(mcp, s->agent, &id);
+  memcpy(id.bytes + AT_MAC, mac.bytes, PD_ID_SIZE - AT_MAC);
+  pd_id_hex(&id, s->id);
   return PD_OK;
 }
 
-static bool check_id(const pd_mcp *mcp, const char *agent, const char *id, pd_id *out_content)
+static bool check_id(const pd_mcp *mcp, const char *agent, const char *text, pd_id *out)
 {
-  char half[PD_ID_HEX_SIZE];
-  pd_id mac, given;
-  if (strlen(id) != PD_MCP_SESSION_ID_SIZE - 1) return false;
-  snprintf(half, sizeof half, "%.64s", id);
-  if (!pd_id_parse(half, out_content) || !pd_id_parse(id + 2 * PD_ID_SIZE, &given)) return false;
-  mac = mac_of(mcp, agent, out_content);
-  return CRYPTO_memcmp(mac.bytes, given.bytes, PD_ID_SIZE) == 0 && pd_mcp_revision_at(out_content->bytes[0]) != NULL;
+  if (!pd_id_parse(text, out)) return false;
+  pd_id mac = mac_of(mcp, agent, out);
+  return CRYPTO_memcmp(mac.bytes, out->bytes + AT_MAC, PD_ID_SIZE - AT_MAC) == 0 && pd_mcp_revision_at(out->bytes[0]) != NULL;
 }
 
 static unsigned bucket_of(const pd_id *content)

@@ -11,6 +11,9 @@ static const pd_route routes[] = {
   {"GET", "/v1/capabilities/", pd_route_capability, NULL, false},
   {"GET", "/v1/openapi.json", pd_route_openapi, NULL, false},
   {"GET", "/v1/agents/", pd_route_agents, pd_route_agents_lane, false},
+  {"POST", "/mcp", pd_route_mcp, pd_route_mcp_lane, false},
+  {"GET", "/mcp", pd_route_mcp, pd_route_mcp_lane, false},
+  {"DELETE", "/mcp", pd_route_mcp, pd_route_mcp_lane, false},
   {"GET", "/healthz", pd_route_healthz, NULL, true},
   {"GET", "/readyz", pd_route_readyz, NULL, true},
 };
