@@ -1,5 +1,5 @@
 /*
- * row_snapshots.c: row 20: AgentSnapshots of 1,000 messages, saved 1,000 times: bytes written and time a save.
+ * row_snapshots.c: row 21: AgentSnapshots of 1,000 messages, saved 1,000 times: bytes written and time a save.
  *
  * Each tick says one message of 500 bytes and forgets the oldest, so the document is always of the same size and every save has
  * something new at both ends of the history. All storages get the same documents, two of them in turns. Bytes: `file:` the documents

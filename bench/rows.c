@@ -21,9 +21,9 @@ const bench_row bench_rows[] = {
   {17, "session", "state.session.get/set, one thread", "1 M calls/s pre-parsed; 300 k/s JSON", "≥ 1×", row_session},
   {18, "persistent", "state.persistent.set, buffered", "the engine's own buffered put", "≥ 0.7×", row_persistent},
   {19, "statestore", "StateStore set and get, type perdure", "2 M sets/s; 5 M gets/s", "≥ 1×", row_statestore},
-  {20, "snapshots", "AgentSnapshots of 1,000 messages through perdure:", "file:, redis:; sqlite-snapshots:", "≤ 0.05×; ≤ 1×",
+  {20, "thread", "a conversation as a thread", "LangGraph checkpoint-sqlite", "≥ 20×; ≥ 1×; ≤ 0.05×", row_thread},
+  {21, "snapshots", "AgentSnapshots of 1,000 messages through perdure:", "file:, redis:; sqlite-snapshots:", "≤ 0.05×; ≤ 1×",
    row_snapshots},
-  {21, "thread", "a conversation as a thread", "LangGraph checkpoint-sqlite", "≥ 20×; ≥ 1×; ≤ 0.05×", row_thread},
 };
 const size_t bench_row_count = sizeof(bench_rows) / sizeof(bench_rows[0]);
 
