@@ -106,7 +106,7 @@ want_out_has '"number":1'
 token=$(sed -n 's/.*"token":"\([0-9a-f]*\)".*/\1/p' "$out")
 run --json mailbox claim trip w2
 want_out_has '"letters":[]'
-run mailbox accept trip 1 wrong
+run mailbox accept trip 1 00000000000000000000000000000000
 want_code 3
 run mailbox accept trip 1 "$token"
 want_code 0
