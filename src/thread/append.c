@@ -157,7 +157,7 @@ static pd_code stage_all(attempt *a, pd_edit *edit, pd_error *err)
   TRY(check_here(a, edit, err));
   TRY(pd_stateleaves_stage(edit, doc, a->touched.paths, a->touched.count, err));
   TRY(stage_messages(a, edit, err));
-  TRY(pd_run_stage(edit, a->p, &a->next, err));
+  TRY(pd_run_stage(a->t->id, edit, a->p, &a->next, err));
   return stage_records(a, edit, err);
 }
 

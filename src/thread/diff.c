@@ -98,6 +98,7 @@ pd_code pd_thread_diff(pd_thread *thread, uint64_t from, uint64_t to, diff_visit
 /* What is known of the record that wrote the leaf before: leaves that came together are told together. */
 typedef struct blamer {
   pd_thread *t;
+  uint64_t newest; /* version */
   uint64_t seq;
   pd_thread_blame_line line;
   pd_buf texts;
@@ -136,7 +137,7 @@ static pd_code take_change(blamer *b, const pd_view *view, uint64_t version, pd_
   pd_change_parts parts;
   pd_error why = {0};
   TRY(pd_view_get(view, pd_text(pd_thread_key(PD_KEY_CHANGE, version, key)), &text, NULL, err));
-  if (pd_change_parse(pd_buf_bytes(&text), &parts, &why)) return pd_thread_corrupt(b->t->id, key, why.message, err);
+  TRY(pd_thread_stored(b->t->id, key, pd_change_parse(pd_buf_bytes(&text), &parts, &why), &why, err));
   TRY(take_string(parts.run_id, &b->texts, &b->run_at, err));
   TRY(take_string(parts.reason, &b->texts, &b->reason_at, err));
   b->ids_at = b->texts.size;
@@ -148,28 +149,52 @@ static pd_code take_change(blamer *b, const pd_view *view, uint64_t version, pd_
   return PD_OK;
 }
 
-/* The record that wrote it, and the change set that this was. */
-static pd_code look_at_record(blamer *b, uint64_t seq, pd_error *err)
+/* Which change set was made by record `seq`: they are in the order of their records, so the last that is not newer. */
+static pd_code find_version(const pd_view *view, uint64_t newest, uint64_t seq, uint64_t *out, pd_error *err)
 {
-  char at[PD_THREAD_AT_SIZE];
-  pd_thread_head head;
-  pd_commit commit;
+  uint64_t low = 0, high = newest;
+  char key[PD_THREAD_KEY_SIZE];
+  pd_entry entry;
+  while (low < high) {
+    uint64_t mid = low + (high - low + 1) / 2;
+    TRY(pd_view_get(view, pd_text(pd_thread_key(PD_KEY_CHANGE, mid, key)), NULL, &entry, err));
+    if (entry.seq <= seq)
+      low = mid;
+    else
+      high = mid - 1;
+  }
+  *out = low;
+  return PD_OK;
+}
+
+static pd_code find_author(blamer *b, uint64_t seq, pd_error *err)
+{
   author_job job = {.out = &b->texts, .err = err};
+  char at[PD_THREAD_AT_SIZE];
+  pd_error why;
+  b->author_at = b->texts.size;
+  pd_code code = pd_show(b->t->store, pd_thread_at(seq, at), take_author, &job, &why);
+  if (code == PD_RETIRED) return pd_buf_byte(&b->texts, 0, err);
+  if (code && err) *err = why;
+  TRY(code);
+  return job.code;
+}
+
+/* The record that wrote it, and the change set that this was. */
+static pd_code look_at_record(blamer *b, const pd_view *view, uint64_t seq, pd_error *err)
+{
+  uint64_t version;
   b->seq = 0;
   pd_buf_clear(&b->texts);
-  pd_view view = pd_thread_view(b->t, seq, at);
-  TRY(pd_resolve(b->t->store, at, &commit, err));
-  TRY(pd_thread_read_head(&view, b->t->id, &head, err));
-  TRY(take_change(b, &view, head.version, err));
-  b->author_at = b->texts.size;
-  TRY(pd_show(b->t->store, at, take_author, &job, err));
-  TRY(job.code);
+  TRY(find_version(view, b->newest, seq, &version, err));
+  TRY(take_change(b, view, version, err));
+  TRY(find_author(b, seq, err));
+  TRY(pd_thread_commit_id(b->t->store, seq, &b->line.commit, err));
   const char *texts = (const char *)b->texts.data;
   b->line.run_id = texts + b->run_at;
   b->line.reason = texts + b->reason_at;
   b->line.author = texts + b->author_at;
   b->line.message_ids = texts + b->ids_at;
-  b->line.commit = commit.id;
   b->seq = seq;
   return PD_OK;
 }
@@ -180,7 +205,7 @@ static pd_code blame_leaf(blamer *b, const pd_view *view, pd_bytes key, pd_bytes
   CLEANUP(pd_buf_done) pd_buf pointer = {0};
   pd_entry entry;
   TRY(pd_view_get(view, key, NULL, &entry, err));
-  if (entry.seq != b->seq) TRY(look_at_record(b, entry.seq, err));
+  if (entry.seq != b->seq) TRY(look_at_record(b, view, entry.seq, err));
   TRY(write_pointer(key, value, &pointer, err));
   b->line.path = pd_buf_bytes(&pointer);
   *out_goes_on = visit(ctx, &b->line);
@@ -199,6 +224,7 @@ pd_code pd_thread_blame(pd_thread *thread, uint64_t version, const char *path, b
   bool goes_on = true;
   TRY(pd_thread_point_get(thread, version, &point, err));
   pd_view view = pd_thread_view(thread, point.commit.seq, at);
+  b.newest = point.version;
   if (path && *path) { /* inside of what is kept whole, too, it must be there */
     CLEANUP(pd_buf_done) pd_buf text = {0};
     TRY(pd_stateleaves_text(&view, path, &text, err));

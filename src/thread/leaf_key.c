@@ -141,7 +141,10 @@ static pd_code take_segment(key_parts *p, pd_bytes key, pd_bytes segment, pd_byt
   }
   if (is_hashed(segment)) {
     TRY(split_named(key, value, &name, &rest, err));
-    if (pd_json_decode(name, &p->long_name, NULL)) return no_leaf(key, err);
+    pd_error why;
+    pd_code code = pd_json_decode(name, &p->long_name, &why);
+    if (code == PD_NO_MEMORY && err) *err = why;
+    if (code) return code == PD_NO_MEMORY ? code : no_leaf(key, err);
     step->name = pd_buf_bytes(&p->long_name);
     return PD_OK;
   }

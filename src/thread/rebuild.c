@@ -42,7 +42,7 @@ static pd_code read_next(teller *tl, pd_error *err)
   TRY(pd_view_get(&view, pd_text(key), &text, NULL, err));
   pd_code code = pd_json_parse(pd_buf_bytes(&text), &json, &why);
   if (!code) code = pd_identity_parse(json, &tl->next, &why);
-  return code ? pd_thread_corrupt(t->id, key, why.message, err) : PD_OK;
+  return pd_thread_stored(t->id, key, code, &why, err);
 }
 
 static pd_code tell_identity(teller *tl, pd_error *err)

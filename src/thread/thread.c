@@ -51,6 +51,13 @@ pd_code pd_thread_corrupt(const char *id, const char *key, const char *why, pd_e
   return pd_error_set(err, PD_CORRUPT, "thread '%s': key '%s' is not what perdure wrote there: %.200s", id, key, why);
 }
 
+pd_code pd_thread_stored(const char *id, const char *key, pd_code code, const pd_error *why, pd_error *err)
+{
+  if (code && code != PD_NO_MEMORY) return pd_thread_corrupt(id, key, why->message, err);
+  if (code && err) *err = *why;
+  return code;
+}
+
 static pd_code no_thread(const char *id, pd_error *err)
 {
   return pd_error_named(err, PD_NOT_FOUND, "NotFound", "there is no thread '%s'", id);
@@ -66,7 +73,7 @@ pd_code pd_thread_read_identity(const pd_view *view, const char *id, pd_identity
   TRY(pd_view_get(view, pd_text(PD_KEY_THREAD), &text, NULL, err));
   pd_code code = pd_json_parse(pd_buf_bytes(&text), &json, &why);
   if (!code) code = pd_identity_parse(json, out, &why);
-  return code ? pd_thread_corrupt(id, PD_KEY_THREAD, why.message, err) : PD_OK;
+  return pd_thread_stored(id, PD_KEY_THREAD, code, &why, err);
 }
 
 pd_code pd_thread_read_head(const pd_view *view, const char *id, pd_thread_head *out, pd_error *err)
@@ -74,7 +81,7 @@ pd_code pd_thread_read_head(const pd_view *view, const char *id, pd_thread_head 
   CLEANUP(pd_buf_done) pd_buf text = {0};
   pd_error why = {0};
   TRY(pd_view_get(view, pd_text(PD_KEY_VERSION), &text, NULL, err));
-  return pd_thread_head_parse(pd_buf_bytes(&text), out, &why) ? pd_thread_corrupt(id, PD_KEY_VERSION, why.message, err) : PD_OK;
+  return pd_thread_stored(id, PD_KEY_VERSION, pd_thread_head_parse(pd_buf_bytes(&text), out, &why), &why, err);
 }
 
 /* ---- handles ---- */
@@ -239,12 +246,26 @@ pd_code pd_thread_find_point(pd_thread *t, uint64_t version, pd_thread_point *ou
     TRY(pd_resolve(t->store, at, &point.commit, err));
     TRY(pd_thread_read_head(&view, t->id, &head, err));
   }
-  if (head.version != version) return pd_thread_corrupt(t->id, PD_KEY_VERSION, "it has another number than the change set", err);
+  if (head.version != version) /* carried over to a later commit when the history was cut */
+    return pd_error_set(err, PD_RETIRED, "version %llu of thread '%s' is not kept any more, but for its change set",
+                        (unsigned long long)version, t->id);
   point.version = version;
   point.message_count = head.messages;
   point.run_count = head.runs;
   memcpy(point.active_run, head.active_run, sizeof point.active_run);
   *out = point;
+  return PD_OK;
+}
+
+pd_code pd_thread_commit_id(pd_store *store, uint64_t seq, pd_id *out, pd_error *err)
+{
+  char at[PD_THREAD_AT_SIZE];
+  pd_commit commit = {0};
+  pd_error why;
+  pd_code code = pd_resolve(store, pd_thread_at(seq, at), &commit, &why);
+  if (code && code != PD_RETIRED && err) *err = why;
+  if (code && code != PD_RETIRED) return code;
+  *out = commit.id;
   return PD_OK;
 }
 

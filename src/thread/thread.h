@@ -99,8 +99,13 @@ PD_MUST_USE pd_code pd_message_id_check(pd_bytes id, pd_error *err);
 
 /* Stored bytes that are not what this room wrote: PD_CORRUPT that names thread and key. */
 PD_MUST_USE pd_code pd_thread_corrupt(const char *id, const char *key, const char *why, pd_error *err);
+/* What came of reading them: PD_OK, PD_NO_MEMORY as they are, anything else is damage. */
+PD_MUST_USE pd_code pd_thread_stored(const char *id, const char *key, pd_code code, const pd_error *why, pd_error *err);
 /* Version `version` of the thread: which commit it is, and its numbers. Call after pd_thread_follow. PD_NOT_FOUND (VersionNotFound). */
 PD_MUST_USE pd_code pd_thread_find_point(pd_thread *t, uint64_t version, pd_thread_point *out, pd_error *err);
+
+/* The commit that a record made; zero if retention has taken it. */
+PD_MUST_USE pd_code pd_thread_commit_id(pd_store *store, uint64_t seq, pd_id *out, pd_error *err);
 
 /* Visit the change sets first..last of where the handle is. */
 PD_MUST_USE pd_code pd_thread_walk_changes(pd_thread *t, uint64_t first, uint64_t last, pd_delta_visit visit, void *ctx, pd_error *err);

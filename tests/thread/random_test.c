@@ -156,6 +156,7 @@ static void one_thread(trial *t, int number)
   check(t);
 }
 
+/* seed 003: 48 */
 static void random__2000_threads_are_what_the_model_says_and_replay_to_the_same_ids(void **state)
 {
   trial t = {.r = random_from(20261116)};

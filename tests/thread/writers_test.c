@@ -156,6 +156,7 @@ static void write_with_threads(bool is_exact)
   temp_folder_free(folder);
 }
 
+/* seed 003: 01, 04, 47 */
 static void writers__four_threads_with_exact_versions_lose_nothing(void **state)
 {
   (void)state;
@@ -178,6 +179,7 @@ static int write_as_process(const char *uri, int number, uint64_t seed)
   return pd_store_close(w.store, NULL) || *w.failure ? 1 : 0;
 }
 
+/* seed 003: 01, 04, 47 */
 static void writers__four_processes_with_exact_versions_lose_nothing(void **state)
 {
   thread_world w;
