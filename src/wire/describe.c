@@ -96,6 +96,21 @@ static const struct {
    "{\"get\":{\"summary\":\"Keys whose values differ between two points; ETag is the later commit\","
    "\"parameters\":[" AGENT_PATH "," PARAM("from", "query", "The earlier point; default: the commit before.") "," PARAM(
      "to", "query", "The later point; default: the head.") "]," OK_JSON "}}"},
+  {"/v1/watch",
+   "{\"get\":{\"summary\":\"Changes as they happen, as text/event-stream\",\"parameters\":[" PARAM(
+     "store",
+     "query", "The agent's own store, or shared.") "," PARAM("prefix", "query",
+                                                             "Only keys that begin with it.") "," PARAM("from", "query",
+                                                                                                        "now, start, or the id of an "
+                                                                                                        "event.") "," PARAM("Last-Event-ID",
+                                                                                                                            "header",
+                                                                                                                            "The id of the "
+                                                                                                                            "last event: "
+                                                                                                                            "go on after "
+                                                                                                                            "it.") "]"
+                                                                                                                                   "," OK_JSON
+                                                                                                                                   "}}"},
+  {"/metrics", "{\"get\":{\"summary\":\"Numbers for Prometheus\"," OK_JSON "}}"},
   {"/healthz", "{\"get\":{\"summary\":\"Is the process alive?\",\"security\":[]," OK_JSON "}}"},
   {"/readyz", "{\"get\":{\"summary\":\"Does it take requests?\",\"security\":[]," OK_JSON "}}"},
 };
