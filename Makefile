@@ -68,13 +68,16 @@ bench:
 	@tools/deps build bench
 	@$(SETUP) build-bench
 	@$(NINJA) build-bench perdure-bench
+	@bench/langgraph/install build-bench/bench/npm || true # its row says so, then
 	@build-bench/bench/perdure-bench $(BENCH_ARGS)
 
 bench-growth:
 	@tools/deps build bench
 	@$(SETUP) build-bench
-	@$(NINJA) build-bench bench-growth
+	@$(NINJA) build-bench bench-growth bench-threads
+	@bench/langgraph/install build-bench/bench/npm
 	@build-bench/bench/bench-growth $(BENCH_ARGS)
+	@build-bench/bench/bench-threads
 
 install:
 	@tools/deps --check build

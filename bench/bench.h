@@ -34,6 +34,7 @@ typedef struct bench_sizes {
   uint32_t gc_versions;
   uint32_t session_ops;    /* calls a run */
   uint32_t statestore_ops; /* sets, and gets, a run */
+  uint32_t thread_turns;   /* of a conversation */
 } bench_sizes;
 
 typedef struct bench {

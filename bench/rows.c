@@ -21,6 +21,7 @@ const bench_row bench_rows[] = {
   {17, "session", "state.session.get/set, one thread", "1 M calls/s pre-parsed; 300 k/s JSON", "≥ 1×", row_session},
   {18, "persistent", "state.persistent.set, buffered", "the engine's own buffered put", "≥ 0.7×", row_persistent},
   {19, "statestore", "StateStore set and get, type perdure", "2 M sets/s; 5 M gets/s", "≥ 1×", row_statestore},
+  {20, "thread", "a conversation as a thread", "LangGraph checkpoint-sqlite", "≥ 20×; ≥ 1×; ≤ 0.05×", row_thread},
 };
 const size_t bench_row_count = sizeof(bench_rows) / sizeof(bench_rows[0]);
 
@@ -46,6 +47,7 @@ const bench_sizes bench_sizes_full = {
   .gc_versions = 1000000,
   .session_ops = 1000000,
   .statestore_ops = 5000000,
+  .thread_turns = 500,
 };
 
 const bench_sizes bench_sizes_quick = {
@@ -70,4 +72,5 @@ const bench_sizes bench_sizes_quick = {
   .gc_versions = 10000,
   .session_ops = 20000,
   .statestore_ops = 50000,
+  .thread_turns = 20,
 };

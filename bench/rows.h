@@ -35,5 +35,6 @@ PD_MUST_USE pd_code row_watch(bench *b, pd_error *err);
 PD_MUST_USE pd_code row_session(bench *b, pd_error *err);
 PD_MUST_USE pd_code row_persistent(bench *b, pd_error *err);
 PD_MUST_USE pd_code row_statestore(bench *b, pd_error *err);
+PD_MUST_USE pd_code row_thread(bench *b, pd_error *err);
 
 #endif

@@ -270,7 +270,8 @@ pd_code answer_print(cli_session *cli, pd_bytes answer, pd_error *err)
   pd_json json;
   TRY(pd_json_parse(answer, &json, err));
   pd_json found = pd_json_member(json, "found"), stored = pd_json_member(json, "value"), list = list_of(json);
-  if (is_false(found) || is_false(pd_json_member(json, "deleted"))) cli->exit_code = CLI_EXIT_NEGATIVE;
+  if (is_false(found) || is_false(pd_json_member(json, "deleted")) || is_false(pd_json_member(json, "claimed")))
+    cli->exit_code = CLI_EXIT_NEGATIVE;
   pd_json summary = pd_json_member(pd_json_member(json, "briefing"), "summary");
   if (cli->is_json) {
     out_bytes(&cli->out, answer);

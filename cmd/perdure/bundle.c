@@ -207,7 +207,7 @@ static pd_code spool(int from, int *out, pd_error *err)
   }
 }
 
-static pd_code open_bundle(const char *path, int *out, pd_error *err)
+pd_code bundle_open(const char *path, int *out, pd_error *err)
 {
   if (strcmp(path, "-") == 0) return spool(STDIN_FILENO, out, err);
   *out = open(path, O_RDONLY | O_CLOEXEC);
@@ -234,7 +234,7 @@ static pd_code run_import(cli_session *cli, const args_parsed *args, pd_error *e
                                .visit_ref = bundle_take_ref,
                                .progress = bundle_progress,
                                .ctx = &view};
-  TRY(open_bundle(args->words[0], &fd, err));
+  TRY(bundle_open(args->words[0], &fd, err));
   bundle_prepare(cli);
   TRY(cli_open(cli, options.is_dry_run ? CLI_READ : CLI_CREATE, err));
   bundle_view_init(&view, cli, "import", err);

@@ -179,11 +179,12 @@ static pd_code error_of(const char *capability, pd_json error, pd_error *err)
   return code;
 }
 
-static pd_code call_holder(cli_session *cli, const args_parsed *args, const char *capability, pd_bytes input, pd_buf *out, pd_error *err)
+pd_code door_call_holder(cli_session *cli, const args_parsed *args, const char *capability, pd_bytes input, pd_buf *out, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf line = {0};
   pd_json answer;
   TRY(write_request(cli, args, capability, input, &line, err));
+  pd_buf_clear(out);
   TRY(door_ask_holder(cli, pd_buf_bytes(&line), out, err));
   if (pd_json_parse(pd_buf_bytes(out), &answer, NULL)) return pd_error_set(err, PD_STORAGE, "the holder's answer makes no sense");
   pd_json error = pd_json_member(answer, "error");
@@ -226,7 +227,7 @@ pd_code door_call(cli_session *cli, const args_parsed *args, const char *capabil
   pd_json json;
   if (strcmp(capability, "session.begin") == 0) TRY(door_start_holder(cli, err));
   if (input.size && pd_json_parse(input, &json, NULL)) return call_here(cli, args, capability, input, out, err); /* it will say why */
-  pd_code code = call_holder(cli, args, capability, input, out, err);
+  pd_code code = door_call_holder(cli, args, capability, input, out, err);
   if (code != PD_NOT_FOUND || out->size) return code;
   return call_here(cli, args, capability, input, out, err);
 }

@@ -21,6 +21,10 @@
 PD_MUST_USE pd_code door_call(cli_session *cli, const args_parsed *args, const char *capability, pd_bytes input, pd_buf *out,
                               pd_error *err);
 
+/* The same, only by the holder: PD_NOT_FOUND, and nothing in `out`, if none runs. */
+PD_MUST_USE pd_code door_call_holder(cli_session *cli, const args_parsed *args, const char *capability, pd_bytes input, pd_buf *out,
+                                     pd_error *err);
+
 /* Start the holder of the home unless it runs. */
 PD_MUST_USE pd_code door_start_holder(cli_session *cli, pd_error *err);
 
@@ -30,7 +34,10 @@ PD_MUST_USE pd_code door_ask_holder(cli_session *cli, pd_bytes line, pd_buf *out
 /* All of it; false if the other side went away. */
 bool door_send(int fd, pd_bytes bytes);
 
-/* holder.c: the path of the socket. PD_UNSUPPORTED for a home without a folder. */
+/* holder.c: a folder of this user's alone, made if need be: $XDG_RUNTIME_DIR/perdure, or one under /tmp that nobody else could have put
+ * there. */
+PD_MUST_USE pd_code holder_folder(char *out, size_t size, pd_error *err);
+/* The path of the socket. PD_UNSUPPORTED for a home without a folder. */
 PD_MUST_USE pd_code holder_path(const char *uri, char *out, size_t size, pd_error *err);
 /* Serve the home at `uri` on `listener` until it holds nothing. `ready` gets a newline when it serves, or the error's text. */
 __attribute__((noreturn)) void holder_serve(const char *uri, int listener, int ready);

@@ -16,6 +16,8 @@ PD_MUST_USE pd_code fields_full_path(const char *path, char out[FIELDS_PATH_SIZE
 
 /* tier.c: the capability that a shorthand calls, or NULL. */
 const char *tier_capability(const char *tier, const char *verb);
+/* Run the verb that is the first word of a tier's command. */
+PD_MUST_USE pd_code tier_run(cli_session *cli, const args_parsed *args, pd_error *err);
 
 /* answer.c. Print an answer for people: a value alone; a list as a table, aligned on a terminal and tab-separated elsewhere; else a line a
  * member, and what is nested below it, indented. With --json the answer itself. */

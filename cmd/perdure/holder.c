@@ -44,8 +44,7 @@ typedef struct connection {
 
 /* ---- where ---- */
 
-/* A folder of this user's alone: $XDG_RUNTIME_DIR, or one under /tmp that nobody else could have put there. */
-static pd_code runtime_folder(char *out, size_t size, pd_error *err)
+pd_code holder_folder(char *out, size_t size, pd_error *err)
 {
   const char *given = getenv("XDG_RUNTIME_DIR");
   int length = given && *given ? snprintf(out, size, "%s/perdure", given) : snprintf(out, size, "/tmp/perdure-%u", (unsigned)getuid());
@@ -53,7 +52,7 @@ static pd_code runtime_folder(char *out, size_t size, pd_error *err)
   if (mkdir(out, 0700) && errno != EEXIST) return pd_error_set(err, PD_STORAGE, "cannot make the folder %s: %s", out, strerror(errno));
   struct stat is;
   if (lstat(out, &is) || !S_ISDIR(is.st_mode) || is.st_uid != getuid() || (is.st_mode & 077))
-    return pd_error_set(err, PD_STORAGE, "%s is not a folder of yours alone; the holder's socket cannot be there", out);
+    return pd_error_set(err, PD_STORAGE, "%s is not a folder of yours alone; nothing can be put there", out);
   return PD_OK;
 }
 
@@ -62,7 +61,7 @@ pd_code holder_path(const char *uri, char *out, size_t size, pd_error *err)
   char folder[PATH_MAX], runtime[PATH_MAX], hex[PD_ID_HEX_SIZE];
   if (strncmp(uri, "sqlite:", 7) != 0 || !realpath(uri + 7, folder))
     return pd_error_set(err, PD_UNSUPPORTED, "the home %s has no folder, so nothing can be held for it", uri);
-  TRY(runtime_folder(runtime, sizeof runtime, err));
+  TRY(holder_folder(runtime, sizeof runtime, err));
   pd_id id = pd_value_id(pd_text(folder));
   int length = snprintf(out, size, "%s/%.16s.sock", runtime, pd_id_hex(&id, hex));
   if (length < 0 || (size_t)length >= size) return pd_error_set(err, PD_LIMIT, "the path %s is too long for a socket", runtime);

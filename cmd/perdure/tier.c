@@ -57,7 +57,30 @@ static const tier_verb verbs[] = {
   {"folders", "watch", "folders.watch", {"path", NULL}, NULL},
   {"folders", "unwatch", "folders.unwatch", {"path", NULL}, NULL},
   {"folders", "list", "folders.list", {NULL}, NULL},
+  {"runs", "create", "runs.create", {"title", "input", NULL}, "run_id"},
+  {"runs", "get", "runs.get", {"run_id", NULL}, NULL},
+  {"runs", "list", "runs.list", {"status", NULL}, NULL},
+  {"runs", "claim", "runs.claim", {"run_id", NULL}, NULL},
+  {"runs", "update", "runs.update", {"run_id", "token", "progress", NULL}, NULL},
+  {"runs", "complete", "runs.complete", {"run_id", "token", "result", NULL}, NULL},
+  {"runs", "fail", "runs.fail", {"run_id", "token", "error", NULL}, NULL},
+  {"runs", "cancel", "runs.cancel", {"run_id", "reason", NULL}, NULL},
+  {"runs", "prune", "runs.prune", {NULL}, NULL},
   {"health", "", "system.health", {NULL}, NULL},
+  {"thread", "create", "threads.create", {"thread_id", NULL}, "thread_id"},
+  {"thread", "list", "threads.list", {NULL}, NULL},
+  {"thread", "show", "threads.load", {"thread_id", "version", NULL}, NULL},
+  {"thread", "append", "threads.append", {"thread_id", NULL}, "version"},
+  {"thread", "log", "threads.deltas", {"thread_id", "after_version", NULL}, NULL},
+  {"thread", "messages", "threads.messages", {"thread_id", NULL}, NULL},
+  {"thread", "state", "threads.state", {"thread_id", "path", NULL}, "state"},
+  {"thread", "fork", "threads.fork", {"thread_id", "version", "new_thread_id", NULL}, "thread_id"},
+  {"thread", "rewind", "threads.rewind", {"thread_id", "version", NULL}, "version"},
+  {"thread", "diff", "threads.diff", {"thread_id", "from", "to", NULL}, NULL},
+  {"thread", "runs", "threads.runs", {"thread_id", NULL}, NULL},
+  {"thread", "blame", "threads.blame", {"thread_id", "path", NULL}, NULL},
+  {"thread", "replay", "threads.replay", {"thread_id", NULL}, NULL},
+  {"thread", "delete", "threads.delete", {"thread_id", NULL}, NULL},
 };
 
 static const tier_verb *find_verb(const char *tier, const char *verb)
@@ -81,7 +104,7 @@ static pd_code no_verb(cli_session *cli, const char *tier, const char *verb, pd_
   return pd_error_set(err, PD_INVALID, *verb ? "%s has no verb '%s'" : "%s needs a verb%s", tier, verb);
 }
 
-static pd_code run_tier(cli_session *cli, const args_parsed *args, pd_error *err)
+pd_code tier_run(cli_session *cli, const args_parsed *args, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf input = {0}, out = {0};
   const char *verb = args->word_count ? args->words[0] : strcmp(args->spec->name, "briefing") == 0 ? "generate" : "";
@@ -112,7 +135,7 @@ static const args_option door_options[] = {CLI_DOOR_OPTIONS, {0}};
     .usage = usage_,                                                                                                                       \
     .about = about_,                                                                                                                       \
     .example = example_,                                                                                                                   \
-    .run = run_tier,                                                                                                                       \
+    .run = tier_run,                                                                                                                       \
   }
 
 TIER(cmd_session, "session", "State of one session, in memory, gone when it ends",
@@ -148,5 +171,15 @@ TIER(cmd_alerts, "alerts", "Alerts for the operator", "send TITLE MESSAGE --seve
      "$ perdure alerts send 'disk is filling' '92 % used' --severity warning");
 TIER(cmd_folders, "folders", "Folders whose changes are in the agent's briefing", "watch PATH|unwatch PATH|list",
      "Says which folders the agent's briefing looks at.", "$ perdure folders watch /srv/work");
+TIER(cmd_runs, "runs", "Work that waits, is being done, or is over",
+     "create [TITLE] [INPUT]|list [STATUS]|claim [ID]|update ID TOKEN [PROGRESS]|complete ID TOKEN [RESULT]|fail ID [TOKEN] [ERROR]|"
+     "cancel ID [REASON]|get ID|prune",
+     "Runs are pending, investigating, and then completed, failed or cancelled. `claim` takes the\n"
+     "oldest that waits (exit 1 if none does) and prints its token, which the others ask for; with\n"
+     "--resume what this owner (--owner) held before is offered again first. `list` shows those that\n"
+     "are not over; a status, or all, shows others. `prune` (--keep N, --older-than-ms MS, --dry-run)\n"
+     "removes some that are over.",
+     "$ perdure runs create 'look at disk 3' '{\"disk\":3}'\n$ perdure --json runs claim --owner worker-1\n"
+     "$ perdure runs complete ID TOKEN '{\"found\":0}'\n$ perdure runs list all");
 TIER(cmd_health, "health", "The health of the home", "", "Disk space, stores, quotas, vault, versions: one look at the home.",
      "$ perdure health");

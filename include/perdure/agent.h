@@ -57,6 +57,7 @@ typedef enum pd_agent_origin {
 
 /* Zero-initialise: {0} are the defaults. */
 typedef struct pd_agent_options {
+  bool is_reader;         /* only look: nothing is claimed, and what would save is PD_READ_ONLY */
   uint64_t epoch;         /* 0: claim the agent. Else act under the epoch that an earlier open got: for another process of the same life */
   size_t reply_count_max; /* replies that are remembered; 0: as stored, else PD_AGENT_REPLIES. At most 100,000 */
   size_t reply_bytes_max; /* and their size together; 0: as stored, else PD_AGENT_REPLY_BYTES. At most 16 MiB */
@@ -110,6 +111,8 @@ typedef enum pd_push {
  * integer) is what makes it the same event when it is sent again; without one it gets a new id. `out` may be NULL. A step that is open
  * stays open, and what is staged in it is not saved by this. PD_INVALID, PD_LIMIT; else as pd_storage_save_as. */
 PD_API PD_MUST_USE pd_code pd_agent_event_push(pd_agent *agent, pd_bytes event, pd_push *out, pd_error *err);
+/* The id of the event that was pushed last, whatever became of it; "" before the first. Borrowed until the next push. */
+PD_API const char *pd_agent_pushed_id(const pd_agent *agent);
 
 /* ---- steps --------------------------------------------------------------------------------------------------------- */
 

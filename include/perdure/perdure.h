@@ -445,10 +445,12 @@ PD_API PD_MUST_USE pd_code pd_store_keyframe(pd_store *store, pd_error *err);
 #include <perdure/merge.h>
 #include <perdure/proof.h>
 #include <perdure/retention.h>
+#include <perdure/runs.h>
 #include <perdure/state.h>
 #include <perdure/statestore.h>
 #include <perdure/story.h>
 #include <perdure/stream.h>
+#include <perdure/supervise.h>
 #include <perdure/thread.h>
 #include <perdure/vault.h>
 #include <perdure/watch.h>

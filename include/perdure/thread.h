@@ -184,7 +184,7 @@ typedef struct pd_thread_delta {
   uint64_t message_first; /* place of its first message; 0: it has none */
   uint64_t message_count;
   pd_bytes json; /* all of it, with the bodies of its messages: what pd_changeset_parse reads (but for version 0, which has no run) */
-  pd_id commit;  /* that it made */
+  pd_id commit;  /* that it made; zero if retention has taken it */
 } pd_thread_delta;
 
 /* Return false to stop. May call the store, but not the thread's handle. */
@@ -294,10 +294,10 @@ typedef struct pd_thread_blame_line {
   uint64_t version;        /* of the change set; 0: the thread was created with it */
   const char *run_id;      /* "" for version 0 */
   const char *reason;      /* "" for version 0 */
-  const char *author;      /* of the commit */
+  const char *author;      /* of the commit; "" if retention has taken it */
   int64_t time_ms;         /* of the change set */
   const char *message_ids; /* JSON array of the ids of the messages that came with it */
-  pd_id commit;
+  pd_id commit;            /* zero if retention has taken it */
 } pd_thread_blame_line;
 
 /* Which change set, run and messages set what is at `path` (NULL or "": everything) as of `version`: one line a leaf, by path. An array's

@@ -107,6 +107,7 @@ pd_code pd_agent_save(pd_agent *agent, const pd_draft *draft, pd_error *err)
   CLEANUP(pd_buf_done) pd_buf next = {.size_max = 2 * PD_SNAPSHOT_SIZE_MAX};
   pd_snapshot facts;
   pd_ledger ledger;
+  if (agent->is_reader) return pd_error_set(err, PD_READ_ONLY, "agent '%s' was opened only to look at it", agent->id);
   TRY(pd_document_write(agent, draft, &next, err));
   TRY(parse_document(agent, pd_buf_bytes(&next), &facts, &ledger, err)); /* before the save: after it nothing may fail */
   pd_code code = pd_storage_save_as(agent->storage, agent->id, agent->epoch, pd_buf_bytes(&next), err);
@@ -136,8 +137,13 @@ static pd_code check_options(const pd_agent_options *o, pd_error *err)
 static pd_code take_epoch(pd_agent *agent, uint64_t given, pd_error *err)
 {
   uint64_t now;
+  if (agent->is_reader) return pd_storage_epoch(agent->storage, agent->id, &agent->epoch, err);
   if (!given) return pd_storage_claim(agent->storage, agent->id, &agent->epoch, err);
   TRY(pd_storage_epoch(agent->storage, agent->id, &now, err));
+  if (!now) {
+    return pd_error_named(err, PD_CONFLICT, "AgentFenced", "nobody has opened agent '%s' here yet, so epoch %llu is not its own", agent->id,
+                          (unsigned long long)given);
+  }
   if (now != given) {
     pd_error_named(err, PD_CONFLICT, "AgentFenced", "agent '%s' is held by epoch %llu now, not by %llu", agent->id, (unsigned long long)now,
                    (unsigned long long)given);
@@ -172,6 +178,7 @@ pd_code pd_agent_open_in(pd_storage *storage, const char *id, const pd_agent_opt
   if (!agent) return pd_error_memory(err, "an agent");
   snprintf(agent->id, sizeof agent->id, "%s", id);
   agent->storage = storage;
+  agent->is_reader = o->is_reader;
   agent->reply_count_max = o->reply_count_max;
   agent->reply_bytes_max = o->reply_bytes_max;
   agent->now_ms = o->now_ms ? o->now_ms : pd_clock_now_ms;

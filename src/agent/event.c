@@ -113,6 +113,7 @@ pd_code pd_event_stage(pd_agent *agent, pd_bytes event, pd_draft *draft, pd_push
   TRY(pd_agent_parse(event, PD_JSON_OBJECT, "the event", &parsed, err));
   TRY(pd_event_write(parsed, new_id, &written, &id, err));
   bool is_staged;
+  agent->pushed_id = id;
   TRY(find_staged(draft, id.text, &is_staged, err));
   *out = PD_PUSH_WAITING;
   if (is_staged || pd_event_find(agent, id.text) != SIZE_MAX) return PD_OK;
@@ -130,12 +131,14 @@ static pd_code push(pd_agent *agent, pd_bytes event, pd_draft *draft, pd_push *o
   TRY(pd_agent_settle(agent, err));
   TRY(pd_event_stage(agent, event, draft, out, err));
   if (*out == PD_PUSH_QUEUED) return pd_agent_save(agent, draft, err);
-  if (*out == PD_PUSH_WAITING || agent->is_open) return PD_OK;
-  pd_json parsed;
-  pd_agent_id id;
   bool is_known;
-  TRY(pd_json_parse(event, &parsed, err));
-  return pd_event_id(parsed, &id) ? pd_agent_recall(agent, id.text, &is_known, err) : PD_OK;
+  if (*out == PD_PUSH_WAITING || agent->is_open) return PD_OK;
+  return pd_agent_recall(agent, agent->pushed_id.text, &is_known, err);
+}
+
+const char *pd_agent_pushed_id(const pd_agent *agent)
+{
+  return agent->pushed_id.text;
 }
 
 pd_code pd_agent_event_push(pd_agent *agent, pd_bytes event, pd_push *out, pd_error *err)

@@ -33,7 +33,7 @@ typedef struct pd_draft {
 
 struct pd_agent {
   pd_storage *storage;
-  bool owns_storage;
+  bool owns_storage, is_reader;
   char id[PD_NAME_SIZE_MAX + 1];
   uint64_t epoch;
   size_t reply_count_max, reply_bytes_max; /* 0: as stored */
@@ -51,7 +51,7 @@ struct pd_agent {
 
   bool is_open;
   pd_buf event;
-  pd_agent_id event_id;
+  pd_agent_id event_id, pushed_id;
   pd_draft draft;
 
   pd_buf reply, reply_text;

@@ -114,6 +114,16 @@ void pd_json_value(pd_json_writer *w, pd_json value);
 /* JSON text that pd_json_value wrote before: on one line already, so it is not looked at again. */
 void pd_json_raw(pd_json_writer *w, pd_bytes json);
 
+/* A member to set, or to take out if `json` is empty. */
+typedef struct pd_json_change {
+  const char *name;
+  pd_bytes json; /* on one line already */
+} pd_json_change;
+
+/* An object with some members changed: those that are there keep their place, new ones stand behind them in the order given, all others
+ * stay as they are. PD_JSON_NONE counts as an object without members. */
+PD_MUST_USE pd_code pd_json_change_members(pd_json object, const pd_json_change *changes, size_t count, pd_buf *out, pd_error *err);
+
 /* key and value in one call */
 void pd_json_put_text(pd_json_writer *w, const char *key, const char *text);
 void pd_json_put_bytes(pd_json_writer *w, const char *key, pd_bytes text);

@@ -1,5 +1,6 @@
 /* json_write.c: the writer of json.h. */
 #include "base/buf.h"
+#include "base/error.h"
 #include "base/json.h"
 
 #include <inttypes.h>
@@ -157,4 +158,46 @@ void pd_json_put_bool(pd_json_writer *w, const char *key, bool value)
 {
   pd_json_key(w, key);
   pd_json_bool(w, value);
+}
+
+/* ---- changing members ---- */
+
+static size_t find_change(pd_json key, const pd_json_change *changes, size_t count)
+{
+  size_t i = 0;
+  while (i < count && !pd_json_is(key, changes[i].name)) i++;
+  return i;
+}
+
+static void put_raw(pd_json_writer *w, pd_bytes key, pd_bytes value)
+{
+  pd_json_raw(w, key);
+  add(w, ":", 1);
+  w->needs_comma = false;
+  pd_json_raw(w, value);
+}
+
+pd_code pd_json_change_members(pd_json object, const pd_json_change *changes, size_t count, pd_buf *out, pd_error *err)
+{
+  pd_json key, value;
+  uint64_t done = 0; /* a bit a change */
+  if (count > 64) return pd_error_set(err, PD_LIMIT, "%zu members cannot be changed at once", count);
+  pd_json_writer w = {.out = out, .err = err};
+  pd_json_walk walk = pd_json_walk_begin(object);
+  pd_json_open(&w, '{');
+  while (object.kind == PD_JSON_OBJECT && pd_json_walk_next(&walk, &key, &value)) {
+    size_t at = find_change(key, changes, count);
+    if (at == count)
+      put_raw(&w, key.raw, value.raw);
+    else if (!(done >> at & 1) && changes[at].json.size)
+      put_raw(&w, key.raw, changes[at].json);
+    if (at < count) done |= (uint64_t)1 << at;
+  }
+  for (size_t i = 0; i < count; i++) {
+    if (done >> i & 1 || !changes[i].json.size) continue;
+    pd_json_key(&w, changes[i].name);
+    pd_json_raw(&w, changes[i].json);
+  }
+  pd_json_close(&w, '}');
+  return w.code;
 }

@@ -203,7 +203,8 @@ static pd_code check_caller(const pd_ctx *ctx, const pd_capability *capability, 
 /* What the call was about, for the audit: never a value. */
 static pd_bytes subject_of(const pd_input *input)
 {
-  static const char *const names[] = {"key", "prefix", "backup_id", "snapshot_id", "approval_id", "subscription_id", "message_id", "agent"};
+  static const char *const names[] = {"key",        "prefix", "backup_id", "snapshot_id", "approval_id", "subscription_id",
+                                      "message_id", "run_id", "agent"};
   for (size_t n = 0; n < COUNT_OF(names); n++)
     for (size_t i = 0; i < input->capability->field_count; i++)
       if (input->fields[i].kind == PD_JSON_STRING && strcmp(input->capability->fields[i].name, names[n]) == 0) return input->texts[i];

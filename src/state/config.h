@@ -5,6 +5,8 @@
 #ifndef PD_STATE_CONFIG_H
 #define PD_STATE_CONFIG_H
 
+#include "base/toml.h"
+
 #include <perdure/state.h>
 
 #define PD_CONFIG_COUNT_MAX 64
@@ -28,6 +30,7 @@ typedef struct pd_config {
   uint64_t vault_idle_ms;
   uint64_t audit_flush_ms, audit_keep_days; /* days 0: forever */
   uint64_t queue_visibility_ms, queue_count_max;
+  uint64_t runs_keep, runs_keep_ms, runs_lease_ms; /* keep_ms 0: forever; lease 0: never ends */
   uint64_t activity_flush_ms;
   uint64_t briefing_files_max;
   /* of a server */
@@ -56,6 +59,11 @@ void pd_config_defaults(pd_config *config);
  * PD_INVALID names the file, the line and what is wrong there. */
 PD_MUST_USE pd_code pd_config_load(pd_config *config, const char *folder, const char *file, pd_error *err);
 void pd_config_done(pd_config *config);
+
+/* A value as it stands in a file, or as text, into the struct at `base`; `where` is FILE:LINE or another name of the place. PD_INVALID for
+ * one of the wrong form, or out of the item's bounds. Other tables of items may be read so, too. */
+PD_MUST_USE pd_code pd_config_take(void *base, const pd_config_item *item, const pd_toml_value *value, const char *where, pd_error *err);
+PD_MUST_USE pd_code pd_config_take_text(void *base, const pd_config_item *item, const char *text, const char *where, pd_error *err);
 
 /* ---- config_value.c ---- */
 

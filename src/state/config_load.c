@@ -13,9 +13,9 @@
 
 #define ENV_SIZE 64
 
-static uint64_t *value_at(const pd_config *config, const pd_config_item *item)
+static uint64_t *value_at(const void *base, const pd_config_item *item)
 {
-  return (uint64_t *)((char *)(uintptr_t)config + item->offset);
+  return (uint64_t *)((char *)(uintptr_t)base + item->offset);
 }
 
 static const pd_config_item *find_item(const char *name)
@@ -41,11 +41,11 @@ static pd_code unknown(const char *where, const char *name, pd_error *err)
 
 /* ---- one value ---- */
 
-static pd_code take_number(pd_config *config, const pd_config_item *item, uint64_t number, const char *where, pd_error *err)
+static pd_code take_number(void *base, const pd_config_item *item, uint64_t number, const char *where, pd_error *err)
 {
   char low[PD_CONFIG_TEXT_SIZE], high[PD_CONFIG_TEXT_SIZE], text[PD_CONFIG_TEXT_SIZE];
   if (number >= item->min && number <= item->max) {
-    *value_at(config, item) = number;
+    *value_at(base, item) = number;
     return PD_OK;
   }
   pd_config_item plain = *item;
@@ -54,11 +54,19 @@ static pd_code take_number(pd_config *config, const pd_config_item *item, uint64
                       pd_config_text(&plain, item->min, low), pd_config_text(&plain, item->max, high));
 }
 
-static pd_code take_text(pd_config *config, const pd_config_item *item, const char *text, const char *where, pd_error *err)
+pd_code pd_config_take_text(void *base, const pd_config_item *item, const char *text, const char *where, pd_error *err)
 {
   uint64_t number = 0;
-  if (pd_config_parse(item, text, &number)) return take_number(config, item, number, where, err);
+  if (pd_config_parse(item, text, &number)) return take_number(base, item, number, where, err);
   return pd_error_set(err, PD_INVALID, "%s: '%s' is '%.60s'; it must be %s", where, item->name, text, pd_config_form(item->unit));
+}
+
+pd_code pd_config_take(void *base, const pd_config_item *item, const pd_toml_value *value, const char *where, pd_error *err)
+{
+  if (value->kind == PD_TOML_STRING) return pd_config_take_text(base, item, value->text, where, err);
+  if (value->kind == PD_TOML_INTEGER && value->integer >= 0) return take_number(base, item, (uint64_t)value->integer, where, err);
+  return pd_error_set(err, PD_INVALID, "%s: '%s' is %s; it must be %s", where, item->name,
+                      value->kind == PD_TOML_INTEGER ? "negative" : pd_toml_kind_name(value->kind), pd_config_form(item->unit));
 }
 
 /* ---- the file ---- */
@@ -66,18 +74,10 @@ static pd_code take_text(pd_config *config, const pd_config_item *item, const ch
 static pd_code take_entry(pd_config *config, const pd_toml_entry *entry, const char *file, pd_error *err)
 {
   char where[PATH_MAX + 32];
-  const pd_toml_value *value = &entry->value;
   const pd_config_item *item = find_item(entry->name);
   snprintf(where, sizeof where, "%s:%zu", file, entry->line);
   if (!item) return unknown(where, entry->name, err);
-  if (value->kind == PD_TOML_STRING) {
-    TRY(take_text(config, item, value->text, where, err));
-  } else if (value->kind == PD_TOML_INTEGER && value->integer >= 0) {
-    TRY(take_number(config, item, (uint64_t)value->integer, where, err));
-  } else {
-    return pd_error_set(err, PD_INVALID, "%s: '%s' is %s; it must be %s", where, item->name,
-                        value->kind == PD_TOML_INTEGER ? "negative" : pd_toml_kind_name(value->kind), pd_config_form(item->unit));
-  }
+  TRY(pd_config_take(config, item, &entry->value, where, err));
   config->origins[item - pd_config_items] = (pd_config_origin){PD_ORIGIN_FILE, entry->line};
   return PD_OK;
 }
@@ -121,7 +121,7 @@ static pd_code read_environment(pd_config *config, pd_error *err)
   for (size_t i = 0; i < pd_config_item_count; i++) {
     const char *text = getenv(variable_of(&pd_config_items[i], variable));
     if (!text || !*text) continue;
-    TRY(take_text(config, &pd_config_items[i], text, variable, err));
+    TRY(pd_config_take_text(config, &pd_config_items[i], text, variable, err));
     config->origins[i] = (pd_config_origin){PD_ORIGIN_ENVIRONMENT, 0};
   }
   return PD_OK;

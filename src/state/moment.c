@@ -64,3 +64,12 @@ void pd_json_put_value(pd_json_writer *w, const char *key, pd_json value)
   pd_json_key(w, key);
   pd_json_value(w, value);
 }
+
+int64_t pd_json_time(pd_json value)
+{
+  char text[64] = "";
+  int64_t ms = 0;
+  if (value.kind != PD_JSON_STRING || value.raw.size - 2 >= sizeof text) return 0; /* such texts have no escapes */
+  memcpy(text, (const char *)value.raw.data + 1, value.raw.size - 2);
+  return pd_time_parse(text, &ms) ? ms : 0;
+}

@@ -3,16 +3,7 @@
 
 #include "base/base.h"
 #include "base/buf.h"
-#include "base/clock.h"
 #include "state/moment.h"
-
-static int64_t time_of(pd_json value)
-{
-  CLEANUP(pd_buf_done) pd_buf text = {0};
-  int64_t ms = 0;
-  if (value.kind != PD_JSON_STRING || pd_json_decode(value, &text, NULL) || pd_buf_byte(&text, 0, NULL)) return 0;
-  return pd_time_parse((const char *)text.data, &ms) ? ms : 0;
-}
 
 static pd_pending parse(pd_json object)
 {
@@ -23,9 +14,9 @@ static pd_pending parse(pd_json object)
     .status = pd_json_member(object, "status"),
     .decided_by = pd_json_member(object, "decided_by"),
     .reason = pd_json_member(object, "reason"),
-    .created_ms = time_of(pd_json_member(object, "created_at")),
-    .expires_ms = time_of(pd_json_member(object, "expires_at")),
-    .decided_ms = time_of(pd_json_member(object, "decided_at")),
+    .created_ms = pd_json_time(pd_json_member(object, "created_at")),
+    .expires_ms = pd_json_time(pd_json_member(object, "expires_at")),
+    .decided_ms = pd_json_time(pd_json_member(object, "decided_at")),
   };
 }
 

@@ -1,23 +1,36 @@
 /*
  * process.c: process.record and process.list: what became of processes, told by agents and supervisors, so that a briefing can tell it
- * later. A journal (journal.h) with the noun "process": {"event","name","pid"?,"exit_code"?,"signal"?,"message"?}.
+ * later. A journal (journal.h) with the noun "process": {"event","name","pid"?,"exit_code"?,"signal"?,"message"?,
+ * "restarts"?,"stderr_tail"?,"token_sha256"?}.
  */
 #include "state/process.h"
 
 #include "base/base.h"
 #include "base/buf.h"
+#include "base/error.h"
 #include "state/moment.h"
 #include "state/run.h"
 
 #define NOUN "process"
 
-static const char *const fields[] = {"event", "name", "pid", "exit_code", "signal", "message"};
+static const char *const fields[] = {"event", "name", "pid", "exit_code", "signal", "message", "restarts", "stderr_tail", "token_sha256"};
+
+static bool is_hex(pd_bytes text)
+{
+  for (size_t i = 0; i < text.size; i++)
+    if (!memchr("0123456789abcdef", ((const char *)text.data)[i], 16)) return false;
+  return true;
+}
 
 pd_code pd_cap_process_record(pd_frame *frame, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf text = {0};
   pd_json_writer w = {.out = &text, .err = err};
   char id[PD_JOURNAL_ID_SIZE];
+  pd_bytes token = pd_in_text(frame, "token_sha256");
+  if (token.data && !frame->ctx->is_operator)
+    return pd_error_named(err, PD_DENIED, "PermissionDenied", "process.record: token_sha256 is the operator's to tell");
+  if (token.data && !is_hex(token)) return pd_error_named(err, PD_INVALID, "InvalidInput", "token_sha256: is not 64 hex digits");
   pd_json_open(&w, '{');
   for (size_t i = 0; i < COUNT_OF(fields); i++) pd_json_put_value(&w, fields[i], pd_in(frame, fields[i]));
   pd_json_close(&w, '}');

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/sha256.h"
+#include "state/moment.h"
 #include "state/snapshot.h"
 
 #include <dirent.h>
@@ -232,14 +233,6 @@ static pd_code skip(pd_snapshot_list *list, const char *name, const char *why, p
   return PD_OK;
 }
 
-static int64_t time_of(pd_json snapshot)
-{
-  CLEANUP(pd_buf_done) pd_buf text = {0};
-  int64_t time_ms = 0;
-  if (pd_json_decode(pd_json_member(snapshot, "timestamp"), &text, NULL) || pd_buf_byte(&text, 0, NULL)) return 0;
-  return pd_time_parse((const char *)text.data, &time_ms) ? time_ms : 0;
-}
-
 static pd_code take_file(int folder, const char *name, pd_snapshot_list *list, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf text = {0};
@@ -255,7 +248,7 @@ static pd_code take_file(int folder, const char *name, pd_snapshot_list *list, p
   if (code == PD_OK) code = check(info.id, pd_buf_bytes(&text), &json, &why);
   if (code == PD_NO_MEMORY) return pd_error_memory(err, "a list of snapshots");
   if (code) return skip(list, name, why.message, err);
-  info.time_ms = time_of(json);
+  info.time_ms = pd_json_time(pd_json_member(json, "timestamp"));
   info.size = text.size;
   TRY(pd_array_grow(&list->items, list->count, &list->capacity, sizeof list->items[0], "a list of snapshots", err));
   list->items[list->count++] = info;

@@ -70,7 +70,7 @@ static pd_code init(pd_statestore *s, const pd_statestore_options *o, pd_error *
 {
   pthread_condattr_t attr;
   pthread_mutex_init(&s->lock, NULL);
-  pthread_mutex_init(&s->observer_lock, NULL);
+  pthread_mutex_init(&s->own_lock, NULL);
   pthread_condattr_init(&attr);
   pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
   pthread_cond_init(&s->wake, &attr);
@@ -210,7 +210,7 @@ void pd_statestore_free(pd_statestore *s)
   pthread_cond_destroy(&s->wake);
   pthread_cond_destroy(&s->done);
   pthread_mutex_destroy(&s->lock);
-  pthread_mutex_destroy(&s->observer_lock);
+  pthread_mutex_destroy(&s->own_lock);
   free(s);
 }
 

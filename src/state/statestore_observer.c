@@ -55,26 +55,7 @@ static pd_code read_book(pd_statestore *s, book *b, pd_error *err)
 /* `object` (or none) with the member `name` as `value`. */
 static pd_code write_member(pd_json object, const char *name, const char *value, pd_buf *out, pd_error *err)
 {
-  pd_json key, old;
-  bool is_written = false;
-  pd_json_writer w = {.out = out, .err = err};
-  pd_json_walk walk = pd_json_walk_begin(object);
-  pd_json_open(&w, '{');
-  while (object.kind == PD_JSON_OBJECT && pd_json_walk_next(&walk, &key, &old)) {
-    bool is_it = pd_json_is(key, name);
-    if (is_it && is_written) continue;
-    pd_json_raw(&w, key.raw);
-    if (!w.code) w.code = pd_buf_byte(out, ':', err);
-    w.needs_comma = false;
-    pd_json_raw(&w, is_it ? pd_text(value) : old.raw);
-    is_written |= is_it;
-  }
-  if (!is_written) {
-    pd_json_key(&w, name);
-    pd_json_raw(&w, pd_text(value));
-  }
-  pd_json_close(&w, '}');
-  return w.code;
+  return pd_json_change_members(object, &(pd_json_change){name, pd_text(value)}, 1, out, err);
 }
 
 static pd_code write_clock(pd_statestore *s, const book *b, const char *name, int64_t last_ms, int64_t up_ms, pd_buf *out, pd_error *err)
@@ -82,8 +63,7 @@ static pd_code write_clock(pd_statestore *s, const book *b, const char *name, in
   CLEANUP(pd_buf_done) pd_buf pair = {0}, runs = {0};
   TRY(pd_buf_printf(&pair, err, "[%lld,%lld]", (long long)last_ms, (long long)up_ms));
   TRY(pd_buf_byte(&pair, 0, err));
-  pd_json old = pd_json_member(b->clock, "runs");
-  TRY(write_member(old.kind == PD_JSON_OBJECT ? old : (pd_json){.kind = PD_JSON_NONE}, name, (const char *)pair.data, &runs, err));
+  TRY(write_member(pd_json_member(b->clock, "runs"), name, (const char *)pair.data, &runs, err));
   pd_json_writer w = {.out = out, .err = err};
   pd_json_open(&w, '{');
   pd_json_put_text(&w, "boot", s->boot_id);
@@ -149,9 +129,9 @@ pd_code pd_observer_is_due(pd_statestore *s, const char *observer, uint64_t inte
                            pd_error *err)
 {
   TRY(pd_key_check(pd_text(observer), err));
-  pthread_mutex_lock(&s->observer_lock);
+  pthread_mutex_lock(&s->own_lock);
   pd_code code = look(s, observer, interval_ms, out_is_due, out_wait_ms, err);
-  pthread_mutex_unlock(&s->observer_lock);
+  pthread_mutex_unlock(&s->own_lock);
   return code;
 }
 
@@ -165,8 +145,8 @@ static pd_code note_run(pd_statestore *s, const char *name, pd_error *err)
 pd_code pd_observer_mark_run(pd_statestore *s, const char *observer, pd_error *err)
 {
   TRY(pd_key_check(pd_text(observer), err));
-  pthread_mutex_lock(&s->observer_lock);
+  pthread_mutex_lock(&s->own_lock);
   pd_code code = note_run(s, observer, err);
-  pthread_mutex_unlock(&s->observer_lock);
+  pthread_mutex_unlock(&s->own_lock);
   return code;
 }

@@ -218,14 +218,22 @@ static pd_code epoch_at(pd_store *store, const char *at, uint64_t *out, uint64_t
   return pd_error_set(err, PD_CORRUPT, "the key '" EPOCH_KEY "' at '%.80s' holds no epoch", at);
 }
 
-/* R4 */
-static pd_code check_epoch(pd_store *store, const char *at, uint64_t epoch, pd_error *err)
+/* R4. The head to commit to, if `epoch` holds the agent; 0: in any case, and made if need be. */
+static pd_code head_for(pd_store *store, uint64_t epoch, pd_commit *out, pd_error *err)
 {
-  uint64_t holds, last = 0;
-  TRY(epoch_at(store, at, &holds, NULL, err));
-  if (!epoch || holds == epoch) return PD_OK;
-  TRY(epoch_at(store, EPOCH_REF, &last, NULL, err));
-  return pd_error_conflict(err, epoch, last, FENCED);
+  pd_ref ref;
+  uint64_t holds = 0, last = 0;
+  char hex[PD_ID_HEX_SIZE];
+  if (!epoch) return ensure_snapshots(store, out, err);
+  pd_code code = pd_ref_get(store, PD_SNAPSHOT_REF, &ref, err);
+  if (!code) code = epoch_at(store, pd_id_hex(&ref.commit.id, hex), &holds, NULL, err);
+  if (code && code != PD_NOT_FOUND) return code;
+  if (holds != epoch) {
+    TRY(epoch_at(store, EPOCH_REF, &last, NULL, err));
+    return pd_error_conflict(err, epoch, last, FENCED);
+  }
+  *out = ref.commit;
+  return PD_OK;
 }
 
 static pd_code save_once(pd_store *store, pd_pieces *now, uint64_t epoch, const char *reason, pd_error *err)
@@ -234,11 +242,9 @@ static pd_code save_once(pd_store *store, pd_pieces *now, uint64_t epoch, const 
   pd_commit head;
   pd_edit *edit = NULL;
   char hex[PD_ID_HEX_SIZE];
-  TRY(ensure_snapshots(store, &head, err));
-  TRY(check_epoch(store, pd_id_hex(&head.id, hex), epoch, err));
-  TRY(read_old(store, hex, &old, err));
-  TRY(number_list(now, PD_PIECE_EVENT, &old, err));
-  TRY(number_list(now, PD_PIECE_HISTORY, &old, err));
+  TRY(head_for(store, epoch, &head, err));
+  TRY(read_old(store, pd_id_hex(&head.id, hex), &old, err));
+  for (int kind = 0; pd_piece_is_list(kind); kind++) TRY(number_list(now, kind, &old, err));
   pd_note note = {.ref = PD_SNAPSHOT_REF, .reason = reason, .expect_head = &head.id};
   TRY(pd_edit_begin(store, &note, &edit, err));
   pd_code code = stage(edit, now, &old, err);
@@ -260,7 +266,7 @@ static pd_code save(void *handle, const char *agent, uint64_t epoch, pd_bytes sn
   snprintf(reason, sizeof reason, REASON "%llu", (unsigned long long)facts.tick_index);
   pd_code code = PD_CONFLICT;
   for (int i = 0; code == PD_CONFLICT && i < SAVE_TRIES_MAX; i++) {
-    now.first[PD_PIECE_EVENT] = now.first[PD_PIECE_HISTORY] = 0;
+    memset(now.first, 0, sizeof now.first);
     code = save_once(store, &now, epoch, reason, err); /* R2 */
     if (code == PD_CONFLICT && strcmp(err->message, FENCED) == 0) return code;
   }
@@ -423,9 +429,12 @@ static pd_code remove_ref(void *handle, const char *agent, pd_error *err)
   pd_ref ref;
   pd_note note = {.reason = "snapshot deleted"};
   bool is_there;
+  uint64_t epoch;
   TRY(has_snapshot(handle, agent, &is_there, err));
   if (!is_there) return no_snapshot(handle, agent, err);
   TRY(find_head(handle, agent, &store, &ref, err));
+  TRY(epoch_at(store, EPOCH_REF, &epoch, NULL, err));
+  if (epoch) TRY(count_epoch(store, &epoch, err)); /* whoever held it does not any more */
   pd_code code = pd_ref_delete(store, PD_SNAPSHOT_REF, &note, err);
   return code == PD_NOT_FOUND ? no_snapshot(handle, agent, err) : code;
 }

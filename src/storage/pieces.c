@@ -13,7 +13,7 @@
 
 const char *pd_piece_prefix(pd_piece_kind kind)
 {
-  static const char *const prefixes[] = {"event/", "history/", "snapshot", "variable/", "window"};
+  static const char *const prefixes[] = {"effect/", "event/", "history/", "reply/", "snapshot", "variable/", "window"};
   return prefixes[kind];
 }
 
@@ -45,7 +45,7 @@ pd_bytes pd_pieces_key(const pd_pieces *pieces, size_t index, char out[PD_PIECE_
   if (piece->kind == PD_PIECE_VARIABLE) {
     memcpy(out + size, pieces->text.data + piece->name_at, piece->name_size);
     size += piece->name_size;
-  } else if (piece->kind == PD_PIECE_EVENT || piece->kind == PD_PIECE_HISTORY) {
+  } else if (pd_piece_is_list(piece->kind)) {
     unsigned long long number = pieces->first[piece->kind] + (index - pieces->begin[piece->kind]);
     size += (size_t)snprintf(out + size, PD_PIECE_KEY_MAX - size, "%0*llu", PD_PIECE_DIGITS, number);
   }
@@ -155,10 +155,37 @@ static void put_memory(pd_json_writer *w, pd_json memory)
   pd_json_close(w, '}');
 }
 
-static pd_code add_frame(pd_pieces *p, pd_json top, pd_error *err)
+/* Which list of the member `perdure` this is, if it is one; PD_PIECE_KINDS: none. */
+static pd_piece_kind ledger_kind(pd_json key)
+{
+  return pd_json_is(key, "effects") ? PD_PIECE_EFFECT : pd_json_is(key, "replies") ? PD_PIECE_REPLY : PD_PIECE_KINDS;
+}
+
+static void put_ledger(pd_json_writer *w, const pd_snapshot_parts *parts, pd_json ledger)
 {
   pd_json key, value;
-  pd_json_walk walk = pd_json_walk_begin(top);
+  pd_json_walk walk = pd_json_walk_begin(ledger);
+  if (ledger.kind != PD_JSON_OBJECT) {
+    pd_json_value(w, ledger);
+    return;
+  }
+  pd_json_open(w, '{');
+  while (pd_json_walk_next(&walk, &key, &value)) {
+    pd_piece_kind kind = ledger_kind(key);
+    bool is_taken = (kind == PD_PIECE_EFFECT && parts->effects.kind) || (kind == PD_PIECE_REPLY && parts->replies.kind);
+    pd_json_key_as(w, key);
+    if (is_taken)
+      put_empty(w);
+    else
+      pd_json_value(w, value);
+  }
+  pd_json_close(w, '}');
+}
+
+static pd_code add_frame(pd_pieces *p, const pd_snapshot_parts *parts, pd_error *err)
+{
+  pd_json key, value;
+  pd_json_walk walk = pd_json_walk_begin(parts->top);
   pd_piece piece = {.kind = PD_PIECE_SNAPSHOT, .value_at = p->text.size};
   pd_json_writer w = {.out = &p->text, .err = err};
   pd_json_open(&w, '{');
@@ -168,6 +195,8 @@ static pd_code add_frame(pd_pieces *p, pd_json top, pd_error *err)
       put_memory(&w, value);
     else if (pd_json_is(key, "event_queue_backup"))
       put_empty(&w);
+    else if (pd_json_is(key, "perdure"))
+      put_ledger(&w, parts, value);
     else
       pd_json_value(&w, value);
   }
@@ -178,16 +207,19 @@ static pd_code add_frame(pd_pieces *p, pd_json top, pd_error *err)
 static pd_code add_window(pd_pieces *p, pd_error *err)
 {
   pd_piece piece = {.kind = PD_PIECE_WINDOW, .value_at = p->text.size};
-  TRY(pd_buf_printf(&p->text, err, "{\"events\":%zu,\"history\":%zu,\"variables\":%zu}", p->size[PD_PIECE_EVENT], p->size[PD_PIECE_HISTORY],
+  TRY(pd_buf_printf(&p->text, err, "{\"effects\":%zu,\"events\":%zu,\"history\":%zu,\"replies\":%zu,\"variables\":%zu}",
+                    p->size[PD_PIECE_EFFECT], p->size[PD_PIECE_EVENT], p->size[PD_PIECE_HISTORY], p->size[PD_PIECE_REPLY],
                     p->size[PD_PIECE_VARIABLE]));
   return add_piece(p, piece, err);
 }
 
 pd_code pd_pieces_make(const pd_snapshot_parts *parts, pd_pieces *out, pd_error *err)
 {
+  TRY(add_list(out, PD_PIECE_EFFECT, parts->effects, err));
   TRY(add_list(out, PD_PIECE_EVENT, parts->events, err));
   TRY(add_list(out, PD_PIECE_HISTORY, parts->history, err));
-  TRY(add_frame(out, parts->top, err));
+  TRY(add_list(out, PD_PIECE_REPLY, parts->replies, err));
+  TRY(add_frame(out, parts, err));
   TRY(add_variables(out, parts->variables, err));
   return add_window(out, err);
 }
@@ -281,12 +313,39 @@ static pd_code join_memory(joiner *j, pd_json memory)
   return j->w.code;
 }
 
+/* A list of the ledger that was not taken out is there as it was. */
+static pd_code join_ledger(joiner *j, pd_json ledger)
+{
+  pd_json key, value, item;
+  pd_json_walk walk = pd_json_walk_begin(ledger);
+  if (ledger.kind != PD_JSON_OBJECT) {
+    pd_json_value(&j->w, ledger);
+    return j->w.code;
+  }
+  pd_json_open(&j->w, '{');
+  while (pd_json_walk_next(&walk, &key, &value)) {
+    pd_piece_kind kind = ledger_kind(key);
+    pd_json_walk items = pd_json_walk_begin(value);
+    pd_json_key_as(&j->w, key);
+    if (kind != PD_PIECE_KINDS && value.kind == PD_JSON_ARRAY && !pd_json_walk_next(&items, NULL, &item))
+      TRY(join_list(j, kind));
+    else
+      pd_json_value(&j->w, value);
+  }
+  pd_json_close(&j->w, '}');
+  return j->w.code;
+}
+
 static pd_code read_window(joiner *j, pd_bytes window)
 {
+  static const char *const names[PD_PIECE_KINDS] = {
+    [PD_PIECE_EFFECT] = "effects", [PD_PIECE_EVENT] = "events",       [PD_PIECE_HISTORY] = "history",
+    [PD_PIECE_REPLY] = "replies",  [PD_PIECE_VARIABLE] = "variables",
+  };
   pd_json top;
-  bool is_sound = pd_json_parse(window, &top, NULL) == PD_OK && pd_json_u64(pd_json_member(top, "events"), &j->due[PD_PIECE_EVENT]) &&
-                  pd_json_u64(pd_json_member(top, "history"), &j->due[PD_PIECE_HISTORY]) &&
-                  pd_json_u64(pd_json_member(top, "variables"), &j->due[PD_PIECE_VARIABLE]);
+  bool is_sound = pd_json_parse(window, &top, NULL) == PD_OK;
+  for (size_t kind = 0; is_sound && kind < PD_PIECE_KINDS; kind++)
+    is_sound = !names[kind] || pd_json_u64(pd_json_member(top, names[kind]), &j->due[kind]);
   return is_sound ? PD_OK : pd_error_set(j->err, PD_CORRUPT, "the piece 'window' does not say how many pieces there are");
 }
 
@@ -306,6 +365,8 @@ pd_code pd_pieces_join(pd_bytes snapshot, pd_bytes window, pd_piece_next next, v
       TRY(join_memory(&j, value));
     else if (pd_json_is(key, "event_queue_backup"))
       TRY(join_list(&j, PD_PIECE_EVENT));
+    else if (pd_json_is(key, "perdure"))
+      TRY(join_ledger(&j, value));
     else
       pd_json_value(&j.w, value);
   }

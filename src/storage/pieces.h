@@ -1,8 +1,10 @@
 /*
  * pieces.h: a snapshot as pieces, so that saving it again costs what has changed. docs/formats.md has the keys.
  *
+ *     effect/0000000000000000 …    an entry of perdure.effects
  *     event/0000000000000000 …     an entry of event_queue_backup
  *     history/0000000000000000 …   an entry of memory.short_term_history
+ *     reply/0000000000000000 …     an entry of perdure.replies
  *     snapshot                     the document without these entries and without the variables
  *     variable/NAME                a member of memory.working_variables
  *     window                       how many there are of each, so that none is missing unseen
@@ -19,8 +21,10 @@
 
 /* In the order of their keys. */
 typedef enum pd_piece_kind {
+  PD_PIECE_EFFECT,
   PD_PIECE_EVENT,
   PD_PIECE_HISTORY,
+  PD_PIECE_REPLY,
   PD_PIECE_SNAPSHOT,
   PD_PIECE_VARIABLE,
   PD_PIECE_WINDOW,
@@ -51,6 +55,11 @@ void pd_pieces_done(pd_pieces *pieces);
 /* The key of piece `index`; points into `out`. */
 pd_bytes pd_pieces_key(const pd_pieces *pieces, size_t index, char out[PD_PIECE_KEY_MAX]);
 pd_bytes pd_pieces_value(const pd_pieces *pieces, size_t index);
+/* Are the pieces of this kind the numbered entries of a list? */
+static inline bool pd_piece_is_list(pd_piece_kind kind)
+{
+  return kind < PD_PIECE_SNAPSHOT;
+}
 /* "history/"…: with what the keys of a kind begin. Static storage. */
 const char *pd_piece_prefix(pd_piece_kind kind);
 /* How many entries left at the front, if `now` follows `old`: what keeps most of the entries under their numbers. 0 if it does not. */
@@ -58,7 +67,7 @@ size_t pd_pieces_shift(const pd_id *old, size_t old_count, const pd_piece *now, 
 
 /* Gives the pieces of a kind one after the other, each with its key without the prefix; PD_NOT_FOUND after the last. */
 typedef pd_code (*pd_piece_next)(void *ctx, pd_piece_kind kind, pd_bytes *out_name, pd_bytes *out_value, pd_error *err);
-/* Append the document. `next` is asked for events, history and variables, in the order that the document has them. PD_CORRUPT if a
+/* Append the document. `next` is asked for lists and variables, in the order that the document has them. PD_CORRUPT if a
  * piece is missing or is no JSON. */
 PD_MUST_USE pd_code pd_pieces_join(pd_bytes snapshot, pd_bytes window, pd_piece_next next, void *ctx, pd_buf *out, pd_error *err);
 

@@ -81,6 +81,16 @@ static pd_code containers(pd_json top, pd_snapshot_parts *out, pd_snapshot *fact
   return PD_OK;
 }
 
+/* They are the agent library's, which checks them. Here they are only lists that grow, if they are that. */
+static pd_json ledger_list(pd_json top, const char *name)
+{
+  pd_json list = pd_json_member(pd_json_member(top, "perdure"), name), value;
+  pd_json_walk walk = pd_json_walk_begin(list);
+  size_t count = 0;
+  while (count <= PD_SNAPSHOT_ITEMS_MAX && pd_json_walk_next(&walk, NULL, &value)) count++;
+  return list.kind == PD_JSON_ARRAY && count <= PD_SNAPSHOT_ITEMS_MAX ? list : (pd_json){{NULL, 0}, PD_JSON_NONE};
+}
+
 static pd_code check_agent(const pd_snapshot *facts, const char *agent_id, pd_error *err)
 {
   TRY(pd_agent_check(facts->agent_id, err));
@@ -110,6 +120,8 @@ pd_code pd_snapshot_parse(pd_bytes document, const char *agent_id, pd_snapshot_p
   TRY(text(parts.top, "status", PD_SNAPSHOT_STATUS_MAX, facts.status, err));
   TRY(containers(parts.top, &parts, &facts, err));
   TRY(pd_json_unique(parts.top, err));
+  parts.effects = ledger_list(parts.top, "effects");
+  parts.replies = ledger_list(parts.top, "replies");
   if (out) *out = parts;
   if (out_facts) *out_facts = facts;
   return PD_OK;

@@ -8,6 +8,7 @@
 
 typedef struct pd_snapshot_parts {
   pd_json top, memory, history, variables, events; /* slices of the document */
+  pd_json effects, replies;                        /* the lists of the member `perdure`; PD_JSON_NONE where there is none */
 } pd_snapshot_parts;
 
 /* pd_snapshot_check that also gives the parts. Both outputs may be NULL. */

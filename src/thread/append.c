@@ -141,12 +141,23 @@ static pd_code stage_records(attempt *a, pd_edit *edit, pd_error *err)
   return put_text(edit, pd_text(PD_KEY_VERSION), &where, err);
 }
 
+/* The tree that the edit reads is the one that the handle knows. The commit sees to the rest. */
+static pd_code check_here(const attempt *a, pd_edit *edit, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf is = {0}, known = {0};
+  TRY(pd_edit_get(edit, pd_text(PD_KEY_VERSION), &is, NULL, err));
+  TRY(pd_thread_head_write(&a->t->head, &known, err));
+  if (pd_bytes_equal(pd_buf_bytes(&is), pd_buf_bytes(&known))) return PD_OK;
+  return pd_error_set(err, PD_CONFLICT, "thread '%s' was changed by another", a->t->id);
+}
+
 static pd_code stage_all(attempt *a, pd_edit *edit, pd_error *err)
 {
   const pd_doc *doc = a->fresh ? a->fresh : a->t->doc;
-  TRY(pd_leaves_stage(a->t->store, a->t->ref, doc, a->touched.paths, a->touched.count, edit, err));
+  TRY(check_here(a, edit, err));
+  TRY(pd_stateleaves_stage(edit, doc, a->touched.paths, a->touched.count, err));
   TRY(stage_messages(a, edit, err));
-  TRY(pd_run_stage(edit, a->p, &a->next, err));
+  TRY(pd_run_stage(a->t->id, edit, a->p, &a->next, err));
   return stage_records(a, edit, err);
 }
 

@@ -13,6 +13,6 @@ PD_MUST_USE pd_code pd_thread_append_here(pd_thread *t, const pd_prepared *prepa
 pd_code pd_thread_conflict(const pd_thread *t, uint64_t expected, pd_error *err);
 
 /* Stage what a change set means for its run. */
-PD_MUST_USE pd_code pd_run_stage(pd_edit *edit, const pd_prepared *prepared, pd_thread_head *head, pd_error *err);
+PD_MUST_USE pd_code pd_run_stage(const char *thread_id, pd_edit *edit, const pd_prepared *prepared, pd_thread_head *head, pd_error *err);
 
 #endif

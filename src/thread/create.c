@@ -140,14 +140,14 @@ static void free_doc(pd_doc **doc)
 static pd_code stage_state(pd_edit *edit, pd_json snapshot, pd_error *err)
 {
   CLEANUP(free_doc) pd_doc *doc = NULL;
-  CLEANUP(pd_leaves_done) pd_leaves leaves = {0};
+  CLEANUP(pd_stateleaves_done) pd_stateleaves leaves = {0};
   if (snapshot.kind == PD_JSON_NONE) return PD_OK;
   if (snapshot.kind != PD_JSON_OBJECT)
     return pd_error_set(err, PD_INVALID, "the state is no object but %s", pd_json_kind_name(snapshot.kind));
   TRY(pd_doc_new(snapshot, 0, &doc, err));
-  TRY(pd_leaves_of(doc, NULL, 0, pd_text(PD_LEAF_ROOT), &leaves, err));
+  TRY(pd_stateleaves_of(doc, NULL, 0, pd_text(PD_LEAF_ROOT), &leaves, err));
   for (size_t i = 0; i < leaves.count; i++)
-    TRY(pd_edit_put(edit, pd_leaf_key_of(&leaves, i), pd_leaf_value_of(&leaves, i), PD_ANY_VERSION, err));
+    TRY(pd_edit_put(edit, pd_stateleaf_key_of(&leaves, i), pd_stateleaf_value_of(&leaves, i), PD_ANY_VERSION, err));
   return PD_OK;
 }
 

@@ -10,14 +10,14 @@
 
 /* Keys of leaves that differ; their values are read afterwards, when the store may be called again. */
 typedef struct found_keys {
-  pd_leaves keys;
+  pd_stateleaves keys;
   pd_code code;
   pd_error *err;
 } found_keys;
 
 static void found_done(found_keys *f)
 {
-  pd_leaves_done(&f->keys);
+  pd_stateleaves_done(&f->keys);
 }
 
 static bool find_key(void *ctx, const pd_difference *difference)
@@ -25,7 +25,7 @@ static bool find_key(void *ctx, const pd_difference *difference)
   static const char prefix[] = PD_LEAF_ROOT "/";
   found_keys *f = ctx;
   if (!pd_bytes_starts(difference->key, pd_text(prefix))) return pd_bytes_compare(difference->key, pd_text(prefix)) < 0;
-  f->code = pd_leaves_add(&f->keys, difference->key, (pd_bytes){NULL, 0}, f->err);
+  f->code = pd_stateleaves_add(&f->keys, difference->key, (pd_bytes){NULL, 0}, f->err);
   return !f->code;
 }
 
@@ -44,7 +44,7 @@ typedef bool (*diff_visit)(void *ctx, const pd_thread_difference *difference);
 static pd_code write_pointer(pd_bytes key, pd_bytes value, pd_buf *out, pd_error *err)
 {
   CLEANUP(pd_doc_path_done) pd_doc_path path = {0};
-  TRY(pd_leaf_path(key, value, &path, err));
+  TRY(pd_stateleaf_path(key, value, &path, err));
   return pd_doc_path_write(path.steps, path.count, out, err);
 }
 
@@ -55,8 +55,8 @@ static pd_code show_difference(pd_store *store, const char *before_at, const cha
   pd_json was = {.kind = PD_JSON_NONE}, is = {.kind = PD_JSON_NONE};
   TRY(get_optional(store, before_at, key, &before, err));
   TRY(get_optional(store, after_at, key, &after, err));
-  if (before.size) TRY(pd_leaf_json(key, pd_buf_bytes(&before), &was, err));
-  if (after.size) TRY(pd_leaf_json(key, pd_buf_bytes(&after), &is, err));
+  if (before.size) TRY(pd_stateleaf_json(key, pd_buf_bytes(&before), &was, err));
+  if (after.size) TRY(pd_stateleaf_json(key, pd_buf_bytes(&after), &is, err));
   TRY(write_pointer(key, pd_buf_bytes(after.size ? &after : &before), &pointer, err));
   *out_goes_on = visit(ctx, &(pd_thread_difference){.path = pd_buf_bytes(&pointer), .before = was.raw, .after = is.raw});
   return PD_OK;
@@ -86,7 +86,7 @@ pd_code pd_thread_diff(pd_thread *thread, uint64_t from, uint64_t to, diff_visit
   TRY(found.code);
   for (size_t i = 0; goes_on && i < found.keys.count; i++) {
     report.paths++;
-    if (visit) TRY(show_difference(thread->store, before, after, pd_leaf_key_of(&found.keys, i), visit, ctx, &goes_on, err));
+    if (visit) TRY(show_difference(thread->store, before, after, pd_stateleaf_key_of(&found.keys, i), visit, ctx, &goes_on, err));
   }
   count_messages(&report);
   if (out) *out = report;
@@ -98,6 +98,7 @@ pd_code pd_thread_diff(pd_thread *thread, uint64_t from, uint64_t to, diff_visit
 /* What is known of the record that wrote the leaf before: leaves that came together are told together. */
 typedef struct blamer {
   pd_thread *t;
+  uint64_t newest; /* version */
   uint64_t seq;
   pd_thread_blame_line line;
   pd_buf texts;
@@ -129,14 +130,14 @@ static pd_code take_string(pd_json value, pd_buf *out, size_t *out_at, pd_error 
   return pd_buf_byte(out, 0, err);
 }
 
-static pd_code take_change(blamer *b, const char *at, uint64_t version, pd_error *err)
+static pd_code take_change(blamer *b, const pd_view *view, uint64_t version, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf text = {0};
   char key[PD_THREAD_KEY_SIZE];
   pd_change_parts parts;
   pd_error why = {0};
-  TRY(pd_get(b->t->store, at, pd_text(pd_thread_key(PD_KEY_CHANGE, version, key)), &text, NULL, err));
-  if (pd_change_parse(pd_buf_bytes(&text), &parts, &why)) return pd_thread_corrupt(b->t->id, key, why.message, err);
+  TRY(pd_view_get(view, pd_text(pd_thread_key(PD_KEY_CHANGE, version, key)), &text, NULL, err));
+  TRY(pd_thread_stored(b->t->id, key, pd_change_parse(pd_buf_bytes(&text), &parts, &why), &why, err));
   TRY(take_string(parts.run_id, &b->texts, &b->run_at, err));
   TRY(take_string(parts.reason, &b->texts, &b->reason_at, err));
   b->ids_at = b->texts.size;
@@ -148,38 +149,63 @@ static pd_code take_change(blamer *b, const char *at, uint64_t version, pd_error
   return PD_OK;
 }
 
-/* The record that wrote it, and the change set that this was. */
-static pd_code look_at_record(blamer *b, uint64_t seq, pd_error *err)
+/* Which change set was made by record `seq`: they are in the order of their records, so the last that is not newer. */
+static pd_code find_version(const pd_view *view, uint64_t newest, uint64_t seq, uint64_t *out, pd_error *err)
 {
-  char at[PD_THREAD_AT_SIZE];
-  pd_thread_head head;
-  pd_commit commit;
+  uint64_t low = 0, high = newest;
+  char key[PD_THREAD_KEY_SIZE];
+  pd_entry entry;
+  while (low < high) {
+    uint64_t mid = low + (high - low + 1) / 2;
+    TRY(pd_view_get(view, pd_text(pd_thread_key(PD_KEY_CHANGE, mid, key)), NULL, &entry, err));
+    if (entry.seq <= seq)
+      low = mid;
+    else
+      high = mid - 1;
+  }
+  *out = low;
+  return PD_OK;
+}
+
+static pd_code find_author(blamer *b, uint64_t seq, pd_error *err)
+{
   author_job job = {.out = &b->texts, .err = err};
+  char at[PD_THREAD_AT_SIZE];
+  pd_error why;
+  b->author_at = b->texts.size;
+  pd_code code = pd_show(b->t->store, pd_thread_at(seq, at), take_author, &job, &why);
+  if (code == PD_RETIRED) return pd_buf_byte(&b->texts, 0, err);
+  if (code && err) *err = why;
+  TRY(code);
+  return job.code;
+}
+
+/* The record that wrote it, and the change set that this was. */
+static pd_code look_at_record(blamer *b, const pd_view *view, uint64_t seq, pd_error *err)
+{
+  uint64_t version;
   b->seq = 0;
   pd_buf_clear(&b->texts);
-  TRY(pd_resolve(b->t->store, pd_thread_at(seq, at), &commit, err));
-  TRY(pd_thread_read_head(b->t->store, at, b->t->id, &head, err));
-  TRY(take_change(b, at, head.version, err));
-  b->author_at = b->texts.size;
-  TRY(pd_show(b->t->store, at, take_author, &job, err));
-  TRY(job.code);
+  TRY(find_version(view, b->newest, seq, &version, err));
+  TRY(take_change(b, view, version, err));
+  TRY(find_author(b, seq, err));
+  TRY(pd_thread_commit_id(b->t->store, seq, &b->line.commit, err));
   const char *texts = (const char *)b->texts.data;
   b->line.run_id = texts + b->run_at;
   b->line.reason = texts + b->reason_at;
   b->line.author = texts + b->author_at;
   b->line.message_ids = texts + b->ids_at;
-  b->line.commit = commit.id;
   b->seq = seq;
   return PD_OK;
 }
 
-static pd_code blame_leaf(blamer *b, const char *at, pd_bytes key, pd_bytes value,
+static pd_code blame_leaf(blamer *b, const pd_view *view, pd_bytes key, pd_bytes value,
                           bool (*visit)(void *ctx, const pd_thread_blame_line *line), void *ctx, bool *out_goes_on, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf pointer = {0};
   pd_entry entry;
-  TRY(pd_get(b->t->store, at, key, NULL, &entry, err));
-  if (entry.seq != b->seq) TRY(look_at_record(b, entry.seq, err));
+  TRY(pd_view_get(view, key, NULL, &entry, err));
+  if (entry.seq != b->seq) TRY(look_at_record(b, view, entry.seq, err));
   TRY(write_pointer(key, value, &pointer, err));
   b->line.path = pd_buf_bytes(&pointer);
   *out_goes_on = visit(ctx, &b->line);
@@ -189,7 +215,7 @@ static pd_code blame_leaf(blamer *b, const char *at, pd_bytes key, pd_bytes valu
 pd_code pd_thread_blame(pd_thread *thread, uint64_t version, const char *path, bool (*visit)(void *ctx, const pd_thread_blame_line *line),
                         void *ctx, pd_error *err)
 {
-  CLEANUP(pd_leaves_done) pd_leaves leaves = {0};
+  CLEANUP(pd_stateleaves_done) pd_stateleaves leaves = {0};
   CLEANUP(pd_doc_path_done) pd_doc_path steps = {0};
   CLEANUP(blamer_done) blamer b = {.t = thread};
   pd_thread_point point;
@@ -197,13 +223,14 @@ pd_code pd_thread_blame(pd_thread *thread, uint64_t version, const char *path, b
   size_t used;
   bool goes_on = true;
   TRY(pd_thread_point_get(thread, version, &point, err));
-  pd_thread_at(point.commit.seq, at);
+  pd_view view = pd_thread_view(thread, point.commit.seq, at);
+  b.newest = point.version;
   if (path && *path) { /* inside of what is kept whole, too, it must be there */
     CLEANUP(pd_buf_done) pd_buf text = {0};
-    TRY(pd_leaves_text(thread->store, at, path, &text, err));
+    TRY(pd_stateleaves_text(&view, path, &text, err));
   }
-  TRY(pd_leaves_at(thread->store, at, path ? path : "", &leaves, &steps, &used, err));
+  TRY(pd_stateleaves_at(&view, path ? path : "", &leaves, &steps, &used, err));
   for (size_t i = 0; goes_on && i < leaves.count; i++)
-    TRY(blame_leaf(&b, at, pd_leaf_key_of(&leaves, i), pd_leaf_value_of(&leaves, i), visit, ctx, &goes_on, err));
+    TRY(blame_leaf(&b, &view, pd_stateleaf_key_of(&leaves, i), pd_stateleaf_value_of(&leaves, i), visit, ctx, &goes_on, err));
   return PD_OK;
 }

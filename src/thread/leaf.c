@@ -12,26 +12,26 @@
 
 /* ---- lists ---- */
 
-void pd_leaves_done(pd_leaves *leaves)
+void pd_stateleaves_done(pd_stateleaves *leaves)
 {
   free(leaves->items);
   pd_buf_done(&leaves->bytes);
 }
 
-pd_bytes pd_leaf_key_of(const pd_leaves *leaves, size_t index)
+pd_bytes pd_stateleaf_key_of(const pd_stateleaves *leaves, size_t index)
 {
   return (pd_bytes){leaves->bytes.data + leaves->items[index].key_at, leaves->items[index].key_size};
 }
 
-pd_bytes pd_leaf_value_of(const pd_leaves *leaves, size_t index)
+pd_bytes pd_stateleaf_value_of(const pd_stateleaves *leaves, size_t index)
 {
   return (pd_bytes){leaves->bytes.data + leaves->items[index].value_at, leaves->items[index].value_size};
 }
 
-pd_code pd_leaves_add(pd_leaves *leaves, pd_bytes key, pd_bytes value, pd_error *err)
+pd_code pd_stateleaves_add(pd_stateleaves *leaves, pd_bytes key, pd_bytes value, pd_error *err)
 {
   TRY(pd_array_grow(&leaves->items, leaves->count, &leaves->capacity, sizeof *leaves->items, "leaves of a state", err));
-  pd_leaf leaf = {leaves->bytes.size, key.size, leaves->bytes.size + key.size, value.size};
+  pd_stateleaf leaf = {leaves->bytes.size, key.size, leaves->bytes.size + key.size, value.size};
   TRY(pd_buf_append(&leaves->bytes, key.data, key.size, err));
   TRY(pd_buf_append(&leaves->bytes, value.data, value.size, err));
   leaves->items[leaves->count++] = leaf;
@@ -40,24 +40,24 @@ pd_code pd_leaves_add(pd_leaves *leaves, pd_bytes key, pd_bytes value, pd_error 
 
 static int compare_leaves(const void *a, const void *b, void *ctx)
 {
-  const pd_leaf *x = a, *y = b;
-  const uint8_t *bytes = ((const pd_leaves *)ctx)->bytes.data;
+  const pd_stateleaf *x = a, *y = b;
+  const uint8_t *bytes = ((const pd_stateleaves *)ctx)->bytes.data;
   return pd_bytes_compare((pd_bytes){bytes + x->key_at, x->key_size}, (pd_bytes){bytes + y->key_at, y->key_size});
 }
 
 /* ---- of a doc ---- */
 
 typedef struct taker {
-  pd_leaves *out;
+  pd_stateleaves *out;
   pd_buf key;
 } taker;
 
 /* The value is written behind the key, in place. */
 static pd_code take_leaf(taker *t, const pd_node *node, pd_bytes long_name, pd_error *err)
 {
-  pd_leaves *out = t->out;
+  pd_stateleaves *out = t->out;
   TRY(pd_array_grow(&out->items, out->count, &out->capacity, sizeof *out->items, "leaves of a state", err));
-  pd_leaf leaf = {.key_at = out->bytes.size, .key_size = t->key.size};
+  pd_stateleaf leaf = {.key_at = out->bytes.size, .key_size = t->key.size};
   TRY(pd_buf_append(&out->bytes, t->key.data, t->key.size, err));
   leaf.value_at = out->bytes.size;
   if (long_name.size) {
@@ -85,7 +85,7 @@ static pd_code take_node(taker *t, const pd_node *node, pd_error *err)
   for (uint64_t i = 0; pd_node_walk_next(&walk, &name, &child); i++) {
     pd_doc_step step = {.kind = is_array ? PD_STEP_INDEX : PD_STEP_NAME, .name = name, .index = i};
     bool is_whole;
-    TRY(pd_leaf_key_step(&step, &t->key, &is_whole, err));
+    TRY(pd_stateleaf_key_step(&step, &t->key, &is_whole, err));
     TRY(is_whole ? take_leaf(t, child, name, err) : take_node(t, child, err));
     t->key.size = size;
   }
@@ -97,7 +97,7 @@ static void taker_done(taker *t)
   pd_buf_done(&t->key);
 }
 
-pd_code pd_leaves_of(const pd_doc *doc, const pd_doc_step *steps, size_t used, pd_bytes key, pd_leaves *out, pd_error *err)
+pd_code pd_stateleaves_of(const pd_doc *doc, const pd_doc_step *steps, size_t used, pd_bytes key, pd_stateleaves *out, pd_error *err)
 {
   CLEANUP(taker_done) taker t = {.out = out};
   const pd_node *node = pd_doc_find(doc, steps, used);
@@ -112,60 +112,83 @@ pd_code pd_leaves_of(const pd_doc *doc, const pd_doc_step *steps, size_t used, p
 
 /* ---- of a tree ---- */
 
-pd_code pd_leaves_read(pd_store *store, const char *at, pd_bytes key, pd_leaves *out, pd_error *err)
+pd_code pd_stateleaves_read(const pd_view *view, pd_bytes key, pd_stateleaves *out, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf value = {0}, prefix = {0};
   CLEANUP(pd_iter_close_at) pd_iter *iter = NULL;
   pd_error why;
   pd_entry entry;
   pd_bytes found;
-  pd_code code = pd_get(store, at, key, &value, NULL, &why);
-  if (!code) return pd_leaves_add(out, key, pd_buf_bytes(&value), err); /* a leaf has nothing below it */
+  pd_code code = pd_view_get(view, key, &value, NULL, &why);
+  if (!code) return pd_stateleaves_add(out, key, pd_buf_bytes(&value), err); /* a leaf has nothing below it */
   if (code != PD_NOT_FOUND) {
     if (err) *err = why;
     return code;
   }
   TRY(pd_buf_append(&prefix, key.data, key.size, err));
   TRY(pd_buf_byte(&prefix, '/', err));
-  TRY(pd_iter_open(store, at, &(pd_scan){.prefix = pd_buf_bytes(&prefix)}, &iter, err));
-  while ((code = pd_iter_next(iter, &entry, &found, err)) == PD_OK) TRY(pd_leaves_add(out, entry.key, found, err));
+  TRY(pd_view_scan(view, &(pd_scan){.prefix = pd_buf_bytes(&prefix)}, &iter, err));
+  while ((code = pd_iter_next(iter, &entry, &found, err)) == PD_OK) TRY(pd_stateleaves_add(out, entry.key, found, err));
   return code == PD_NOT_FOUND ? PD_OK : code;
 }
 
 /* ---- what differs ---- */
 
-static pd_code stage_difference(const pd_leaves *was, const pd_leaves *is, pd_edit *edit, pd_error *err)
+static pd_code stage_difference(const pd_stateleaves *was, const pd_stateleaves *is, pd_edit *edit, pd_error *err)
 {
   size_t i = 0, k = 0;
   while (i < was->count || k < is->count) {
-    int order = i == was->count ? 1 : k == is->count ? -1 : pd_bytes_compare(pd_leaf_key_of(was, i), pd_leaf_key_of(is, k));
+    int order = i == was->count ? 1 : k == is->count ? -1 : pd_bytes_compare(pd_stateleaf_key_of(was, i), pd_stateleaf_key_of(is, k));
     if (order < 0) {
-      TRY(pd_edit_delete(edit, pd_leaf_key_of(was, i++), PD_ANY_VERSION, err));
+      TRY(pd_edit_delete(edit, pd_stateleaf_key_of(was, i++), PD_ANY_VERSION, err));
       continue;
     }
-    if (order > 0 || !pd_bytes_equal(pd_leaf_value_of(was, i), pd_leaf_value_of(is, k)))
-      TRY(pd_edit_put(edit, pd_leaf_key_of(is, k), pd_leaf_value_of(is, k), PD_ANY_VERSION, err));
+    if (order > 0 || !pd_bytes_equal(pd_stateleaf_value_of(was, i), pd_stateleaf_value_of(is, k)))
+      TRY(pd_edit_put(edit, pd_stateleaf_key_of(is, k), pd_stateleaf_value_of(is, k), PD_ANY_VERSION, err));
     i += order == 0;
     k++;
   }
   return PD_OK;
 }
 
-static pd_code stage_path(pd_store *store, const char *at, const pd_doc *doc, const pd_doc_path *path, pd_edit *edit, pd_error *err)
+/* Before and after, for each path: all is read before anything is staged, for an invocation's walks see what it has staged. */
+typedef struct path_leaves {
+  pd_stateleaves was, is;
+} path_leaves;
+
+typedef struct all_leaves {
+  path_leaves *items;
+  size_t count;
+} all_leaves;
+
+static void all_leaves_done(all_leaves *all)
 {
-  CLEANUP(pd_leaves_done) pd_leaves was = {0}, is = {0};
-  CLEANUP(pd_buf_done) pd_buf key = {0};
-  size_t used;
-  TRY(pd_leaf_key(path->steps, path->count, &key, &used, err));
-  TRY(pd_leaves_of(doc, path->steps, used, pd_buf_bytes(&key), &is, err));
-  TRY(pd_leaves_read(store, at, pd_buf_bytes(&key), &was, err));
-  return stage_difference(&was, &is, edit, err);
+  for (size_t i = 0; i < all->count; i++) {
+    pd_stateleaves_done(&all->items[i].was);
+    pd_stateleaves_done(&all->items[i].is);
+  }
+  free(all->items);
 }
 
-pd_code pd_leaves_stage(pd_store *store, const char *at, const pd_doc *doc, const pd_doc_path *paths, size_t count, pd_edit *edit,
-                        pd_error *err)
+static pd_code compare_path(const pd_view *view, const pd_doc *doc, const pd_doc_path *path, path_leaves *out, pd_error *err)
 {
-  for (size_t i = 0; i < count; i++) TRY(stage_path(store, at, doc, &paths[i], edit, err));
+  CLEANUP(pd_buf_done) pd_buf key = {0};
+  size_t used;
+  TRY(pd_stateleaf_key(path->steps, path->count, &key, &used, err));
+  TRY(pd_stateleaves_of(doc, path->steps, used, pd_buf_bytes(&key), &out->is, err));
+  return pd_stateleaves_read(view, pd_buf_bytes(&key), &out->was, err);
+}
+
+pd_code pd_stateleaves_stage(pd_edit *edit, const pd_doc *doc, const pd_doc_path *paths, size_t count, pd_error *err)
+{
+  pd_view view = {.edit = edit};
+  CLEANUP(all_leaves_done) all_leaves all = {.items = calloc(count + 1, sizeof *all.items), .count = count};
+  if (!all.items) {
+    all.count = 0;
+    return pd_error_memory(err, "leaves of a state");
+  }
+  for (size_t i = 0; i < count; i++) TRY(compare_path(&view, doc, &paths[i], &all.items[i], err));
+  for (size_t i = 0; i < count; i++) TRY(stage_difference(&all.items[i].was, &all.items[i].is, edit, err));
   return PD_OK;
 }
 
@@ -177,8 +200,8 @@ static pd_code put_leaf(pd_doc *doc, pd_bytes key, pd_bytes value, size_t skip, 
   CLEANUP(pd_doc_path_done) pd_doc_path path = {0};
   pd_json json;
   pd_error why;
-  TRY(pd_leaf_path(key, value, &path, err));
-  TRY(pd_leaf_json(key, value, &json, err));
+  TRY(pd_stateleaf_path(key, value, &path, err));
+  TRY(pd_stateleaf_json(key, value, &json, err));
   pd_code code = skip > path.count ? PD_INVALID : pd_doc_set(doc, path.steps + skip, path.count - skip, json, &why);
   if (code == PD_INVALID || code == PD_LIMIT)
     return pd_error_set(err, PD_CORRUPT, "leaf '%.*s' of a thread's state does not fit the others", (int)(key.size < 200 ? key.size : 200),
@@ -193,7 +216,7 @@ static void free_doc(pd_doc **doc)
   pd_doc_free(*doc);
 }
 
-pd_code pd_leaves_load(pd_store *store, const char *at, pd_doc **out, pd_error *err)
+pd_code pd_stateleaves_load(const pd_view *view, pd_doc **out, pd_error *err)
 {
   CLEANUP(free_doc) pd_doc *doc = NULL;
   CLEANUP(pd_iter_close_at) pd_iter *iter = NULL;
@@ -201,7 +224,7 @@ pd_code pd_leaves_load(pd_store *store, const char *at, pd_doc **out, pd_error *
   pd_bytes value;
   pd_code code;
   TRY(pd_doc_new((pd_json){.kind = PD_JSON_NONE}, 0, &doc, err));
-  TRY(pd_iter_open(store, at, &(pd_scan){.prefix = pd_text(PD_LEAF_ROOT "/")}, &iter, err));
+  TRY(pd_view_scan(view, &(pd_scan){.prefix = pd_text(PD_LEAF_ROOT "/")}, &iter, err));
   while ((code = pd_iter_next(iter, &entry, &value, err)) == PD_OK) TRY(put_leaf(doc, entry.key, value, 0, err));
   if (code != PD_NOT_FOUND) return code;
   *out = doc;
@@ -217,7 +240,7 @@ static pd_code no_path(const char *pointer, pd_error *err)
 }
 
 /* A numeral of a pointer is an index if what it is looked up in is an array: the first key below says so. */
-static pd_code settle_step(pd_store *store, const char *at, pd_bytes key, pd_doc_step *step, pd_error *err)
+static pd_code settle_step(const pd_view *view, pd_bytes key, pd_doc_step *step, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf prefix = {0};
   CLEANUP(pd_iter_close_at) pd_iter *iter = NULL;
@@ -225,7 +248,7 @@ static pd_code settle_step(pd_store *store, const char *at, pd_bytes key, pd_doc
   uint64_t index = 0;
   TRY(pd_buf_append(&prefix, key.data, key.size, err));
   TRY(pd_buf_byte(&prefix, '/', err));
-  TRY(pd_iter_open(store, at, &(pd_scan){.prefix = pd_buf_bytes(&prefix), .keys_only = true}, &iter, err));
+  TRY(pd_view_scan(view, &(pd_scan){.prefix = pd_buf_bytes(&prefix), .keys_only = true}, &iter, err));
   pd_code code = pd_iter_next(iter, &entry, NULL, err);
   if (code && code != PD_NOT_FOUND) return code;
   bool is_array = !code && entry.key.size > prefix.size && ((const char *)entry.key.data)[prefix.size] == '#';
@@ -236,25 +259,25 @@ static pd_code settle_step(pd_store *store, const char *at, pd_bytes key, pd_doc
   return PD_OK;
 }
 
-/* pd_leaf_key, with the steps made certain on the way. */
-static pd_code settle_path(pd_store *store, const char *at, pd_doc_path *path, pd_buf *key, size_t *out_used, pd_error *err)
+/* pd_stateleaf_key, with the steps made certain on the way. */
+static pd_code settle_path(const pd_view *view, pd_doc_path *path, pd_buf *key, size_t *out_used, pd_error *err)
 {
   for (size_t i = 0; i < path->count; i++) {
-    TRY(pd_leaf_key(path->steps, i, key, out_used, err));
+    TRY(pd_stateleaf_key(path->steps, i, key, out_used, err));
     if (*out_used < i || key->size > PD_LEAF_SPLIT_MAX) break;
-    if (path->steps[i].kind == PD_STEP_EITHER) TRY(settle_step(store, at, pd_buf_bytes(key), &path->steps[i], err));
+    if (path->steps[i].kind == PD_STEP_EITHER) TRY(settle_step(view, pd_buf_bytes(key), &path->steps[i], err));
   }
-  return pd_leaf_key(path->steps, path->count, key, out_used, err);
+  return pd_stateleaf_key(path->steps, path->count, key, out_used, err);
 }
 
-pd_code pd_leaves_at(pd_store *store, const char *at, const char *pointer, pd_leaves *out, pd_doc_path *out_path, size_t *out_used,
-                     pd_error *err)
+pd_code pd_stateleaves_at(const pd_view *view, const char *pointer, pd_stateleaves *out, pd_doc_path *out_path, size_t *out_used,
+                          pd_error *err)
 {
   CLEANUP(pd_doc_path_done) pd_doc_path path = {0};
   CLEANUP(pd_buf_done) pd_buf key = {0};
   TRY(pd_doc_path_pointer(pd_text(pointer), &path, err));
-  TRY(settle_path(store, at, &path, &key, out_used, err));
-  TRY(pd_leaves_read(store, at, pd_buf_bytes(&key), out, err));
+  TRY(settle_path(view, &path, &key, out_used, err));
+  TRY(pd_stateleaves_read(view, pd_buf_bytes(&key), out, err));
   if (path.count && !out->count) return no_path(pointer, err);
   *out_path = path;
   path = (pd_doc_path){0};
@@ -262,10 +285,10 @@ pd_code pd_leaves_at(pd_store *store, const char *at, const char *pointer, pd_le
 }
 
 /* Are these leaves in an array that lies `used` steps deep? */
-static bool is_item_list(const pd_leaves *leaves, size_t used)
+static bool is_item_list(const pd_stateleaves *leaves, size_t used)
 {
   if (!leaves->count) return false;
-  pd_bytes key = pd_leaf_key_of(leaves, 0);
+  pd_bytes key = pd_stateleaf_key_of(leaves, 0);
   const char *at = key.data, *end = at + key.size;
   for (size_t i = 0; at && i <= used; i++) {
     at = memchr(at, '/', (size_t)(end - at));
@@ -274,15 +297,16 @@ static bool is_item_list(const pd_leaves *leaves, size_t used)
   return at && at < end && *at == '#';
 }
 
-pd_code pd_leaves_text(pd_store *store, const char *at, const char *pointer, pd_buf *out, pd_error *err)
+pd_code pd_stateleaves_text(const pd_view *view, const char *pointer, pd_buf *out, pd_error *err)
 {
   CLEANUP(free_doc) pd_doc *doc = NULL;
-  CLEANUP(pd_leaves_done) pd_leaves leaves = {0};
+  CLEANUP(pd_stateleaves_done) pd_stateleaves leaves = {0};
   CLEANUP(pd_doc_path_done) pd_doc_path path = {0};
   size_t used;
-  TRY(pd_leaves_at(store, at, pointer, &leaves, &path, &used, err));
+  TRY(pd_stateleaves_at(view, pointer, &leaves, &path, &used, err));
   TRY(pd_doc_new(is_item_list(&leaves, used) ? (pd_json){pd_text("[]"), PD_JSON_ARRAY} : (pd_json){.kind = PD_JSON_NONE}, 0, &doc, err));
-  for (size_t i = 0; i < leaves.count; i++) TRY(put_leaf(doc, pd_leaf_key_of(&leaves, i), pd_leaf_value_of(&leaves, i), used, err));
+  for (size_t i = 0; i < leaves.count; i++)
+    TRY(put_leaf(doc, pd_stateleaf_key_of(&leaves, i), pd_stateleaf_value_of(&leaves, i), used, err));
   const pd_node *node = pd_doc_find(doc, path.steps + used, path.count - used);
   return node ? pd_node_write(node, out, err) : no_path(pointer, err);
 }

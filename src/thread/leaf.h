@@ -17,6 +17,7 @@
 #define PD_THREAD_LEAF_H
 
 #include "base/doc.h"
+#include "thread/view.h"
 
 #define PD_LEAF_ROOT "state"
 #define PD_LEAF_SPLIT_MAX 700
@@ -24,45 +25,45 @@
 
 /* Replace `out_key` by the key of what is at the path, or of the whole subtree that it lies in; returns the steps that the key stands for
  * in *out_used. No step may be PD_STEP_EITHER. */
-PD_MUST_USE pd_code pd_leaf_key(const pd_doc_step *steps, size_t count, pd_buf *out_key, size_t *out_used, pd_error *err);
+PD_MUST_USE pd_code pd_stateleaf_key(const pd_doc_step *steps, size_t count, pd_buf *out_key, size_t *out_used, pd_error *err);
 
 /* The path of a leaf, from its key and its value (a hashed name is only there). PD_CORRUPT if this is no leaf. *out is yours. */
-PD_MUST_USE pd_code pd_leaf_path(pd_bytes key, pd_bytes value, pd_doc_path *out, pd_error *err);
+PD_MUST_USE pd_code pd_stateleaf_path(pd_bytes key, pd_bytes value, pd_doc_path *out, pd_error *err);
 /* The JSON at a leaf: its value, without the name that may stand before it. */
-PD_MUST_USE pd_code pd_leaf_json(pd_bytes key, pd_bytes value, pd_json *out, pd_error *err);
+PD_MUST_USE pd_code pd_stateleaf_json(pd_bytes key, pd_bytes value, pd_json *out, pd_error *err);
 
 /* Leaves in the order of their keys. {0} is none. */
-typedef struct pd_leaf {
+typedef struct pd_stateleaf {
   size_t key_at, key_size, value_at, value_size; /* in `bytes` */
-} pd_leaf;
+} pd_stateleaf;
 
-typedef struct pd_leaves {
-  pd_leaf *items;
+typedef struct pd_stateleaves {
+  pd_stateleaf *items;
   size_t count, capacity;
   pd_buf bytes;
-} pd_leaves;
+} pd_stateleaves;
 
-void pd_leaves_done(pd_leaves *leaves);
-pd_bytes pd_leaf_key_of(const pd_leaves *leaves, size_t index);
-pd_bytes pd_leaf_value_of(const pd_leaves *leaves, size_t index);
-PD_MUST_USE pd_code pd_leaves_add(pd_leaves *leaves, pd_bytes key, pd_bytes value, pd_error *err);
+void pd_stateleaves_done(pd_stateleaves *leaves);
+pd_bytes pd_stateleaf_key_of(const pd_stateleaves *leaves, size_t index);
+pd_bytes pd_stateleaf_value_of(const pd_stateleaves *leaves, size_t index);
+PD_MUST_USE pd_code pd_stateleaves_add(pd_stateleaves *leaves, pd_bytes key, pd_bytes value, pd_error *err);
 
-/* Those of the value at the path in `doc`; none if nothing is there. `used` steps, as pd_leaf_key said. */
-PD_MUST_USE pd_code pd_leaves_of(const pd_doc *doc, const pd_doc_step *steps, size_t used, pd_bytes key, pd_leaves *out, pd_error *err);
-/* Those that the tree at `at` has for `key`: itself and what is below it. */
-PD_MUST_USE pd_code pd_leaves_read(pd_store *store, const char *at, pd_bytes key, pd_leaves *out, pd_error *err);
+/* Those of the value at the path in `doc`; none if nothing is there. `used` steps, as pd_stateleaf_key said. */
+PD_MUST_USE pd_code pd_stateleaves_of(const pd_doc *doc, const pd_doc_step *steps, size_t used, pd_bytes key, pd_stateleaves *out,
+                                      pd_error *err);
+/* Those that a tree has for `key`: itself and what is below it. */
+PD_MUST_USE pd_code pd_stateleaves_read(const pd_view *view, pd_bytes key, pd_stateleaves *out, pd_error *err);
 
-/* Stage what differs between the tree at `at` and the doc at these paths. */
-PD_MUST_USE pd_code pd_leaves_stage(pd_store *store, const char *at, const pd_doc *doc, const pd_doc_path *paths, size_t count,
-                                    pd_edit *edit, pd_error *err);
+/* Stage what differs at these paths between the tree that `edit` began with and the doc. Nothing is staged yet. */
+PD_MUST_USE pd_code pd_stateleaves_stage(pd_edit *edit, const pd_doc *doc, const pd_doc_path *paths, size_t count, pd_error *err);
 
-/* The state at `at` as a doc. */
-PD_MUST_USE pd_code pd_leaves_load(pd_store *store, const char *at, pd_doc **out, pd_error *err);
+/* The state as a doc. */
+PD_MUST_USE pd_code pd_stateleaves_load(const pd_view *view, pd_doc **out, pd_error *err);
 /* Append the canonical JSON of what is at the pointer; PD_NOT_FOUND (PathNotFound). */
-PD_MUST_USE pd_code pd_leaves_text(pd_store *store, const char *at, const char *pointer, pd_buf *out, pd_error *err);
+PD_MUST_USE pd_code pd_stateleaves_text(const pd_view *view, const char *pointer, pd_buf *out, pd_error *err);
 /* The leaves at the pointer; there is at least one, unless the pointer is the root's. PD_NOT_FOUND (PathNotFound). *out_path is its path,
  * as far as keys have it; it is yours. */
-PD_MUST_USE pd_code pd_leaves_at(pd_store *store, const char *at, const char *pointer, pd_leaves *out, pd_doc_path *out_path,
-                                 size_t *out_used, pd_error *err);
+PD_MUST_USE pd_code pd_stateleaves_at(const pd_view *view, const char *pointer, pd_stateleaves *out, pd_doc_path *out_path,
+                                      size_t *out_used, pd_error *err);
 
 #endif

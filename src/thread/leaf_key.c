@@ -36,20 +36,20 @@ static pd_code add_name(pd_bytes name, pd_buf *out, pd_error *err)
   return PD_OK;
 }
 
-pd_code pd_leaf_key_step(const pd_doc_step *step, pd_buf *key, bool *out_is_whole, pd_error *err)
+pd_code pd_stateleaf_key_step(const pd_doc_step *step, pd_buf *key, bool *out_is_whole, pd_error *err)
 {
   *out_is_whole = step->kind != PD_STEP_INDEX && step->name.size > PD_LEAF_NAME_MAX;
   if (step->kind == PD_STEP_INDEX) return pd_buf_printf(key, err, "/#%010llu", (unsigned long long)step->index);
   return *out_is_whole ? add_hashed(step->name, key, err) : add_name(step->name, key, err);
 }
 
-pd_code pd_leaf_key(const pd_doc_step *steps, size_t count, pd_buf *out_key, size_t *out_used, pd_error *err)
+pd_code pd_stateleaf_key(const pd_doc_step *steps, size_t count, pd_buf *out_key, size_t *out_used, pd_error *err)
 {
   bool is_whole = false;
   size_t i = 0;
   pd_buf_clear(out_key);
   TRY(pd_buf_append(out_key, PD_LEAF_ROOT, strlen(PD_LEAF_ROOT), err));
-  for (; i < count && !is_whole && out_key->size <= PD_LEAF_SPLIT_MAX; i++) TRY(pd_leaf_key_step(&steps[i], out_key, &is_whole, err));
+  for (; i < count && !is_whole && out_key->size <= PD_LEAF_SPLIT_MAX; i++) TRY(pd_stateleaf_key_step(&steps[i], out_key, &is_whole, err));
   *out_used = i;
   return PD_OK;
 }
@@ -114,7 +114,7 @@ static pd_bytes last_segment(pd_bytes key)
   return (pd_bytes){slash + 1, (size_t)((const char *)key.data + key.size - slash - 1)};
 }
 
-pd_code pd_leaf_json(pd_bytes key, pd_bytes value, pd_json *out, pd_error *err)
+pd_code pd_stateleaf_json(pd_bytes key, pd_bytes value, pd_json *out, pd_error *err)
 {
   pd_json name;
   if (is_hashed(last_segment(key))) return split_named(key, value, &name, out, err);
@@ -141,7 +141,10 @@ static pd_code take_segment(key_parts *p, pd_bytes key, pd_bytes segment, pd_byt
   }
   if (is_hashed(segment)) {
     TRY(split_named(key, value, &name, &rest, err));
-    if (pd_json_decode(name, &p->long_name, NULL)) return no_leaf(key, err);
+    pd_error why;
+    pd_code code = pd_json_decode(name, &p->long_name, &why);
+    if (code == PD_NO_MEMORY && err) *err = why;
+    if (code) return code == PD_NO_MEMORY ? code : no_leaf(key, err);
     step->name = pd_buf_bytes(&p->long_name);
     return PD_OK;
   }
@@ -173,7 +176,7 @@ static void free_parts(key_parts **parts)
   free(*parts);
 }
 
-pd_code pd_leaf_path(pd_bytes key, pd_bytes value, pd_doc_path *out, pd_error *err)
+pd_code pd_stateleaf_path(pd_bytes key, pd_bytes value, pd_doc_path *out, pd_error *err)
 {
   CLEANUP(free_parts) key_parts *parts = malloc(sizeof *parts); /* too large for a small stack */
   if (!parts) return pd_error_memory(err, "a path");

@@ -5,6 +5,6 @@
 #include "base/doc.h"
 
 /* Append a slash and the segment of `step`. *out_is_whole: its name is so long that what is there is kept whole. */
-PD_MUST_USE pd_code pd_leaf_key_step(const pd_doc_step *step, pd_buf *key, bool *out_is_whole, pd_error *err);
+PD_MUST_USE pd_code pd_stateleaf_key_step(const pd_doc_step *step, pd_buf *key, bool *out_is_whole, pd_error *err);
 
 #endif

@@ -20,9 +20,9 @@ pd_code pd_thread_state(pd_thread *thread, uint64_t version, const char *path, p
   pd_thread_point point;
   char at[PD_THREAD_AT_SIZE];
   TRY(pd_thread_point_get(thread, version, &point, err));
+  pd_view view = pd_thread_view(thread, point.commit.seq, at);
   bool is_head = point.commit.seq == thread->commit.seq;
-  TRY(is_head && (!path || !*path) ? state_here(thread, &text, err)
-                                   : pd_leaves_text(thread->store, pd_thread_at(point.commit.seq, at), path ? path : "", &text, err));
+  TRY(is_head && (!path || !*path) ? state_here(thread, &text, err) : pd_stateleaves_text(&view, path ? path : "", &text, err));
   pd_buf_done(out);
   *out = text;
   text = (pd_buf){0};
@@ -87,7 +87,7 @@ static pd_code show_message(pd_thread *t, uint64_t place, pd_bytes text, pd_buf 
   pd_buf_clear(id);
   pd_code code = pd_json_parse(text, &json, &why);
   if (!code) code = pd_message_id(json, id, &why);
-  if (code) return pd_thread_corrupt(t->id, pd_thread_key(PD_KEY_MESSAGE, place, key), why.message, err);
+  TRY(pd_thread_stored(t->id, pd_thread_key(PD_KEY_MESSAGE, place, key), code, &why, err));
   TRY(pd_buf_byte(id, 0, err));
   *out_goes_on = visit(ctx, &(pd_thread_message){.place = place, .id = (const char *)id->data, .json = text});
   return PD_OK;
@@ -123,7 +123,8 @@ pd_code pd_thread_message_find(pd_thread *thread, const char *message_id, uint64
   TRY(pd_message_id_check(pd_text(message_id), err));
   TRY(pd_thread_follow(thread, false, err));
   TRY(pd_buf_printf(&key, err, PD_KEY_MESSAGE "-id/%s", message_id));
-  pd_code code = pd_get(thread->store, pd_thread_at(thread->commit.seq, at), pd_buf_bytes(&key), &text, NULL, &why);
+  pd_view view = pd_thread_view(thread, thread->commit.seq, at);
+  pd_code code = pd_view_get(&view, pd_buf_bytes(&key), &text, NULL, &why);
   if (code == PD_NOT_FOUND)
     return pd_error_named(err, PD_NOT_FOUND, "MessageNotFound", "thread '%s' has no message '%.200s'", thread->id, message_id);
   if (code && err) *err = why;
@@ -159,19 +160,19 @@ static pd_code show_change(pd_thread *t, uint64_t version, pd_bytes text, const 
                            bool *out_goes_on, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf messages = {0}, json = {0}, texts = {0};
-  char key[PD_THREAD_KEY_SIZE], at[PD_THREAD_AT_SIZE];
+  char key[PD_THREAD_KEY_SIZE];
   pd_change_parts parts;
-  pd_commit commit;
+  pd_id commit;
   pd_error why = {0};
   size_t run_at = 0, reason_at = 0;
   pd_code code = pd_change_parse(text, &parts, &why);
   if (!code && parts.version != version) code = pd_error_set(&why, PD_CORRUPT, "it is of another version");
   if (!code) code = take_text(parts.run_id, &texts, &run_at, &why);
   if (!code) code = take_text(parts.reason, &texts, &reason_at, &why);
-  if (code) return pd_thread_corrupt(t->id, pd_thread_key(PD_KEY_CHANGE, version, key), why.message, err);
+  TRY(pd_thread_stored(t->id, pd_thread_key(PD_KEY_CHANGE, version, key), code, &why, err));
   TRY(join_messages(t, &parts, &messages, err));
   TRY(pd_change_show(&parts, pd_buf_bytes(&messages), &json, err));
-  TRY(pd_resolve(t->store, pd_thread_at(entry->seq, at), &commit, err));
+  TRY(pd_thread_commit_id(t->store, entry->seq, &commit, err));
   pd_thread_delta delta = {.version = version,
                            .time_ms = parts.time_ms,
                            .run_id = (const char *)texts.data + run_at,
@@ -179,7 +180,7 @@ static pd_code show_change(pd_thread *t, uint64_t version, pd_bytes text, const 
                            .message_first = parts.message_first,
                            .message_count = parts.message_count,
                            .json = pd_buf_bytes(&json),
-                           .commit = commit.id};
+                           .commit = commit};
   *out_goes_on = visit(ctx, &delta);
   return PD_OK;
 }

@@ -70,7 +70,10 @@ static pd_code take_text(pd_buf *texts, pd_json value, const char *name, text_pl
   if (value.kind == PD_JSON_NONE) return PD_OK;
   place->at = texts->size;
   place->is_there = true;
-  pd_code code = pd_json_decode(value, texts, NULL);
+  pd_error why;
+  pd_code code = pd_json_decode(value, texts, &why);
+  if (code == PD_NO_MEMORY && err) *err = why;
+  if (code == PD_NO_MEMORY) return code;
   if (!code && memchr(texts->data + place->at, 0, texts->size - place->at)) code = PD_INVALID;
   if (code) return pd_error_set(err, PD_INVALID, "'%s' is no text", name);
   return pd_buf_byte(texts, 0, err);

@@ -127,7 +127,7 @@ static pd_code stage_new(pd_edit *edit, const pd_prepared *p, pd_thread_head *he
   return put_run(edit, head->runs, &run, err);
 }
 
-pd_code pd_run_stage(pd_edit *edit, const pd_prepared *prepared, pd_thread_head *head, pd_error *err)
+pd_code pd_run_stage(const char *thread_id, pd_edit *edit, const pd_prepared *prepared, pd_thread_head *head, pd_error *err)
 {
   CLEANUP(run_done) run_record r = {0};
   CLEANUP(pd_buf_done) pd_buf text = {0};
@@ -142,7 +142,7 @@ pd_code pd_run_stage(pd_edit *edit, const pd_prepared *prepared, pd_thread_head 
   if (!prepared->run_meta_text.size && prepared->set->reason != PD_REASON_RUN_FINISHED) return PD_OK;
   TRY(parse_number(&text, id_key, &number, err));
   TRY(pd_edit_get(edit, pd_text(pd_thread_key(PD_KEY_RUN, number, key)), &text, NULL, err));
-  if (parse_run(pd_buf_bytes(&text), &r, &why)) return pd_error_set(err, PD_CORRUPT, "key '%s' of a thread: %.200s", key, why.message);
+  TRY(pd_thread_stored(thread_id, key, parse_run(pd_buf_bytes(&text), &r, &why), &why, err));
   return update_run(&r.run, prepared, head) ? put_run(edit, number, &r.run, err) : PD_OK;
 }
 
@@ -154,7 +154,7 @@ static pd_code show_run(const pd_thread *t, uint64_t number, pd_bytes text, cons
   CLEANUP(run_done) run_record r = {0};
   char key[PD_THREAD_KEY_SIZE];
   pd_error why = {0};
-  if (parse_run(text, &r, &why)) return pd_thread_corrupt(t->id, pd_thread_key(PD_KEY_RUN, number, key), why.message, err);
+  TRY(pd_thread_stored(t->id, pd_thread_key(PD_KEY_RUN, number, key), parse_run(text, &r, &why), &why, err));
   r.run.number = number;
   r.run.is_active = strcmp(active, r.run.id) == 0;
   *out_goes_on = visit(ctx, &r.run);
@@ -189,12 +189,12 @@ pd_code pd_thread_run_get(pd_thread *thread, const char *run_id, pd_thread_run_v
   bool goes_on;
   TRY(pd_thread_id_check(run_id, "run", err));
   TRY(pd_thread_follow(thread, false, err));
-  pd_thread_at(thread->commit.seq, at);
-  pd_code code = pd_get(thread->store, at, pd_text(run_id_key(run_id, key)), &text, NULL, &why);
+  pd_view view = pd_thread_view(thread, thread->commit.seq, at);
+  pd_code code = pd_view_get(&view, pd_text(run_id_key(run_id, key)), &text, NULL, &why);
   if (code == PD_NOT_FOUND) return pd_error_named(err, PD_NOT_FOUND, "RunNotFound", "thread '%s' has no run '%s'", thread->id, run_id);
   if (code && err) *err = why;
   TRY(code);
   TRY(parse_number(&text, key, &number, err));
-  TRY(pd_get(thread->store, at, pd_text(pd_thread_key(PD_KEY_RUN, number, run_key)), &text, NULL, err));
+  TRY(pd_view_get(&view, pd_text(pd_thread_key(PD_KEY_RUN, number, run_key)), &text, NULL, err));
   return show_run(thread, number, pd_buf_bytes(&text), thread->head.active_run, visit, ctx, &goes_on, err);
 }

@@ -23,6 +23,11 @@ char *pd_thread_at(uint64_t seq, char out[PD_THREAD_AT_SIZE])
   return out;
 }
 
+pd_view pd_thread_view(const pd_thread *t, uint64_t seq, char at[PD_THREAD_AT_SIZE])
+{
+  return (pd_view){.store = t->store, .at = pd_thread_at(seq, at), .is_past = seq != t->commit.seq};
+}
+
 char *pd_thread_key(const char *noun, uint64_t number, char out[PD_THREAD_KEY_SIZE])
 {
   snprintf(out, PD_THREAD_KEY_SIZE, "%s/%020llu", noun, (unsigned long long)number);
@@ -46,6 +51,13 @@ pd_code pd_thread_corrupt(const char *id, const char *key, const char *why, pd_e
   return pd_error_set(err, PD_CORRUPT, "thread '%s': key '%s' is not what perdure wrote there: %.200s", id, key, why);
 }
 
+pd_code pd_thread_stored(const char *id, const char *key, pd_code code, const pd_error *why, pd_error *err)
+{
+  if (code && code != PD_NO_MEMORY) return pd_thread_corrupt(id, key, why->message, err);
+  if (code && err) *err = *why;
+  return code;
+}
+
 static pd_code no_thread(const char *id, pd_error *err)
 {
   return pd_error_named(err, PD_NOT_FOUND, "NotFound", "there is no thread '%s'", id);
@@ -53,23 +65,23 @@ static pd_code no_thread(const char *id, pd_error *err)
 
 /* ---- reading records ---- */
 
-pd_code pd_thread_read_identity(pd_store *store, const char *at, const char *id, pd_identity *out, pd_error *err)
+pd_code pd_thread_read_identity(const pd_view *view, const char *id, pd_identity *out, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf text = {0};
   pd_json json;
   pd_error why = {0};
-  TRY(pd_get(store, at, pd_text(PD_KEY_THREAD), &text, NULL, err));
+  TRY(pd_view_get(view, pd_text(PD_KEY_THREAD), &text, NULL, err));
   pd_code code = pd_json_parse(pd_buf_bytes(&text), &json, &why);
   if (!code) code = pd_identity_parse(json, out, &why);
-  return code ? pd_thread_corrupt(id, PD_KEY_THREAD, why.message, err) : PD_OK;
+  return pd_thread_stored(id, PD_KEY_THREAD, code, &why, err);
 }
 
-pd_code pd_thread_read_head(pd_store *store, const char *at, const char *id, pd_thread_head *out, pd_error *err)
+pd_code pd_thread_read_head(const pd_view *view, const char *id, pd_thread_head *out, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf text = {0};
   pd_error why = {0};
-  TRY(pd_get(store, at, pd_text(PD_KEY_VERSION), &text, NULL, err));
-  return pd_thread_head_parse(pd_buf_bytes(&text), out, &why) ? pd_thread_corrupt(id, PD_KEY_VERSION, why.message, err) : PD_OK;
+  TRY(pd_view_get(view, pd_text(PD_KEY_VERSION), &text, NULL, err));
+  return pd_thread_stored(id, PD_KEY_VERSION, pd_thread_head_parse(pd_buf_bytes(&text), out, &why), &why, err);
 }
 
 /* ---- handles ---- */
@@ -107,11 +119,12 @@ static pd_code take_commit(pd_thread *t, const pd_commit *commit, pd_error *err)
   pd_error why;
   char at[PD_THREAD_AT_SIZE];
   if (!commit->seq) return no_thread(t->id, err);
-  pd_code code = pd_thread_read_identity(t->store, pd_thread_at(commit->seq, at), t->id, &identity, &why);
+  pd_view view = {.store = t->store, .at = pd_thread_at(commit->seq, at)};
+  pd_code code = pd_thread_read_identity(&view, t->id, &identity, &why);
   if (code == PD_NOT_FOUND || (!code && strcmp(identity.id, t->id) != 0)) return no_thread(t->id, err); /* R2 */
   if (code && err) *err = why;
   TRY(code);
-  TRY(pd_thread_read_head(t->store, at, t->id, &head, err));
+  TRY(pd_thread_read_head(&view, t->id, &head, err));
   pd_identity_done(&t->identity);
   t->identity = identity;
   identity.texts = (pd_buf){0};
@@ -146,7 +159,8 @@ pd_code pd_thread_need_doc(pd_thread *t, pd_error *err)
 {
   char at[PD_THREAD_AT_SIZE];
   if (t->doc) return PD_OK;
-  return pd_leaves_load(t->store, pd_thread_at(t->commit.seq, at), &t->doc, err);
+  pd_view view = pd_thread_view(t, t->commit.seq, at);
+  return pd_stateleaves_load(&view, &t->doc, err);
 }
 
 pd_code pd_thread_open(pd_store *store, const char *id, pd_thread **out, pd_error *err)
@@ -209,7 +223,8 @@ static pd_code find_seq(pd_thread *t, uint64_t version, uint64_t *out, pd_error 
   if (version == t->head.version) return PD_OK;
   bool is_fork = t->identity.forks && version == t->identity.since;
   pd_bytes wanted = pd_text(is_fork ? PD_KEY_THREAD : pd_thread_key(PD_KEY_CHANGE, version, key));
-  TRY(pd_get(t->store, pd_thread_at(t->commit.seq, at), wanted, NULL, &entry, err));
+  pd_view view = pd_thread_view(t, t->commit.seq, at);
+  TRY(pd_view_get(&view, wanted, NULL, &entry, err));
   *out = entry.seq;
   return PD_OK;
 }
@@ -227,15 +242,30 @@ pd_code pd_thread_find_point(pd_thread *t, uint64_t version, pd_thread_point *ou
   TRY(find_seq(t, version, &seq, err));
   point.commit = t->commit;
   if (seq != t->commit.seq) {
-    TRY(pd_resolve(t->store, pd_thread_at(seq, at), &point.commit, err));
-    TRY(pd_thread_read_head(t->store, at, t->id, &head, err));
+    pd_view view = pd_thread_view(t, seq, at);
+    TRY(pd_resolve(t->store, at, &point.commit, err));
+    TRY(pd_thread_read_head(&view, t->id, &head, err));
   }
-  if (head.version != version) return pd_thread_corrupt(t->id, PD_KEY_VERSION, "it has another number than the change set", err);
+  if (head.version != version) /* carried over to a later commit when the history was cut */
+    return pd_error_set(err, PD_RETIRED, "version %llu of thread '%s' is not kept any more, but for its change set",
+                        (unsigned long long)version, t->id);
   point.version = version;
   point.message_count = head.messages;
   point.run_count = head.runs;
   memcpy(point.active_run, head.active_run, sizeof point.active_run);
   *out = point;
+  return PD_OK;
+}
+
+pd_code pd_thread_commit_id(pd_store *store, uint64_t seq, pd_id *out, pd_error *err)
+{
+  char at[PD_THREAD_AT_SIZE];
+  pd_commit commit = {0};
+  pd_error why;
+  pd_code code = pd_resolve(store, pd_thread_at(seq, at), &commit, &why);
+  if (code && code != PD_RETIRED && err) *err = why;
+  if (code && code != PD_RETIRED) return code;
+  *out = commit.id;
   return PD_OK;
 }
 

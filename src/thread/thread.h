@@ -12,6 +12,7 @@
 #define PD_THREAD_THREAD_H
 
 #include "base/doc.h"
+#include "thread/view.h"
 
 #include <perdure/perdure.h>
 
@@ -85,6 +86,8 @@ void pd_thread_drop_doc(pd_thread *t);
 char *pd_thread_ref(const char *id, char out[PD_THREAD_REF_SIZE]);
 /* "#17" */
 char *pd_thread_at(uint64_t seq, char out[PD_THREAD_AT_SIZE]);
+/* The tree that record `seq` made, where the handle is or before. `at` holds the words for it. */
+pd_view pd_thread_view(const pd_thread *t, uint64_t seq, char at[PD_THREAD_AT_SIZE]);
 /* "message/00000000000000000017" */
 char *pd_thread_key(const char *noun, uint64_t number, char out[PD_THREAD_KEY_SIZE]);
 /* The number at the end of such a key. */
@@ -96,8 +99,13 @@ PD_MUST_USE pd_code pd_message_id_check(pd_bytes id, pd_error *err);
 
 /* Stored bytes that are not what this room wrote: PD_CORRUPT that names thread and key. */
 PD_MUST_USE pd_code pd_thread_corrupt(const char *id, const char *key, const char *why, pd_error *err);
+/* What came of reading them: PD_OK, PD_NO_MEMORY as they are, anything else is damage. */
+PD_MUST_USE pd_code pd_thread_stored(const char *id, const char *key, pd_code code, const pd_error *why, pd_error *err);
 /* Version `version` of the thread: which commit it is, and its numbers. Call after pd_thread_follow. PD_NOT_FOUND (VersionNotFound). */
 PD_MUST_USE pd_code pd_thread_find_point(pd_thread *t, uint64_t version, pd_thread_point *out, pd_error *err);
+
+/* The commit that a record made; zero if retention has taken it. */
+PD_MUST_USE pd_code pd_thread_commit_id(pd_store *store, uint64_t seq, pd_id *out, pd_error *err);
 
 /* Visit the change sets first..last of where the handle is. */
 PD_MUST_USE pd_code pd_thread_walk_changes(pd_thread *t, uint64_t first, uint64_t last, pd_delta_visit visit, void *ctx, pd_error *err);
@@ -128,8 +136,8 @@ PD_MUST_USE pd_code pd_thread_stage_first(pd_edit *edit, const pd_identity *iden
 PD_MUST_USE pd_code pd_thread_stage_identity(pd_edit *edit, const pd_identity *identity, const pd_identity *before,
                                              const pd_thread_head *head, pd_error *err);
 /* Read the identity and the head at a point. */
-PD_MUST_USE pd_code pd_thread_read_identity(pd_store *store, const char *at, const char *id, pd_identity *out, pd_error *err);
-PD_MUST_USE pd_code pd_thread_read_head(pd_store *store, const char *at, const char *id, pd_thread_head *out, pd_error *err);
+PD_MUST_USE pd_code pd_thread_read_identity(const pd_view *view, const char *id, pd_identity *out, pd_error *err);
+PD_MUST_USE pd_code pd_thread_read_head(const pd_view *view, const char *id, pd_thread_head *out, pd_error *err);
 
 /* The index (ref `threads`). */
 PD_MUST_USE pd_code pd_threads_add(pd_store *store, const pd_identity *identity, pd_error *err);

@@ -207,6 +207,7 @@ struct pd_server {
   pd_meter *meter;
   pd_hub *hub;
   pd_metrics *metrics;
+  struct pd_mcp_http *mcp; /* mcp_http.h */
   atomic_bool is_draining;
   atomic_size_t in_flight;
   atomic_ullong request_count;
@@ -248,6 +249,8 @@ pd_lane pd_route_call_lane(pd_request *request);
 void pd_route_capabilities(pd_request *request);
 void pd_route_capability(pd_request *request);
 void pd_route_openapi(pd_request *request);
+void pd_route_mcp(pd_request *request);
+pd_lane pd_route_mcp_lane(pd_request *request);
 void pd_route_healthz(pd_request *request);
 void pd_route_readyz(pd_request *request);
 void pd_route_agents(pd_request *request);

@@ -13,6 +13,9 @@ static const pd_route routes[] = {
   {"GET", "/v1/agents/", pd_route_agents, pd_route_agents_lane, false, false},
   {"GET", "/v1/watch", pd_route_watch, pd_route_watch_lane, false, true},
   {"GET", "/metrics", pd_route_metrics, pd_route_metrics_lane, false, false},
+  {"POST", "/mcp", pd_route_mcp, pd_route_mcp_lane, false, false},
+  {"GET", "/mcp", pd_route_mcp, pd_route_mcp_lane, false, false},
+  {"DELETE", "/mcp", pd_route_mcp, pd_route_mcp_lane, false, false},
   {"GET", "/healthz", pd_route_healthz, NULL, true, false},
   {"GET", "/readyz", pd_route_readyz, NULL, true, false},
 };

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "wire/http.h"
+#include "wire/mcp_http.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -54,6 +55,23 @@ static unsigned thread_count(void)
   return count < 1 ? 1 : count > THREADS_MAX ? THREADS_MAX : (unsigned)count;
 }
 
+static pd_code set_up_mcp(pd_server *server, pd_error *err)
+{
+  char key_file[4400];
+  const pd_serve_options *o = server->options;
+  pd_mcp *mcp = NULL;
+  snprintf(key_file, sizeof key_file, "%s/mcp.key", strncmp(o->uri, "sqlite:", 7) == 0 ? o->uri + 7 : "");
+  pd_mcp_options options = {.home = server->home,
+                            .uri = o->uri,
+                            .tools = o->mcp_tools,
+                            .key_file = key_file[0] == '/' && !key_file[8] ? NULL : key_file,
+                            .provider = o->mcp_provider};
+  TRY(pd_mcp_new(&options, &mcp, err));
+  pd_code code = pd_mcp_http_new(mcp, &server->mcp, err);
+  if (code) pd_mcp_free(mcp);
+  return code;
+}
+
 static pd_code set_up(pd_server *server, pd_error *err)
 {
   uint32_t random;
@@ -67,6 +85,7 @@ static pd_code set_up(pd_server *server, pd_error *err)
   TRY(pd_meter_new(&server->meter, err));
   TRY(pd_hub_new(server, &server->hub, err));
   TRY(pd_metrics_new(&server->metrics, err));
+  TRY(set_up_mcp(server, err));
   raise_file_limit(server);
   return pd_listen_all(server, err);
 }
@@ -136,6 +155,7 @@ static void drain(pd_server *server, int signals)
   }
   pd_conns_hang_up(server);
   pd_hub_drain(server->hub);
+  pd_mcp_http_drain(server->mcp);
   while ((atomic_load(&server->in_flight) || pd_hub_count(server->hub)) && pd_clock_monotonic_ms() < end_ms) {
     int signal_number = next_signal(signals, 10);
     if (signal_number == SIGTERM || signal_number == SIGINT) break;
@@ -155,6 +175,7 @@ pd_code pd_server_run(pd_server *server, pd_error *err)
     if (signal_number == SIGHUP) reload(server);
     pd_conns_sweep(server);
     pd_hub_tick(server->hub);
+    pd_mcp_http_tick(server->mcp);
   }
   pd_log_say(&server->options->log, PD_LOG_INFO, "stopping");
   drain(server, signals);
@@ -184,8 +205,11 @@ pd_code pd_server_close(pd_server *server, pd_error *err)
   is_over = pd_pool_done(&server->readers, STOP_MS) && is_over;
   if (!is_over) return PD_OK; /* a thread is inside the home: the process ends as it is, and what was acknowledged is on disk */
   if (server->hub) pd_hub_drain(server->hub); /* libmicrohttpd must find nobody asleep */
+  if (server->mcp) pd_mcp_http_drain(server->mcp);
   stop_listening(server);
   pd_hub_free(server->hub);
+  if (server->mcp) pd_mcp_free(pd_mcp_http_core(server->mcp));
+  pd_mcp_http_free(server->mcp);
   pd_code code = pd_home_close(server->home, err);
   if (server->lock_fd >= 0) close(server->lock_fd);
   pd_meter_free(server->meter);

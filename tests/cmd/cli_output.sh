@@ -95,6 +95,8 @@ for line in 'get k' 'has k' ls log 'history k' 'show x' 'diff a b' refs 'switch 
   want_err_like '^hint: make one with: perdure init$'
 done
 run agents
+want_failure 4 'no home at sqlite:./.perdure'
+run agents --names
 want_failure 4 'no stores in sqlite:./.perdure'
 run put k 1 --ref other
 want_failure 4 'no store'

@@ -263,12 +263,12 @@ run get k --agent one
 want_out 1
 PERDURE_AGENT=two "$perdure" get k >"$out" 2>"$err"
 want_out 2
-run agents
+run agents --names
 want_out 'one
 two
 '
 run --json agents
-want_line '{"agents":["one","two"]}'
+want_out_like '^\{"agents":\[\{"agent":"one",.*\},\{"agent":"two",.*\}\]\}$'
 
 t cli__a_plain_path_is_a_sqlite_store
 run --store ./here put k 1

@@ -47,7 +47,8 @@ static void look_at_others(pd_bytes bytes, const char *text)
   CLEANUP(pd_buf_done) pd_buf joined = {0};
   source s = {.pieces = &none};
   pd_redis_address address;
-  pd_code code = pd_pieces_join(bytes, pd_text("{\"events\":0,\"history\":0,\"variables\":0}"), next_piece, &s, &joined, NULL);
+  pd_code code = pd_pieces_join(bytes, pd_text("{\"effects\":0,\"events\":0,\"history\":0,\"replies\":0,\"variables\":0}"), next_piece, &s,
+                                &joined, NULL);
   FUZZ_REQUIRE(code == PD_OK || code == PD_CORRUPT);
   for (int way = PD_REDIS_TCP; way <= PD_REDIS_UNIX; way++) {
     code = pd_redis_uri_parse(way, text, &address, NULL);

@@ -3,6 +3,7 @@
 #include "storage/folder_storage.h"
 #include "support/temp_folder.h"
 
+#include <perdure/agent.h>
 #include <stdlib.h>
 
 #define SCHEME "perdure:sqlite:"
@@ -101,6 +102,60 @@ static void perdure__a_window_that_slides_costs_what_comes_and_goes(void **state
     free(document);
     if (tick > 1) assert_int_equal(last_of(store).changes, 2 * (3 + 3) + 1); /* the frame; the counts are as before */
   }
+  pd_store_close(store, NULL);
+  pd_storage_close(s);
+}
+
+/* With many replies and effects that are remembered, too. */
+static void perdure__a_step_of_an_agent_costs_what_it_changes(void **state)
+{
+  pd_storage *s = open_in(*state);
+  pd_store *store = open_store(*state, "x");
+  pd_agent *agent = NULL;
+  pd_agent_options options = {.reply_count_max = 20};
+  assert_int_equal(pd_agent_open_in(s, "x", &options, &agent, NULL), PD_OK);
+  for (unsigned i = 0; i < 60; i++) {
+    char *event = text_of("{\"id\":\"%u\"}", i), *effect = text_of("effect-%u", i);
+    pd_step step;
+    pd_effect_state what;
+    assert_int_equal(pd_agent_step_begin(agent, pd_text(event), &step, NULL), PD_OK);
+    assert_int_equal(pd_agent_effect_intend(agent, effect, pd_text(""), &what, NULL), PD_OK);
+    assert_true(last_of(store).changes <= 3); /* the effect, the frame, the counts */
+    assert_int_equal(pd_agent_effect_done(agent, effect, pd_text("1"), NULL), PD_OK);
+    assert_true(last_of(store).changes <= 2);
+    assert_int_equal(pd_agent_step_reply_text(agent, "done", NULL), PD_OK);
+    assert_int_equal(pd_agent_step_commit(agent, NULL), PD_OK);
+    assert_true(last_of(store).changes <= 3); /* a reply that comes, one that goes, the frame */
+    free(event);
+    free(effect);
+  }
+  pd_agent_close(agent);
+  pd_store_close(store, NULL);
+  pd_storage_close(s);
+}
+
+/* Undone, or set back, by hand: whoever worked on does not work on what is there now. */
+static void perdure__an_agent_that_was_set_back_is_fenced(void **state)
+{
+  pd_storage *s = open_in(*state);
+  pd_store *store = open_store(*state, "x");
+  char *document = snapshot_new("x", 1, 1);
+  uint64_t first, second, third;
+  pd_error err = {0};
+  assert_int_equal(pd_storage_claim(s, "x", &first, NULL), PD_OK);
+  assert_int_equal(pd_storage_save_as(s, "x", first, pd_text(document), NULL), PD_OK);
+  assert_int_equal(pd_storage_claim(s, "x", &second, NULL), PD_OK);
+  assert_int_equal(pd_storage_save_as(s, "x", second, pd_text(document), NULL), PD_OK);
+  pd_note note = {.ref = PD_SNAPSHOT_REF};
+  assert_int_equal(pd_undo(store, 2, &note, NULL, NULL), PD_OK); /* before the second claim */
+  assert_int_equal(pd_storage_save_as(s, "x", second, pd_text(document), &err), PD_CONFLICT);
+  assert_string_equal(pd_error_name(&err), "AgentFenced");
+  assert_int_equal(pd_storage_claim(s, "x", &third, NULL), PD_OK);
+  assert_true(third > second);
+  assert_int_equal(pd_storage_save_as(s, "x", first, pd_text(document), NULL), PD_CONFLICT);
+  assert_int_equal(pd_storage_save_as(s, "x", second, pd_text(document), NULL), PD_CONFLICT);
+  assert_int_equal(pd_storage_save_as(s, "x", third, pd_text(document), NULL), PD_OK);
+  free(document);
   pd_store_close(store, NULL);
   pd_storage_close(s);
 }
@@ -233,6 +288,8 @@ int main(void)
   static const storage_contract_target target = {"perdure", uri_new, uri_destroy, true, PD_LASTS_POWER};
   static const struct CMUnitTest own[] = {
     cmocka_unit_test_setup_teardown(perdure__a_longer_history_costs_what_was_added, folder_set_up, folder_tear_down),
+    cmocka_unit_test_setup_teardown(perdure__a_step_of_an_agent_costs_what_it_changes, folder_set_up, folder_tear_down),
+    cmocka_unit_test_setup_teardown(perdure__an_agent_that_was_set_back_is_fenced, folder_set_up, folder_tear_down),
     cmocka_unit_test_setup_teardown(perdure__a_window_that_slides_costs_what_comes_and_goes, folder_set_up, folder_tear_down),
     cmocka_unit_test_setup_teardown(perdure__the_state_of_the_agent_is_another_ref, folder_set_up, folder_tear_down),
     cmocka_unit_test_setup_teardown(perdure__pieces_that_are_missing_or_damaged_are_noticed, folder_set_up, folder_tear_down),

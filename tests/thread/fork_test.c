@@ -1,4 +1,5 @@
 /* fork_test.c: forks, rewinds, differences, blame, runs, replay and travel. */
+#include "support/temp_folder.h"
 #include "thread/thread_world.h"
 
 #define HEAD PD_VERSION_HEAD
@@ -229,6 +230,7 @@ static const char *blame(thread_world *w, pd_thread *t, uint64_t version, const 
   return world_text(w);
 }
 
+/* seed 003: 48 */
 static void blame__says_which_change_set_run_and_messages_set_a_path(void **state)
 {
   thread_world w;
@@ -354,6 +356,7 @@ static void make_rich(thread_world *w, pd_thread **out_fork)
   world_append_to(w, *out_fork, "[{\"id\":\"f8\"}]", "[{\"op\":\"append\",\"path\":[\"log\"],\"value\":{}}]");
 }
 
+/* seed 003: 48, 49 */
 static void export__imported_elsewhere_gives_the_same_commits(void **state)
 {
   thread_world w, other;
@@ -482,6 +485,37 @@ static void export__damage_is_refused_whole(void **state)
   world_close(&other);
 }
 
+/* Retention takes commits (unless its keep_refs are left as they are): what the head has can still be told. */
+static void retention__of_a_thread_leaves_its_change_sets(void **state)
+{
+  thread_world w;
+  bytes_file file = {0};
+  pd_thread *f = NULL;
+  char *folder = temp_folder_new(), *uri = text_of("sqlite:%s", folder), before[512];
+  (void)state;
+  world_open_at(&w, uri);
+  world_need(&w, pd_thread_create(w.store, &(pd_thread_options){.id = "t", .time_ms = 1000}, &w.t, &w.err));
+  make_rich(&w, &f);
+  for (int i = 0; i < 20; i++) world_append_to(&w, f, NULL, "[{\"op\":\"set\",\"path\":[\"i\"],\"value\":1}]");
+  world_need(&w, pd_gc(w.store, &(pd_gc_policy){.keep_last = 2}, NULL, &w.err));
+  assert_string_equal(world_state_of(&w, f, 2, "/n"), "2"); /* threads are kept whole */
+  snprintf(before, sizeof before, "%s", blame(&w, f, HEAD, "/log"));
+  world_need(&w, pd_gc(w.store, &(pd_gc_policy){.keep_last = 2, .keep_refs = ""}, NULL, &w.err));
+  assert_refused(&w, pd_thread_state(f, 2, NULL, &w.text, &w.err), PD_RETIRED, "Retired");
+  assert_string_equal(blame(&w, f, HEAD, "/log"), before);
+  assert_replays(&w, f);
+  assert_replays(&w, w.t);
+  assert_int_equal(export_to(&w, f, &file), 32);
+  pd_source source = source_of(&file);
+  world_need(&w, pd_thread_import(w.store, &source, &(pd_thread_import_options){.id = "again"}, NULL, &w.err));
+  assert_int_equal(world_append_to(&w, f, "[{\"id\":\"new\"}]", NULL), 29);
+  pd_thread_close(f);
+  pd_buf_done(&file.data);
+  world_close(&w);
+  free(uri);
+  temp_folder_free(folder);
+}
+
 /* Meddle with the store behind the thread's back: the replay tells. */
 static void replay__tells_a_thread_that_was_meddled_with(void **state)
 {
@@ -512,6 +546,7 @@ int main(void)
     cmocka_unit_test(export__imported_elsewhere_gives_the_same_commits),
     cmocka_unit_test(export__may_be_imported_under_another_id),
     cmocka_unit_test(export__damage_is_refused_whole),
+    cmocka_unit_test(retention__of_a_thread_leaves_its_change_sets),
     cmocka_unit_test(replay__tells_a_thread_that_was_meddled_with),
   };
   return cmocka_run_group_tests_name("forks and replays", tests, NULL, NULL);

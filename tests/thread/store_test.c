@@ -1,10 +1,12 @@
 /* store_test.c: threads: creating, appending, reading at any version. */
+#include "support/temp_folder.h"
 #include "thread/thread_world.h"
 
 #define HEAD PD_VERSION_HEAD
 
 /* ---- creating, opening, deleting ---- */
 
+/* seed 003: 02, 05 */
 static void thread__a_new_one_is_at_version_0_and_empty(void **state)
 {
   thread_world w;
@@ -120,7 +122,7 @@ static void thread__deleting_wants_the_version_and_then_it_is_gone(void **state)
 
 /* ---- appending ---- */
 
-/* seed 003: load thread and version, append with the exact version, the committed next version is returned */
+/* seed 003: 01, 03, 04, 05, 07, 08 */
 static void append__with_the_exact_version_gives_the_next_one(void **state)
 {
   thread_world w;
@@ -144,7 +146,7 @@ static void append__with_the_exact_version_gives_the_next_one(void **state)
   world_close(&w);
 }
 
-/* seed 003: prevents silent lost updates under concurrent writers */
+/* seed 003: 04, 12, 47 */
 static void append__to_another_version_is_VersionConflict_and_changes_nothing(void **state)
 {
   thread_world w;
@@ -185,7 +187,7 @@ static void append__to_any_version_comes_over_what_others_did(void **state)
   world_close(&w);
 }
 
-/* seed 003: deduplicated inbound messages */
+/* seed 003: 18 */
 static void append__messages_are_deduplicated_by_id(void **state)
 {
   thread_world w;
@@ -206,7 +208,7 @@ static void append__messages_are_deduplicated_by_id(void **state)
   world_close(&w);
 }
 
-/* seed 003: snapshot is only used when replacing base state */
+/* seed 003: 06, 14, 19 */
 static void append__a_snapshot_replaces_the_state_before_the_patches(void **state)
 {
   thread_world w;
@@ -256,6 +258,7 @@ static void append__time_never_goes_back(void **state)
 
 /* ---- reading ---- */
 
+/* seed 003: 15, 48 */
 static void read__every_version_has_its_state_and_its_messages(void **state)
 {
   thread_world w;
@@ -344,6 +347,7 @@ static bool add_delta(void *ctx, const pd_thread_delta *d)
   return true;
 }
 
+/* seed 003: 03, 11 */
 static void read__deltas_after_a_version_can_be_appended_elsewhere(void **state)
 {
   thread_world w;
@@ -402,6 +406,41 @@ static void read__a_part_of_the_state_by_pointer(void **state)
       assert_refused(&w, pd_thread_state(w.t, version, absent[i], &w.text, &w.err), PD_NOT_FOUND, "PathNotFound");
   }
   world_close(&w);
+}
+
+/* ---- backends ---- */
+
+static pd_id work_on(const char *uri, bool reopens)
+{
+  thread_world w;
+  pd_thread_info info;
+  world_open_at(&w, uri);
+  world_need(&w, pd_thread_create(w.store, &(pd_thread_options){.id = "t", .owner = "ada", .time_ms = 1000}, &w.t, &w.err));
+  world_append(&w, "[{\"id\":\"a\"}]", "[{\"op\":\"set\",\"path\":[\"trip\",\"to\"],\"value\":\"Rome\"}]");
+  if (reopens) {
+    world_close(&w);
+    world_open_at(&w, uri);
+    world_need(&w, pd_thread_open(w.store, "t", &w.t, &w.err));
+    assert_string_equal(world_state(&w), "{\"trip\":{\"to\":\"Rome\"}}");
+  }
+  world_append(&w, "[{\"id\":\"a\"},{\"id\":\"b\"}]", "[{\"op\":\"append\",\"path\":[\"trip\",\"days\"],\"value\":1}]");
+  pd_changeset set = world_set(NULL, NULL);
+  assert_refused(&w, pd_thread_append(w.t, &set, 1, NULL, &w.err), PD_CONFLICT, "VersionConflict");
+  world_need(&w, pd_thread_info_get(w.t, &info, &w.err));
+  pd_id commit = info.commit;
+  world_close(&w);
+  return commit;
+}
+
+/* seed 003: 44, 49 */
+static void backends__memory_and_sqlite_give_the_same_commits(void **state)
+{
+  char *folder = temp_folder_new(), *uri = text_of("sqlite:%s", folder);
+  (void)state;
+  pd_id memory = work_on("memory:", false), sqlite = work_on(uri, true);
+  assert_true(pd_id_equal(&memory, &sqlite));
+  free(uri);
+  temp_folder_free(folder);
 }
 
 /* ---- lists ---- */
@@ -495,6 +534,7 @@ int main(void)
     cmocka_unit_test(read__messages_keep_their_members_in_order_and_their_digits),
     cmocka_unit_test(read__deltas_after_a_version_can_be_appended_elsewhere),
     cmocka_unit_test(read__a_part_of_the_state_by_pointer),
+    cmocka_unit_test(backends__memory_and_sqlite_give_the_same_commits),
     cmocka_unit_test(list__threads_by_owner_parent_and_time),
     cmocka_unit_test(list__a_thread_that_was_made_again_is_listed_once),
   };

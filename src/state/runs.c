@@ -1,0 +1,403 @@
+/* runs.c: the rules of runs. Invariants R1 to R4 are in runs.h. */
+#include "state/runs.h"
+
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/error.h"
+
+#include <stdio.h>
+
+#define LEASE_DAYS_MAX 3650
+#define LEASE_MS_MAX ((uint64_t)LEASE_DAYS_MAX * 86400 * 1000)
+
+/* R2: 1 << the statuses that each may become. */
+static const unsigned moves[PD_RUN_STATUS_COUNT] = {
+  [PD_RUN_PENDING] = 1u << PD_RUN_INVESTIGATING | 1u << PD_RUN_FAILED | 1u << PD_RUN_CANCELLED,
+  [PD_RUN_INVESTIGATING] = 1u << PD_RUN_COMPLETED | 1u << PD_RUN_FAILED | 1u << PD_RUN_CANCELLED | 1u << PD_RUN_PENDING,
+};
+
+/* ---- arguments ---- */
+
+static pd_code check_id(const char *id, pd_error *err)
+{
+  if (pd_run_id_check(pd_text(id))) return PD_OK;
+  return pd_error_set(err, PD_INVALID, "'%.140s' is no id of a run: 1 to %d of letters, digits, . _ -, but not 'index'", id,
+                      PD_RUN_ID_SIZE_MAX);
+}
+
+static pd_code check_text(const char *what, const char *text, size_t size_max, pd_error *err)
+{
+  if (!text) return PD_OK;
+  if (strlen(text) > size_max) return pd_error_set(err, PD_LIMIT, "the %s of a run has at most %zu bytes", what, size_max);
+  return pd_utf8_check(pd_text(text)) ? PD_OK : pd_error_set(err, PD_INVALID, "the %s of a run is no UTF-8", what);
+}
+
+static pd_code check_value(pd_bytes value, pd_error *err)
+{
+  pd_json json;
+  pd_json_facts facts;
+  if (!value.size) return PD_OK;
+  if (value.size > PD_RUN_VALUE_SIZE_MAX)
+    return pd_error_set(err, PD_LIMIT, "a run's value of %zu bytes is over the limit of %zu", value.size, PD_RUN_VALUE_SIZE_MAX);
+  TRY(pd_json_parse_facts(value, &json, &facts, err));
+  if (facts.depth <= PD_RUN_VALUE_DEPTH_MAX) return PD_OK;
+  return pd_error_set(err, PD_LIMIT, "a run's value may nest at most %d levels deep", PD_RUN_VALUE_DEPTH_MAX);
+}
+
+pd_code pd_run_op_check(const pd_run_op *op, pd_error *err)
+{
+  bool needs_id = op->verb >= PD_RUN_DO_UPDATE && op->verb <= PD_RUN_DO_CANCEL;
+  if (needs_id && !op->id) return pd_error_set(err, PD_INVALID, "which run? It has no id");
+  if (op->lease_ms > LEASE_MS_MAX) return pd_error_set(err, PD_LIMIT, "a lease is at most %d days long", LEASE_DAYS_MAX);
+  if (op->id) TRY(check_id(op->id, err));
+  TRY(check_text("owner", op->owner, PD_RUN_OWNER_SIZE_MAX, err));
+  TRY(check_text("title", op->title, PD_RUN_TEXT_SIZE_MAX, err));
+  TRY(check_text("reason", op->reason, PD_RUN_TEXT_SIZE_MAX, err));
+  return check_value(op->value, err);
+}
+
+/* ---- one run ---- */
+
+/* A run and its document. `texts` holds what is put into it. */
+typedef struct subject {
+  pd_buf json, after, title, reason, value;
+  pd_run run;
+} subject;
+
+static void subject_done(subject *s)
+{
+  pd_buf_done(&s->json);
+  pd_buf_done(&s->after);
+  pd_buf_done(&s->title);
+  pd_buf_done(&s->reason);
+  pd_buf_done(&s->value);
+}
+
+static pd_code quote(const char *text, pd_buf *out, pd_bytes *out_bytes, pd_error *err)
+{
+  pd_json_writer w = {.out = out, .err = err};
+  if (text) pd_json_text(&w, pd_text(text));
+  *out_bytes = pd_buf_bytes(out);
+  return w.code;
+}
+
+/* The operation's value on one line; empty if it has none. */
+static pd_code take_value(const pd_run_op *op, subject *s, pd_bytes *out, pd_error *err)
+{
+  pd_json json;
+  if (!op->value.size) {
+    *out = (pd_bytes){NULL, 0};
+    return PD_OK;
+  }
+  pd_json_writer w = {.out = &s->value, .err = err};
+  TRY(pd_json_parse(op->value, &json, err));
+  pd_json_value(&w, json);
+  *out = pd_buf_bytes(&s->value);
+  return w.code;
+}
+
+static pd_code load(const pd_runs_place *place, pd_bytes id, subject *s, pd_error *err)
+{
+  char key[PD_RUN_KEY_SIZE];
+  pd_error why;
+  pd_code code = place->get(place->ctx, pd_run_key(id, key), &s->json, &why);
+  if (code == PD_NOT_FOUND)
+    return pd_error_named(err, PD_NOT_FOUND, "RunNotFound", "there is no run '%.*s'", (int)id.size, (const char *)id.data);
+  if (code) {
+    if (err) *err = why;
+    return code;
+  }
+  TRY(pd_run_parse(pd_buf_bytes(&s->json), &s->run, err));
+  if (pd_bytes_equal(pd_text(s->run.id), id)) return PD_OK;
+  return pd_error_set(err, PD_CORRUPT, "the value of key '%s' is the run '%s'", key, s->run.id);
+}
+
+static pd_code stage(const pd_runs_place *place, subject *s, pd_run_batch *batch, pd_error *err)
+{
+  char key[PD_RUN_KEY_SIZE];
+  s->run.updated_ms = place->now_ms;
+  pd_buf_clear(&s->after);
+  TRY(pd_run_write(pd_buf_bytes(&s->json), &s->run, &s->after, err));
+  return pd_run_batch_add(batch, pd_run_key(pd_text(s->run.id), key), pd_buf_bytes(&s->after), err);
+}
+
+static pd_code answer(const pd_run_op *op, pd_bytes json, pd_error *err)
+{
+  if (!op->out) return PD_OK;
+  pd_buf_clear(op->out);
+  return pd_buf_append(op->out, json.data, json.size, err);
+}
+
+/* ---- create ---- */
+
+static pd_code check_new(const pd_runs_place *place, const pd_run_index *index, const char *id, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf old = {0};
+  char key[PD_RUN_KEY_SIZE];
+  pd_error why;
+  if (index->count >= PD_RUNS_COUNT_MAX)
+    return pd_error_named(err, PD_QUOTA, "RunsFull", "there are %zu runs, the limit is %d", index->count, PD_RUNS_COUNT_MAX);
+  pd_code code = place->get(place->ctx, pd_run_key(pd_text(id), key), &old, &why);
+  if (code == PD_NOT_FOUND) return PD_OK;
+  if (!code) return pd_error_named(err, PD_EXISTS, "RunExists", "there is a run '%s' already", id);
+  if (err) *err = why;
+  return code;
+}
+
+static pd_code do_create(const pd_runs_place *place, pd_run_op *op, pd_run_batch *batch, pd_error *err)
+{
+  CLEANUP(subject_done) subject s = {.run = {.status = PD_RUN_PENDING, .attempts_max = op->attempts_max, .created_ms = place->now_ms}};
+  CLEANUP(pd_run_index_done) pd_run_index index = {0};
+  CLEANUP(pd_buf_done) pd_buf text = {0};
+  char made[37];
+  TRY(pd_run_uuid(made, err));
+  snprintf(s.run.id, sizeof s.run.id, "%s", op->id ? op->id : made);
+  TRY(pd_run_index_read(place, &index, err));
+  TRY(check_new(place, &index, s.run.id, err));
+  TRY(quote(op->title, &s.title, &s.run.title, err));
+  TRY(take_value(op, &s, &s.run.input, err));
+  TRY(stage(place, &s, batch, err));
+  TRY(pd_run_index_write(&index, s.run.id, &text, err));
+  TRY(pd_run_batch_add(batch, PD_RUN_INDEX, pd_buf_bytes(&text), err));
+  return answer(op, pd_buf_bytes(&s.after), err);
+}
+
+/* ---- claim ---- */
+
+static bool is_offered(const pd_runs_place *place, const pd_run *run)
+{
+  bool has_lapsed = run->status == PD_RUN_INVESTIGATING && run->lease_until_ms && run->lease_until_ms <= place->now_ms;
+  return run->status == PD_RUN_PENDING || has_lapsed;
+}
+
+static bool is_exhausted(const pd_run *run)
+{
+  return run->attempts_max && run->attempts >= run->attempts_max;
+}
+
+static pd_code stage_exhausted(const pd_runs_place *place, subject *s, pd_run_batch *batch, pd_error *err)
+{
+  pd_buf_clear(&s->value);
+  TRY(pd_buf_printf(&s->value, err, "{\"message\":\"claimed %llu times, and never finished\"}", (unsigned long long)s->run.attempts));
+  s->run.status = PD_RUN_FAILED;
+  s->run.error = pd_buf_bytes(&s->value);
+  s->run.finished_ms = place->now_ms;
+  s->run.lease_until_ms = 0;
+  return stage(place, s, batch, err);
+}
+
+static pd_code stage_claim(const pd_runs_place *place, const pd_run_op *op, subject *s, pd_run_batch *batch, pd_error *err)
+{
+  pd_run *run = &s->run;
+  TRY(pd_run_uuid(run->token, err));
+  snprintf(run->owner, sizeof run->owner, "%s", op->owner ? op->owner : "");
+  run->status = PD_RUN_INVESTIGATING;
+  run->attempts++;
+  run->claimed_ms = place->now_ms;
+  run->lease_until_ms = op->lease_ms ? place->now_ms + (int64_t)op->lease_ms : 0;
+  run->reason = (pd_bytes){NULL, 0};
+  TRY(stage(place, s, batch, err));
+  return answer(op, pd_buf_bytes(&s->after), err);
+}
+
+static pd_code not_held(const pd_run *run, pd_error *err)
+{
+  char time[PD_TIME_TEXT_SIZE];
+  return pd_error_named(err, PD_CONFLICT, "RunNotHeld", "run '%s' is held by '%s' since %s, under another token", run->id, run->owner,
+                        pd_time_text(run->claimed_ms, time));
+}
+
+static pd_code no_move(const pd_run *run, const char *to, pd_error *err)
+{
+  return pd_error_named(err, PD_CONFLICT, "RunStatusConflict", "run '%s' is %s: it cannot become %s", run->id,
+                        pd_run_status_name(run->status), to);
+}
+
+static pd_code claim_this(const pd_runs_place *place, const pd_run_op *op, pd_run_batch *batch, pd_error *err)
+{
+  CLEANUP(subject_done) subject s = {0};
+  TRY(load(place, pd_text(op->id), &s, err));
+  if (!is_offered(place, &s.run)) return pd_run_is_over(s.run.status) ? no_move(&s.run, "investigating", err) : not_held(&s.run, err);
+  if (!is_exhausted(&s.run)) return stage_claim(place, op, &s, batch, err);
+  TRY(stage_exhausted(place, &s, batch, err));
+  TRY(place->write(place->ctx, batch->changes, batch->count, err));
+  return no_move(&s.run, "investigating", err);
+}
+
+static pd_code claim_oldest(const pd_runs_place *place, const pd_run_op *op, pd_run_batch *batch, pd_error *err)
+{
+  CLEANUP(pd_run_index_done) pd_run_index index = {0};
+  TRY(pd_run_index_read(place, &index, err));
+  for (size_t i = 0; i < index.count; i++) {
+    CLEANUP(subject_done) subject s = {0};
+    pd_error why;
+    pd_code code = load(place, index.ids[i], &s, &why);
+    if (code == PD_NOT_FOUND || code == PD_CORRUPT) continue; /* one bad document must not stop all work; list and get tell of it */
+    if (code) return pd_error_set(err, code, "%s", why.message);
+    if (!is_offered(place, &s.run)) continue;
+    if (!is_exhausted(&s.run)) return stage_claim(place, op, &s, batch, err);
+    TRY(stage_exhausted(place, &s, batch, err));
+  }
+  if (batch->count) TRY(place->write(place->ctx, batch->changes, batch->count, err));
+  return pd_error_named(err, PD_NOT_FOUND, "NoRunWaits", "no run waits to be claimed");
+}
+
+/* ---- moves ---- */
+
+static void let_go(pd_run *run)
+{
+  run->status = PD_RUN_PENDING;
+  run->owner[0] = run->token[0] = 0;
+  run->claimed_ms = run->lease_until_ms = 0;
+}
+
+typedef struct move {
+  pd_run_status to;
+  bool needs_token;
+} move;
+
+static move move_of(pd_run_verb verb)
+{
+  switch (verb) {
+  case PD_RUN_DO_GIVE_BACK: return (move){PD_RUN_PENDING, true};
+  case PD_RUN_DO_COMPLETE: return (move){PD_RUN_COMPLETED, true};
+  case PD_RUN_DO_FAIL: return (move){PD_RUN_FAILED, true};
+  case PD_RUN_DO_CANCEL: return (move){PD_RUN_CANCELLED, false};
+  default: return (move){PD_RUN_INVESTIGATING, true};
+  }
+}
+
+static bool has_token(const pd_run_op *op, const pd_run *run)
+{
+  return op->token && strcmp(op->token, run->token) == 0;
+}
+
+/* The same end, once more, by the same hand: a retry of a call whose answer was lost. */
+static bool is_again(const pd_run_op *op, const pd_run *run, move m, pd_bytes value)
+{
+  if (run->status != m.to || !pd_run_is_over(m.to)) return false;
+  if (m.to == PD_RUN_CANCELLED) return true;
+  return has_token(op, run) && pd_bytes_equal(value, m.to == PD_RUN_COMPLETED ? run->result : run->error);
+}
+
+static pd_code check_move(const pd_run_op *op, const pd_run *run, move m, pd_error *err)
+{
+  bool is_update = op->verb == PD_RUN_DO_UPDATE;
+  if (is_update && run->status != PD_RUN_INVESTIGATING)
+    return pd_error_named(err, PD_CONFLICT, "RunStatusConflict", "run '%s' is %s: only one that is investigating is updated", run->id,
+                          pd_run_status_name(run->status));
+  if (!is_update && !(moves[run->status] >> m.to & 1)) return no_move(run, pd_run_status_name(m.to), err);
+  return m.needs_token && run->status == PD_RUN_INVESTIGATING && !has_token(op, run) ? not_held(run, err) : PD_OK;
+}
+
+static pd_code change(const pd_runs_place *place, const pd_run_op *op, subject *s, pd_run_status to, pd_bytes value, pd_error *err)
+{
+  pd_run *run = &s->run;
+  switch (op->verb) {
+  case PD_RUN_DO_UPDATE:
+    if (value.size) run->progress = value;
+    run->lease_until_ms = op->lease_ms ? place->now_ms + (int64_t)op->lease_ms : 0;
+    return PD_OK;
+  case PD_RUN_DO_GIVE_BACK: let_go(run); break;
+  case PD_RUN_DO_COMPLETE: run->result = value; break;
+  case PD_RUN_DO_FAIL: run->error = value; break;
+  default: break;
+  }
+  run->status = to;
+  if (pd_run_is_over(to)) run->finished_ms = place->now_ms, run->lease_until_ms = 0;
+  return quote(op->reason, &s->reason, &run->reason, err);
+}
+
+static pd_code do_move(const pd_runs_place *place, pd_run_op *op, pd_run_batch *batch, pd_error *err)
+{
+  CLEANUP(subject_done) subject s = {0};
+  move m = move_of(op->verb);
+  pd_bytes value;
+  TRY(load(place, pd_text(op->id), &s, err));
+  TRY(take_value(op, &s, &value, err));
+  if (is_again(op, &s.run, m, value)) return answer(op, pd_buf_bytes(&s.json), err);
+  TRY(check_move(op, &s.run, m, err));
+  TRY(change(place, op, &s, m.to, value, err));
+  TRY(stage(place, &s, batch, err));
+  if (pd_run_is_over(m.to)) {
+    pd_run_op sweep = {.verb = PD_RUN_DO_PRUNE, .prune = {.keep_count = place->keep_count, .keep_ms = place->keep_ms}};
+    TRY(pd_run_stage_prune(place, &sweep, s.run.id, batch, err));
+  }
+  return answer(op, pd_buf_bytes(&s.after), err);
+}
+
+static pd_code do_resume(const pd_runs_place *place, pd_run_op *op, pd_run_batch *batch, pd_error *err)
+{
+  CLEANUP(pd_run_index_done) pd_run_index index = {0};
+  TRY(pd_run_index_read(place, &index, err));
+  op->count = 0;
+  for (size_t i = 0; i < index.count; i++) {
+    CLEANUP(subject_done) subject s = {0};
+    pd_error why;
+    pd_code code = load(place, index.ids[i], &s, &why);
+    if (code == PD_NOT_FOUND || code == PD_CORRUPT) continue;
+    if (code) return pd_error_set(err, code, "%s", why.message);
+    bool is_ours = !*s.run.owner || (op->owner && strcmp(op->owner, s.run.owner) == 0); /* other programs know no owners */
+    if (s.run.status != PD_RUN_INVESTIGATING || !is_ours) continue;
+    let_go(&s.run);
+    TRY(stage(place, &s, batch, err));
+    op->count++;
+  }
+  return PD_OK;
+}
+
+/* ---- the way in ---- */
+
+static pd_code do_staged(const pd_runs_place *place, pd_run_op *op, pd_run_batch *batch, pd_error *err)
+{
+  switch (op->verb) {
+  case PD_RUN_DO_CREATE: return do_create(place, op, batch, err);
+  case PD_RUN_DO_CLAIM: return op->id ? claim_this(place, op, batch, err) : claim_oldest(place, op, batch, err);
+  case PD_RUN_DO_RESUME: return do_resume(place, op, batch, err);
+  case PD_RUN_DO_PRUNE: return pd_run_stage_prune(place, op, NULL, batch, err);
+  default: return do_move(place, op, batch, err);
+  }
+}
+
+pd_code pd_run_op_do(const pd_runs_place *place, pd_run_op *op, pd_error *err)
+{
+  CLEANUP(pd_run_batch_done) pd_run_batch batch = {0};
+  TRY(do_staged(place, op, &batch, err));
+  return batch.count ? place->write(place->ctx, batch.changes, batch.count, err) : PD_OK;
+}
+
+/* ---- reading ---- */
+
+pd_code pd_run_read(const pd_runs_place *place, const char *id, pd_buf *out, pd_error *err)
+{
+  CLEANUP(subject_done) subject s = {0};
+  TRY(check_id(id, err));
+  TRY(load(place, pd_text(id), &s, err));
+  pd_run_op op = {.out = out};
+  return answer(&op, pd_buf_bytes(&s.json), err);
+}
+
+pd_code pd_run_each(const pd_runs_place *place, const pd_runs_query *query, pd_run_visit visit, void *ctx, uint64_t *out_unreadable,
+                    pd_error *err)
+{
+  CLEANUP(pd_run_index_done) pd_run_index index = {0};
+  CLEANUP(subject_done) subject s = {0};
+  pd_runs_query all = {0};
+  uint64_t unreadable = 0, count = 0;
+  if (!query) query = &all;
+  TRY(pd_run_index_read(place, &index, err));
+  for (size_t i = 0; i < index.count && (!query->limit || count < query->limit); i++) {
+    pd_error why;
+    pd_code code = load(place, index.ids[query->newest_first ? index.count - 1 - i : i], &s, &why);
+    if (code == PD_NOT_FOUND) continue; /* it was pruned meanwhile */
+    unreadable += code == PD_CORRUPT;
+    if (code == PD_CORRUPT) continue;
+    if (code) return pd_error_set(err, code, "%s", why.message);
+    if (query->statuses && !(query->statuses >> s.run.status & 1)) continue;
+    count++;
+    if (!visit(ctx, &s.run, pd_buf_bytes(&s.json))) break;
+  }
+  if (out_unreadable) *out_unreadable = unreadable;
+  return PD_OK;
+}

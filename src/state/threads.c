@@ -1,0 +1,187 @@
+/* threads.c: threads.create|append|delete|fork|rewind: the calls that change threads. Reading them is in threads_read.c. */
+#include "state/threads.h"
+
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/error.h"
+#include "state/home.h"
+#include "state/run.h"
+
+/* ---- what they share ---- */
+
+pd_thread_name pd_in_thread(const pd_frame *frame)
+{
+  pd_thread_name name = {0};
+  pd_in_string(frame, "thread_id", name.text, sizeof name.text);
+  return name;
+}
+
+pd_code pd_threads_store(pd_frame *frame, pd_store **out, pd_error *err)
+{
+  pd_error why;
+  pd_code code = pd_home_store(frame->home, frame->agent, false, out, &why);
+  if (code == PD_NOT_FOUND) {
+    *out = NULL;
+    return PD_OK;
+  }
+  if (code) *err = why;
+  return code;
+}
+
+pd_code pd_threads_open(pd_frame *frame, pd_thread **out, pd_error *err)
+{
+  pd_thread_name id = pd_in_thread(frame);
+  pd_store *store;
+  TRY(pd_thread_id_check(id.text, "thread", err));
+  TRY(pd_threads_store(frame, &store, err));
+  if (!store) return pd_error_named(err, PD_NOT_FOUND, "NotFound", "agent '%s' has no thread '%s'", frame->agent, id.text);
+  return pd_thread_open(store, id.text, out, err);
+}
+
+void pd_threads_shut(pd_thread **thread)
+{
+  pd_thread_close(*thread);
+}
+
+uint64_t pd_in_version(const pd_frame *frame, const char *name, uint64_t otherwise)
+{
+  return pd_in(frame, name).kind == PD_JSON_NONE ? otherwise : (uint64_t)pd_in_int(frame, name, 0);
+}
+
+void pd_out_id(pd_frame *frame, const char *key, const pd_id *id)
+{
+  char hex[PD_ID_HEX_SIZE];
+  pd_json_put_text(&frame->out, key, pd_id_hex(id, hex));
+}
+
+void pd_out_said(pd_frame *frame, const char *key, const char *text)
+{
+  if (text && *text) pd_json_put_text(&frame->out, key, text);
+}
+
+bool pd_out_is_long(const pd_frame *frame)
+{
+  return frame->out.code || frame->out.out->size > PD_THREADS_ANSWER_SIZE_MAX;
+}
+
+void pd_out_commit(pd_frame *frame, const pd_id *commit)
+{
+  frame->commit = *commit;
+  frame->has_commit = true;
+  pd_out_id(frame, "commit", commit);
+}
+
+/* The JSON of an input; empty if it is absent. */
+static pd_bytes in_json(const pd_frame *frame, const char *name)
+{
+  return pd_in(frame, name).raw;
+}
+
+/* ---- create, fork ---- */
+
+/* Texts of the inputs that create and fork have in common. */
+typedef struct identity {
+  char id[PD_THREAD_ID_SIZE_MAX + 1], parent[PD_THREAD_ID_SIZE_MAX + 1], owner[PD_THREAD_OWNER_SIZE_MAX + 1];
+} identity;
+
+static pd_thread_options read_identity(const pd_frame *frame, const char *id_field, identity *out)
+{
+  return (pd_thread_options){
+    .id = pd_in_string(frame, id_field, out->id, sizeof out->id) ? out->id : NULL,
+    .owner = pd_in_string(frame, "owner", out->owner, sizeof out->owner) ? out->owner : NULL,
+    .parent = pd_in_string(frame, "parent", out->parent, sizeof out->parent) ? out->parent : NULL,
+    .meta = in_json(frame, "meta"),
+    .time_ms = frame->now_ms,
+    .author = *frame->agent ? frame->agent : "operator",
+  };
+}
+
+static pd_code write_new(pd_frame *frame, pd_thread *thread, pd_error *err)
+{
+  pd_thread_info info;
+  TRY(pd_thread_info_get(thread, &info, err));
+  pd_json_put_text(&frame->out, "thread_id", info.id);
+  pd_json_put_number(&frame->out, "version", info.version);
+  pd_out_commit(frame, &info.commit);
+  return PD_OK;
+}
+
+pd_code pd_cap_threads_create(pd_frame *frame, pd_error *err)
+{
+  CLEANUP(pd_threads_shut) pd_thread *thread = NULL;
+  identity texts;
+  pd_store *store;
+  pd_thread_options options = read_identity(frame, "thread_id", &texts);
+  options.state = in_json(frame, "state");
+  TRY(pd_home_store(frame->home, frame->agent, true, &store, err));
+  TRY(pd_thread_create(store, &options, &thread, err));
+  return write_new(frame, thread, err);
+}
+
+pd_code pd_cap_threads_fork(pd_frame *frame, pd_error *err)
+{
+  CLEANUP(pd_threads_shut) pd_thread *thread = NULL;
+  CLEANUP(pd_threads_shut) pd_thread *made = NULL;
+  identity texts;
+  pd_thread_options options = read_identity(frame, "new_thread_id", &texts);
+  TRY(pd_threads_open(frame, &thread, err));
+  TRY(pd_thread_fork(thread, pd_in_version(frame, "version", PD_VERSION_HEAD), &options, &made, err));
+  return write_new(frame, made, err);
+}
+
+/* ---- append ---- */
+
+pd_code pd_cap_threads_append(pd_frame *frame, pd_error *err)
+{
+  CLEANUP(pd_threads_shut) pd_thread *thread = NULL;
+  char run[PD_THREAD_ID_SIZE_MAX + 1] = "", parent_run[PD_THREAD_ID_SIZE_MAX + 1], reason[32] = "";
+  pd_thread_ack ack;
+  pd_in_string(frame, "run_id", run, sizeof run);
+  pd_in_string(frame, "reason", reason, sizeof reason);
+  pd_changeset change = {
+    .run_id = run,
+    .parent_run_id = pd_in_string(frame, "parent_run_id", parent_run, sizeof parent_run) ? parent_run : NULL,
+    .run_meta = in_json(frame, "run_meta"),
+    .reason = pd_reason_parse(reason),
+    .messages = in_json(frame, "messages"),
+    .patches = in_json(frame, "patches"),
+    .state_actions = in_json(frame, "state_actions"),
+    .snapshot = in_json(frame, "snapshot"),
+    .time_ms = frame->now_ms,
+    .author = *frame->agent ? frame->agent : "operator",
+  };
+  TRY(pd_threads_open(frame, &thread, err));
+  TRY(pd_thread_append(thread, &change, pd_in_version(frame, "expected_version", PD_ANY_VERSION), &ack, err));
+  pd_json_put_number(&frame->out, "version", ack.version);
+  pd_out_commit(frame, &ack.commit);
+  pd_json_put_number(&frame->out, "messages_added", ack.message_count);
+  pd_json_put_number(&frame->out, "messages_dropped", ack.message_duplicates);
+  pd_json_put_text(&frame->out, "durability", ack.durability == PD_SYNCED ? "synced" : "buffered");
+  return PD_OK;
+}
+
+/* ---- delete, rewind ---- */
+
+pd_code pd_cap_threads_delete(pd_frame *frame, pd_error *err)
+{
+  CLEANUP(pd_threads_shut) pd_thread *thread = NULL;
+  pd_note note = pd_frame_note(frame);
+  TRY(pd_threads_open(frame, &thread, err));
+  TRY(
+    pd_thread_delete(pd_thread_store(thread), pd_thread_id(thread), pd_in_version(frame, "expected_version", PD_ANY_VERSION), &note, err));
+  pd_json_put_bool(&frame->out, "deleted", true);
+  return PD_OK;
+}
+
+pd_code pd_cap_threads_rewind(pd_frame *frame, pd_error *err)
+{
+  CLEANUP(pd_threads_shut) pd_thread *thread = NULL;
+  pd_note note = pd_frame_note(frame);
+  pd_thread_point point;
+  uint64_t expected = pd_in_version(frame, "expected_version", PD_ANY_VERSION);
+  TRY(pd_threads_open(frame, &thread, err));
+  TRY(pd_thread_rewind(thread, pd_in_version(frame, "version", 0), expected, &note, &point, err));
+  pd_json_put_number(&frame->out, "version", point.version);
+  pd_out_commit(frame, &point.commit.id);
+  return PD_OK;
+}

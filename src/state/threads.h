@@ -1,0 +1,34 @@
+/* threads.h: what the capabilities threads.* and runs.* share: the thread that a call names, in the agent's own store. */
+#ifndef PD_STATE_THREADS_H
+#define PD_STATE_THREADS_H
+
+#include "state/call.h"
+
+#include <perdure/thread.h>
+
+#define PD_THREADS_ANSWER_SIZE_MAX ((size_t)16 << 20) /* where a list stops, to be gone on with */
+
+/* The input thread_id as text. */
+typedef struct pd_thread_name {
+  char text[PD_THREAD_ID_SIZE_MAX + 1];
+} pd_thread_name;
+pd_thread_name pd_in_thread(const pd_frame *frame);
+
+/* The agent's store, to read; NULL if there is none: an agent without a store has no threads. */
+PD_MUST_USE pd_code pd_threads_store(pd_frame *frame, pd_store **out, pd_error *err);
+/* Open the thread that the input names. PD_NOT_FOUND (NotFound), PD_INVALID (InvalidId). */
+PD_MUST_USE pd_code pd_threads_open(pd_frame *frame, pd_thread **out, pd_error *err);
+/* CLEANUP(pd_threads_shut) pd_thread *t = NULL; */
+void pd_threads_shut(pd_thread **thread);
+/* A version among the inputs, or `otherwise`. */
+uint64_t pd_in_version(const pd_frame *frame, const char *name, uint64_t otherwise);
+/* A member with 64 digits. */
+void pd_out_id(pd_frame *frame, const char *key, const pd_id *id);
+/* A member, unless it says nothing. */
+void pd_out_said(pd_frame *frame, const char *key, const char *text);
+/* Is the answer so long that a list should stop? Also true once it failed. */
+bool pd_out_is_long(const pd_frame *frame);
+/* Note the commit for the audit, and write it. */
+void pd_out_commit(pd_frame *frame, const pd_id *commit);
+
+#endif

@@ -1,0 +1,92 @@
+/* mcp_exchange.c: one way back to a client: sending, ending, cancelling. M1, M2 of mcp.h. */
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/error.h"
+#include "wire/mcp_inside.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+pd_code pd_mcp_exchange_new(pd_mcp *mcp, const pd_mcp_out *out, pd_mcp_exchange **exchange, pd_error *err)
+{
+  pd_mcp_exchange *e = calloc(1, sizeof *e);
+  if (!e) return pd_error_memory(err, "an exchange");
+  e->out = *out;
+  atomic_init(&e->refs, 1);
+  pthread_mutex_init(&e->lock, NULL);
+  pthread_mutex_lock(&mcp->lock);
+  e->next = mcp->live;
+  e->link = &mcp->live;
+  if (e->next) e->next->link = &e->next;
+  mcp->live = e;
+  pthread_mutex_unlock(&mcp->lock);
+  *exchange = e;
+  return PD_OK;
+}
+
+pd_mcp_exchange *pd_mcp_exchange_hold(pd_mcp_exchange *exchange)
+{
+  atomic_fetch_add(&exchange->refs, 1);
+  return exchange;
+}
+
+/* The last one takes it out of the list first: under the lock, so that hanging up does not find what is being freed. */
+void pd_mcp_exchange_release(pd_mcp *mcp, pd_mcp_exchange *exchange)
+{
+  if (!exchange) return;
+  pthread_mutex_lock(&mcp->lock);
+  bool is_last = atomic_fetch_sub(&exchange->refs, 1) == 1;
+  if (is_last) {
+    *exchange->link = exchange->next;
+    if (exchange->next) exchange->next->link = exchange->link;
+  }
+  pthread_mutex_unlock(&mcp->lock);
+  if (!is_last) return;
+  pthread_mutex_destroy(&exchange->lock);
+  free(exchange);
+}
+
+void pd_mcp_exchange_send(pd_mcp_exchange *exchange, pd_bytes message, int status, bool is_last)
+{
+  pthread_mutex_lock(&exchange->lock);
+  if (!exchange->is_over) exchange->out.send(exchange->out.ctx, message, status, is_last);
+  pthread_mutex_unlock(&exchange->lock);
+}
+
+void pd_mcp_exchange_session(pd_mcp_exchange *exchange, const char *id)
+{
+  pthread_mutex_lock(&exchange->lock);
+  if (!exchange->is_over && exchange->out.session) exchange->out.session(exchange->out.ctx, id);
+  pthread_mutex_unlock(&exchange->lock);
+}
+
+void pd_mcp_exchange_done(pd_mcp_exchange *exchange, int status)
+{
+  pthread_mutex_lock(&exchange->lock);
+  if (!exchange->is_over && exchange->out.done) exchange->out.done(exchange->out.ctx, status);
+  exchange->is_over = true;
+  pthread_mutex_unlock(&exchange->lock);
+}
+
+void pd_mcp_exchange_cancel(pd_mcp *mcp, const pd_mcp_session *session, pd_json id)
+{
+  if (id.raw.size > PD_MCP_ID_SIZE_MAX) return;
+  pthread_mutex_lock(&mcp->lock);
+  for (pd_mcp_exchange *e = mcp->live; e; e = e->next)
+    if (*e->id && e->session == session && pd_bytes_equal(pd_text(e->id), id.raw)) atomic_store(&e->is_cancelled, true);
+  pthread_mutex_unlock(&mcp->lock);
+}
+
+void pd_mcp_hang_up(pd_mcp *mcp, void *ctx)
+{
+  pthread_mutex_lock(&mcp->lock);
+  for (pd_mcp_exchange *e = mcp->live; e; e = e->next) {
+    if (e->out.ctx != ctx) continue;
+    atomic_store(&e->is_cancelled, true);
+    pthread_mutex_lock(&e->lock);
+    e->is_over = true;
+    pthread_mutex_unlock(&e->lock);
+  }
+  pthread_mutex_unlock(&mcp->lock);
+  pd_mcp_listen_sweep(mcp, false);
+}

@@ -1,0 +1,289 @@
+/*
+ * mcp_session.c: sessions of the legacy era, and the session of the home that belongs to a client.
+ *
+ * The id of a session over HTTP is 32 bytes in hex: index of the revision (1) · what the client can do (1) · random (14) · the first 16
+ * bytes of their MAC (with the agent's name). So a process that has the same key knows a session that it has never seen: clients do not
+ * notice a restart, but for their subscriptions.
+ */
+#include "base/array.h"
+#include "base/base.h"
+#include "base/error.h"
+#include "wire/mcp_inside.h"
+
+#include <openssl/crypto.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/random.h>
+
+#define ENDED_MAX 4096u
+#define AT_RANDOM 2
+#define AT_MAC 16
+
+/* ---- one session ---- */
+
+static pd_mcp_session *new_session(pd_mcp *mcp, const char *agent)
+{
+  pd_mcp_session *s = calloc(1, sizeof *s);
+  if (!s) return NULL;
+  s->mcp = mcp;
+  s->level = PD_MCP_SILENT;
+  s->used_ms = mcp->now_ms(mcp->now_ctx);
+  atomic_init(&s->refs, 1);
+  snprintf(s->agent, sizeof s->agent, "%s", agent);
+  snprintf(s->listener.agent, sizeof s->listener.agent, "%s", agent);
+  s->listener.wants = mcp->provider->changes;
+  return s;
+}
+
+void pd_mcp_session_release(pd_mcp_session *session)
+{
+  if (!session || atomic_fetch_sub(&session->refs, 1) != 1) return;
+  pd_mcp *mcp = session->mcp;
+  pd_mcp_listener_remove(mcp, &session->listener);
+  if (*session->state_session && mcp->home) (void)!pd_session_end(mcp->home, session->agent, session->state_session, NULL);
+  free(session);
+}
+
+pd_code pd_mcp_session_new(pd_mcp *mcp, const char *agent, const pd_mcp_out *push, pd_mcp_session **out, pd_error *err)
+{
+  pd_mcp_session *s = new_session(mcp, agent);
+  if (!s) return pd_error_memory(err, "a session");
+  pd_code code = pd_mcp_exchange_new(mcp, push, &s->listener.stream, err);
+  if (code) {
+    free(s);
+    return code;
+  }
+  pd_mcp_listener_add(mcp, &s->listener);
+  *out = s;
+  return PD_OK;
+}
+
+/* ---- ids ---- */
+
+static pd_id mac_of(const pd_mcp *mcp, const char *agent, const pd_id *id)
+{
+  return pd_mcp_mac(mcp->session_key, (pd_bytes[]){{id->bytes, AT_MAC}, pd_text(agent)}, 2);
+}
+
+static pd_code make_id(pd_mcp *mcp, pd_mcp_session *s, pd_error *err)
+{
+  pd_id id = {{(uint8_t)pd_mcp_revision_index(s->revision), (uint8_t)s->client}};
+  if (getrandom(id.bytes + AT_RANDOM, AT_MAC - AT_RANDOM, 0) != AT_MAC - AT_RANDOM)
+    return pd_error_set(err, PD_STORAGE, "no random numbers for a session");
+  pd_id mac = mac_of(mcp, s->agent, &id);
+  memcpy(id.bytes + AT_MAC, mac.bytes, PD_ID_SIZE - AT_MAC);
+  pd_id_hex(&id, s->id);
+  return PD_OK;
+}
+
+static bool check_id(const pd_mcp *mcp, const char *agent, const char *text, pd_id *out)
+{
+  if (!pd_id_parse(text, out)) return false;
+  pd_id mac = mac_of(mcp, agent, out);
+  return CRYPTO_memcmp(mac.bytes, out->bytes + AT_MAC, PD_ID_SIZE - AT_MAC) == 0 && pd_mcp_revision_at(out->bytes[0]) != NULL;
+}
+
+static unsigned bucket_of(const pd_id *content)
+{
+  return content->bytes[AT_RANDOM] % SESSION_BUCKETS;
+}
+
+/* ---- the table; all under the lock ---- */
+
+static bool has_ended(const pd_mcp *mcp, const pd_id *content)
+{
+  for (size_t i = 0; i < mcp->ended_count; i++)
+    if (pd_id_equal(&mcp->ended[i], content)) return true;
+  return false;
+}
+
+static void note_ended(pd_mcp *mcp, const pd_id *content)
+{
+  if (mcp->ended_count == ENDED_MAX)
+    mcp->ended[mcp->ended_next++ % ENDED_MAX] = *content;
+  else if (pd_array_grow(&mcp->ended, mcp->ended_count, &mcp->ended_capacity, sizeof mcp->ended[0], "ended sessions", NULL) == PD_OK)
+    mcp->ended[mcp->ended_count++] = *content;
+}
+
+static pd_mcp_session **place_of(pd_mcp *mcp, const pd_id *content, const char *id)
+{
+  pd_mcp_session **at = &mcp->sessions[bucket_of(content)];
+  while (*at && strcmp((*at)->id, id) != 0) at = &(*at)->next;
+  return at;
+}
+
+static pd_code add(pd_mcp *mcp, pd_mcp_session *s, pd_error *err)
+{
+  pd_id content;
+  if (!check_id(mcp, s->agent, s->id, &content)) abort(); /* it was made a moment ago */
+  pthread_mutex_lock(&mcp->lock);
+  bool is_full = mcp->session_count >= SESSIONS_MAX;
+  if (!is_full) {
+    s->next = mcp->sessions[bucket_of(&content)];
+    mcp->sessions[bucket_of(&content)] = s;
+    mcp->session_count++;
+    atomic_fetch_add(&s->refs, 1);
+  }
+  pthread_mutex_unlock(&mcp->lock);
+  if (is_full) return pd_error_set(err, PD_LIMIT, "there are %u MCP sessions, which is the limit; end some, or wait", SESSIONS_MAX);
+  pd_mcp_listener_add(mcp, &s->listener);
+  return PD_OK;
+}
+
+pd_code pd_mcp_session_make(pd_mcp *mcp, const char *agent, const char *revision, unsigned client, pd_mcp_session **out, pd_error *err)
+{
+  pd_mcp_session *s = new_session(mcp, agent);
+  if (!s) return pd_error_memory(err, "a session");
+  s->revision = revision;
+  s->client = client;
+  pd_code code = make_id(mcp, s, err);
+  if (!code) code = add(mcp, s, err);
+  if (code) {
+    free(s);
+    return code;
+  }
+  *out = s;
+  return PD_OK;
+}
+
+/* One that another process made, or that idled here: it goes on. */
+static pd_code revive(pd_mcp *mcp, const char *agent, const char *id, const pd_id *content, pd_mcp_session **out, pd_error *err)
+{
+  pd_mcp_session *s = new_session(mcp, agent);
+  if (!s) return pd_error_memory(err, "a session");
+  s->revision = pd_mcp_revision_at(content->bytes[0]);
+  s->client = content->bytes[1];
+  snprintf(s->id, sizeof s->id, "%s", id);
+  pd_code code = add(mcp, s, err);
+  if (code) {
+    free(s);
+    return code;
+  }
+  *out = s;
+  return PD_OK;
+}
+
+pd_code pd_mcp_session_find(pd_mcp *mcp, const char *agent, const char *id, pd_mcp_session **out, pd_error *err)
+{
+  pd_id content;
+  if (!check_id(mcp, agent, id, &content)) return pd_error_set(err, PD_NOT_FOUND, "there is no such session; initialize anew");
+  pthread_mutex_lock(&mcp->lock);
+  bool is_gone = has_ended(mcp, &content);
+  pd_mcp_session *s = is_gone ? NULL : *place_of(mcp, &content, id);
+  if (s) {
+    s->used_ms = mcp->now_ms(mcp->now_ctx);
+    atomic_fetch_add(&s->refs, 1);
+  }
+  pthread_mutex_unlock(&mcp->lock);
+  if (is_gone) return pd_error_set(err, PD_NOT_FOUND, "the session has ended; initialize anew");
+  if (!s) return revive(mcp, agent, id, &content, out, err);
+  *out = s;
+  return PD_OK;
+}
+
+void pd_mcp_session_end(pd_mcp *mcp, pd_mcp_session *session)
+{
+  pd_id content;
+  if (!check_id(mcp, session->agent, session->id, &content)) return;
+  pthread_mutex_lock(&mcp->lock);
+  pd_mcp_session **at = place_of(mcp, &content, session->id);
+  bool is_here = *at == session;
+  if (is_here) {
+    *at = session->next;
+    mcp->session_count--;
+    note_ended(mcp, &content);
+  }
+  pthread_mutex_unlock(&mcp->lock);
+  if (!is_here) return;
+  pd_mcp_listener_remove(mcp, &session->listener);
+  pd_mcp_session_release(session);
+}
+
+/* ---- streams ---- */
+
+pd_code pd_mcp_session_stream(pd_mcp *mcp, pd_mcp_session *session, const pd_mcp_out *out, pd_error *err)
+{
+  pd_mcp_exchange *stream = NULL;
+  TRY(pd_mcp_exchange_new(mcp, out, &stream, err));
+  pthread_mutex_lock(&mcp->lock);
+  pd_mcp_exchange *before = session->listener.stream;
+  session->listener.stream = stream;
+  if (!before) mcp->stream_count++;
+  pthread_mutex_unlock(&mcp->lock);
+  if (before) pd_mcp_exchange_done(before, 200);
+  pd_mcp_exchange_release(mcp, before);
+  return PD_OK;
+}
+
+/* ---- sweeping ---- */
+
+static pd_mcp_session *take_idle(pd_mcp *mcp, int64_t before_ms, bool is_end)
+{
+  pd_mcp_session *found = NULL;
+  pthread_mutex_lock(&mcp->lock);
+  for (size_t i = 0; i < SESSION_BUCKETS && !found; i++)
+    for (pd_mcp_session **at = &mcp->sessions[i]; *at && !found;) {
+      if (!is_end && ((*at)->used_ms >= before_ms || (*at)->listener.stream)) {
+        at = &(*at)->next;
+        continue;
+      }
+      found = *at;
+      *at = found->next;
+      mcp->session_count--;
+    }
+  pthread_mutex_unlock(&mcp->lock);
+  return found;
+}
+
+static void free_agent_sessions(pd_mcp *mcp)
+{
+  while (mcp->agent_sessions) {
+    pd_mcp_agent_session *a = mcp->agent_sessions;
+    mcp->agent_sessions = a->next;
+    if (mcp->home) (void)!pd_session_end(mcp->home, a->agent, a->id, NULL);
+    free(a);
+  }
+}
+
+void pd_mcp_sessions_sweep(pd_mcp *mcp, bool is_end)
+{
+  int64_t before_ms = mcp->now_ms(mcp->now_ctx) - SESSION_IDLE_MS;
+  pd_mcp_session *s;
+  while ((s = take_idle(mcp, before_ms, is_end))) {
+    pd_mcp_listener_remove(mcp, &s->listener);
+    pd_mcp_session_release(s);
+  }
+  if (is_end) free_agent_sessions(mcp);
+}
+
+/* ---- the home's sessions ---- */
+
+/* The stateless era has none of its own: one for each agent then. NULL if there is no memory. */
+static char *agent_slot(pd_mcp *mcp, const char *agent)
+{
+  pd_mcp_agent_session *a = mcp->agent_sessions;
+  while (a && strcmp(a->agent, agent) != 0) a = a->next;
+  if (a) return a->id;
+  a = calloc(1, sizeof *a);
+  if (!a) return NULL;
+  snprintf(a->agent, sizeof a->agent, "%s", agent);
+  a->next = mcp->agent_sessions;
+  mcp->agent_sessions = a;
+  return a->id;
+}
+
+/* The lock is held while a session begins: two calls at once get one. */
+pd_code pd_mcp_state_session(pd_mcp_turn *turn, bool is_new, char out[PD_SESSION_ID_SIZE], pd_error *err)
+{
+  pd_mcp *mcp = turn->mcp;
+  pd_code code = PD_OK;
+  pthread_mutex_lock(&mcp->lock);
+  char *slot = turn->session ? turn->session->state_session : agent_slot(mcp, turn->peer->agent);
+  if (!slot)
+    code = pd_error_memory(err, "a session");
+  else if (!*slot || (is_new && strcmp(slot, out) == 0))
+    code = pd_session_begin(mcp->home, turn->peer->agent, slot, err);
+  if (!code) memcpy(out, slot, PD_SESSION_ID_SIZE);
+  pthread_mutex_unlock(&mcp->lock);
+  return code;
+}

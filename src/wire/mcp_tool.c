@@ -1,0 +1,261 @@
+/* mcp_tool.c: every capability that an agent may call, as a tool: listed with schemas and hints, called through the one door. */
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/error.h"
+#include "wire/mcp_home.h"
+#include "wire/mcp_schema.h"
+
+#include <stdio.h>
+
+#define SESSION_PROPERTY                                                                                                                   \
+  "\"session_id\":{\"type\":\"string\",\"maxLength\":39,\"description\":\"A session of yours, from session_begin. If omitted, the "        \
+  "session "                                                                                                                               \
+  "of this connection.\"}"
+
+/* ---- names ---- */
+
+/* Dots are refused or rewritten by several clients. */
+static void tool_name(const char *capability, char out[PD_MCP_NAME_SIZE])
+{
+  snprintf(out, PD_MCP_NAME_SIZE, "%s", capability);
+  for (char *c = out; *c; c++)
+    if (*c == '.') *c = '_';
+}
+
+/* Either spelling. */
+static bool find_tool(const pd_mcp_turn *turn, const char *name, pd_capability_info *out)
+{
+  char spelt[PD_MCP_NAME_SIZE];
+  for (size_t i = 0; pd_capability_at(i, out, NULL) == PD_OK; i++) {
+    tool_name(out->name, spelt);
+    if (strcmp(spelt, name) != 0 && strcmp(out->name, name) != 0) continue;
+    return out->permission != PD_PERMIT_OPERATOR && pd_mcp_offers(turn->mcp, turn->peer, out->name);
+  }
+  return false;
+}
+
+/* Those whose work belongs to a session of the home. */
+static bool is_of_session(const char *capability)
+{
+  return strncmp(capability, "state.session.", 14) == 0 || strcmp(capability, "state.shared.watch") == 0;
+}
+
+/* ---- the list ---- */
+
+static bool ends_with(const char *name, const char *verb)
+{
+  const char *dot = strrchr(name, '.');
+  return dot && strcmp(dot + 1, verb) == 0;
+}
+
+/* Does it take away what cannot be had back? Versioned tiers keep what a set replaces. */
+static bool is_destructive(const char *name)
+{
+  return ends_with(name, "delete") || ends_with(name, "clear") || ends_with(name, "restore") || ends_with(name, "end") ||
+         ends_with(name, "unwatch") || strcmp(name, "state.session.set") == 0;
+}
+
+static bool is_idempotent(const char *name)
+{
+  return ends_with(name, "delete") || ends_with(name, "clear") || ends_with(name, "unwatch") || ends_with(name, "ack") ||
+         ends_with(name, "acknowledge") || ends_with(name, "touch") || strcmp(name, "state.session.set") == 0;
+}
+
+static void write_hints(pd_json_writer *w, const char *name, pd_json document)
+{
+  bool only_reads = pd_json_member(document, "side_effects").raw.size <= 2;
+  pd_json_key(w, "annotations");
+  pd_json_open(w, '{');
+  pd_json_put_text(w, "title", name);
+  pd_json_put_bool(w, "readOnlyHint", only_reads);
+  pd_json_put_bool(w, "destructiveHint", !only_reads && is_destructive(name));
+  pd_json_put_bool(w, "idempotentHint", only_reads || is_idempotent(name));
+  pd_json_put_bool(w, "openWorldHint", false);
+  pd_json_close(w, '}');
+}
+
+static pd_code write_description(pd_json_writer *w, const pd_capability_info *info, pd_json document)
+{
+  CLEANUP(pd_buf_done) pd_buf text = {0};
+  TRY(pd_buf_printf(&text, w->err, "%s ", info->summary));
+  TRY(pd_json_decode(pd_json_member(document, "when_to_use"), &text, w->err));
+  if (info->permission == PD_PERMIT_APPROVAL) TRY(pd_buf_printf(&text, w->err, " A person has to approve it."));
+  pd_json_put_bytes(w, "description", pd_buf_bytes(&text));
+  return w->code;
+}
+
+static pd_code write_tool(pd_json_writer *w, const pd_capability_info *info)
+{
+  char name[PD_MCP_NAME_SIZE];
+  pd_json document;
+  TRY(pd_json_parse(pd_text(info->document), &document, w->err));
+  tool_name(info->name, name);
+  pd_json_open(w, '{');
+  pd_json_put_text(w, "name", name);
+  pd_json_put_text(w, "title", info->name);
+  TRY(write_description(w, info, document));
+  pd_json_key(w, "inputSchema");
+  pd_mcp_schema_write(w, pd_json_member(document, "inputs"), is_of_session(info->name) ? SESSION_PROPERTY : NULL);
+  pd_json_key(w, "outputSchema");
+  pd_mcp_schema_write(w, pd_json_member(document, "outputs"), NULL);
+  write_hints(w, info->name, document);
+  pd_json_close(w, '}');
+  return w->code;
+}
+
+pd_code pd_mcp_home_tools(pd_mcp_turn *turn)
+{
+  pd_capability_info info;
+  for (size_t i = 0; pd_capability_at(i, &info, NULL) == PD_OK; i++)
+    if (info.permission != PD_PERMIT_OPERATOR && pd_mcp_offers(turn->mcp, turn->peer, info.name)) TRY(write_tool(&turn->w, &info));
+  return PD_OK;
+}
+
+/* ---- calling ---- */
+
+/* The arguments without session_id, which is the envelope's. */
+static pd_code take_session(pd_json arguments, pd_buf *input, char out_session[PD_SESSION_ID_SIZE], pd_error *err)
+{
+  pd_json key, value;
+  pd_json_writer w = {.out = input, .err = err};
+  CLEANUP(pd_buf_done) pd_buf text = {0};
+  pd_json_walk walk = pd_json_walk_begin(arguments);
+  pd_json_open(&w, '{');
+  while (pd_json_walk_next(&walk, &key, &value)) {
+    CLEANUP(pd_buf_done) pd_buf name = {0};
+    if (pd_json_is(key, "session_id") && !text.size) {
+      if (value.kind != PD_JSON_STRING || pd_json_decode(value, &text, NULL) || !text.size || text.size >= PD_SESSION_ID_SIZE)
+        return pd_error_set(err, PD_INVALID, "session_id is not the id of a session");
+      continue;
+    }
+    TRY(pd_json_decode(key, &name, err));
+    TRY(pd_buf_byte(&name, 0, err));
+    pd_json_key(&w, (const char *)name.data);
+    pd_json_value(&w, value);
+  }
+  pd_json_close(&w, '}');
+  if (text.size) memcpy(out_session, text.data, text.size);
+  out_session[text.size] = 0;
+  return w.code;
+}
+
+static bool report(void *ctx, uint64_t done, uint64_t total)
+{
+  pd_mcp_progress(ctx, done, total);
+  return !pd_mcp_is_cancelled(ctx);
+}
+
+/* Call in the session of this connection; if that one has idled away, in a new one. */
+static pd_code call_in_session(pd_mcp_turn *turn, const char *capability, pd_json arguments, pd_buf *out, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf input = {0};
+  char session[PD_SESSION_ID_SIZE] = "";
+  TRY(take_session(arguments, &input, session, err));
+  bool is_given = *session;
+  if (!is_given) TRY(pd_mcp_state_session(turn, false, session, err));
+  pd_ctx who = {.home = turn->mcp->home, .agent = turn->peer->agent, .session = session};
+  pd_code code = pd_mcp_call(turn, &who, capability, pd_buf_bytes(&input), out, err);
+  if (code != PD_SESSION || is_given) return code;
+  TRY(pd_mcp_state_session(turn, true, session, err));
+  return pd_mcp_call(turn, &who, capability, pd_buf_bytes(&input), out, err);
+}
+
+static pd_code call_door(pd_mcp_turn *turn, const char *capability, pd_json arguments, pd_buf *out, pd_error *err)
+{
+  if (is_of_session(capability)) return call_in_session(turn, capability, arguments, out, err);
+  pd_ctx who = {.home = turn->mcp->home, .agent = turn->peer->agent, .progress = report, .progress_ctx = turn};
+  return pd_mcp_call(turn, &who, capability, arguments.raw, out, err);
+}
+
+/* ---- answering ---- */
+
+static void write_answer(pd_json_writer *w, pd_bytes answer)
+{
+  pd_json_key(w, "content");
+  pd_json_open(w, '[');
+  pd_mcp_text_block(w, answer);
+  pd_json_close(w, ']');
+  pd_json_key(w, "structuredContent");
+  pd_json_raw(w, answer);
+  pd_json_put_bool(w, "isError", false);
+}
+
+/* What a person does who wants it to go on. */
+static void write_how(pd_json_writer *w, pd_bytes answer)
+{
+  CLEANUP(pd_buf_done) pd_buf id = {0};
+  CLEANUP(pd_buf_done) pd_buf text = {0};
+  pd_json json;
+  if (pd_json_parse(answer, &json, NULL)) return;
+  pd_json details = pd_json_member(pd_json_member(json, "error"), "details");
+  if (pd_json_decode(pd_json_member(details, "approval_id"), &id, NULL)) return;
+  if (pd_buf_printf(&text, NULL, "To approve: perdure approvals approve %.*s", (int)id.size, (const char *)id.data)) return;
+  pd_mcp_text_block(w, pd_buf_bytes(&text));
+}
+
+/* The error's JSON is the text: code, message and recovery are what a model can act on. No structuredContent: that is what the output
+ * schema describes, and an error is not. */
+static void write_failure(pd_json_writer *w, pd_code code, const pd_error *err, pd_bytes answer)
+{
+  pd_json_key(w, "content");
+  pd_json_open(w, '[');
+  pd_mcp_text_block(w, answer.size ? answer : pd_text(err->message));
+  if (code == PD_APPROVAL) write_how(w, answer);
+  pd_json_close(w, ']');
+  pd_json_put_bool(w, "isError", true);
+}
+
+static void tell_log(pd_mcp_turn *turn, const char *capability, pd_code code, const pd_error *err)
+{
+  char line[PD_ERROR_MESSAGE_MAX + PD_MCP_NAME_SIZE + 32];
+  snprintf(line, sizeof line, "%s: %s", capability, code ? err->message : "ok");
+  pd_mcp_level level = !code ? PD_MCP_DEBUG : pd_code_class(code) == PD_CLASS_HOST ? PD_MCP_ERROR : PD_MCP_INFO;
+  pd_mcp_log(turn, level, "perdure", pd_text(line));
+}
+
+/* An error that did not come through the door has no JSON yet. */
+static pd_code shape_error(const pd_error *err, pd_buf *out, pd_error *own)
+{
+  pd_json_writer w = {.out = out, .err = own};
+  pd_buf_clear(out);
+  pd_json_open(&w, '{');
+  pd_json_key(&w, "error");
+  pd_json_open(&w, '{');
+  pd_json_put_text(&w, "code", err->code == PD_INVALID ? "InvalidInput" : pd_error_name(err));
+  pd_json_put_text(&w, "message", err->message);
+  pd_json_key(&w, "recovery");
+  pd_json_open(&w, '[');
+  for (const pd_recovery *r = pd_code_recovery(err->code); r->action; r++) {
+    pd_json_open(&w, '{');
+    pd_json_put_text(&w, "action", r->action);
+    pd_json_put_text(&w, "hint", r->hint);
+    pd_json_close(&w, '}');
+  }
+  pd_json_close(&w, ']');
+  pd_json_close(&w, '}');
+  pd_json_close(&w, '}');
+  return w.code;
+}
+
+pd_code pd_mcp_home_call(pd_mcp_turn *turn, const char *name, pd_json arguments)
+{
+  CLEANUP(pd_buf_done) pd_buf answer = {0};
+  pd_capability_info info;
+  pd_error err = {0};
+  if (!find_tool(turn, name, &info)) return pd_mcp_refuse(turn, PD_MCP_INVALID_PARAMS, "there is no tool %.*s", PD_MCP_NAME_SIZE, name);
+  if (turn->has_state) pd_mcp_approve_settle(turn);
+  pd_code code = call_door(turn, info.name, arguments, &answer, &err);
+  tell_log(turn, info.name, code, &err);
+  if (code && !answer.size) TRY(shape_error(&err, &answer, &turn->err));
+  if (!code) {
+    write_answer(&turn->w, pd_buf_bytes(&answer));
+    return turn->w.code;
+  }
+  if (code == PD_APPROVAL && !turn->has_state && pd_mcp_approve_ask(turn, info.name, pd_buf_bytes(&answer))) {
+    pd_json_writer otherwise = {.out = &turn->otherwise};
+    write_failure(&otherwise, code, &err, pd_buf_bytes(&answer));
+    return PD_OK;
+  }
+  write_failure(&turn->w, code, &err, pd_buf_bytes(&answer));
+  return turn->w.code;
+}

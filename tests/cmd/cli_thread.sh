@@ -1,0 +1,95 @@
+#!/bin/sh
+# cli_thread.sh PERDURE: threads on the command line.
+. "$(dirname "$0")/tap.sh"
+
+rome='[{"op":"set","path":"/to","value":"Rome"}]'
+trip() {
+  run thread create trip --owner ada
+  run thread append trip --expected-version 0 --run-id r1 --reason UserMessage --messages '[{"id":"m1","content":"To Rome!"}]' --patches "$rome"
+}
+
+t cli__thread_a_conversation_is_made_appended_to_and_read
+run thread create trip --owner ada
+want_code 0
+want_line trip
+run thread append trip --expected-version 0 --run-id r1 --reason UserMessage --messages '[{"id":"m1","content":"To Rome!"}]' --patches "$rome"
+want_code 0
+want_line 1
+run thread state trip /to
+want_line Rome
+run --json thread state trip
+want_line '{"state":{"to":"Rome"},"version":1}'
+run --json thread state trip --version 0
+want_line '{"state":{},"version":0}'
+run thread messages trip
+want_out_like '^m1'
+run thread show trip
+want_out_like '^  owner: ada$'
+want_out_like '^  to: Rome$'
+run --json thread log trip
+want_out_has '"reason":"UserMessage"'
+run thread list
+want_out_like '^trip'
+
+t cli__thread_the_slower_writer_is_told
+trip
+run thread append trip --expected-version 0 --run-id r2 --reason UserMessage
+want_code 3
+want_err_like "thread 'trip' is at version 1, expected 0"
+run thread append trip --run-id r2 --reason UserMessage --patches '[{"op":"increment","path":"/to"}]'
+want_failure 2 'patch'
+run thread state trip
+want_out_has 'Rome'
+run thread show nothing
+want_code 1
+want_err_like "'nothing'"
+run thread create ../x
+want_code 2
+run thread
+want_failure 2 'needs a verb'
+
+t cli__thread_forks_rewinds_and_blames
+trip
+run thread fork trip 0 other
+want_line other
+run --json thread state other
+want_line '{"state":{},"version":0}'
+run thread diff trip 0
+want_out_like '^/to'
+run --json thread blame trip /to
+want_out_has '"run_id":"r1"'
+want_out_has '"message_ids":["m1"]'
+run thread rewind trip 0
+want_code 0
+run --json thread state trip
+want_line '{"state":{},"version":0}'
+run thread delete other
+want_code 0
+run thread show other
+want_code 1
+
+t cli__thread_an_export_replays_elsewhere_to_the_same_commit
+trip
+run thread export trip
+want_code 0
+cp "$out" trip.ndjson
+commit=$(sed -n 's/.*"kind":"end".*"commit":"\([0-9a-f]*\)".*/\1/p' trip.ndjson)
+run --agent bob thread import trip.ndjson --dry-run
+want_code 4
+run --agent bob thread import trip.ndjson
+want_code 0
+want_line "$commit"
+run --agent bob --json thread replay trip
+want_out_has '"is_same":true'
+want_out_has "\"commit\":\"$commit\""
+run --agent bob thread import trip.ndjson
+want_code 3
+sed 's/Rome/Oslo/' trip.ndjson >forged.ndjson
+run --agent eve thread import forged.ndjson
+want_code 4
+run --agent eve thread list
+want_no_out
+head -n 2 trip.ndjson | "$perdure" --agent eve thread import - 2>"$err"
+want_true [ $? = 2 ]
+
+finish

@@ -1,0 +1,196 @@
+/* threads_test.c: threads.*: what the door adds to thread.h: inputs, answers, pages, errors. */
+#include "state/world.h"
+
+#include "base/base.h"
+#include "support/temp_folder.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+static int open_world(void **state)
+{
+  world *w = calloc(1, sizeof *w);
+  assert_non_null(w);
+  world_open(w, NULL);
+  *state = w;
+  return 0;
+}
+
+static int close_world(void **state)
+{
+  world_close(*state);
+  free(*state);
+  return 0;
+}
+
+static void append(world *w, const char *thread, int number)
+{
+  char *input = text_of("{\"thread_id\":\"%s\",\"run_id\":\"r%d\",\"reason\":\"UserMessage\",\"messages\":[{\"id\":\"m%d\"}],"
+                        "\"patches\":[{\"op\":\"set\",\"path\":\"/n\",\"value\":%d}]}",
+                        thread, number % 2, number, number);
+  world_ok(w, "threads.append", input);
+  free(input);
+}
+
+static void threads__a_page_ends_with_the_cursor_of_the_next(void **state)
+{
+  world *w = *state;
+  world_ok(w, "threads.create", "{\"thread_id\":\"t\"}");
+  for (int i = 1; i <= 5; i++) append(w, "t", i);
+  world_ok(w, "threads.messages", "{\"thread_id\":\"t\",\"limit\":3}");
+  assert_string_equal(world_out(w, "messages.2.id"), "\"m3\"");
+  assert_string_equal(world_out(w, "messages.3"), "");
+  assert_string_equal(world_out(w, "next_after"), "3");
+  world_ok(w, "threads.messages", "{\"thread_id\":\"t\",\"limit\":3,\"after\":3}");
+  assert_string_equal(world_out(w, "first_place"), "4");
+  assert_string_equal(world_out(w, "messages.1.id"), "\"m5\"");
+  assert_string_equal(world_out(w, "next_after"), "null");
+  world_ok(w, "threads.messages", "{\"thread_id\":\"t\",\"last\":2}");
+  assert_string_equal(world_out(w, "messages.0.id"), "\"m4\"");
+  world_ok(w, "threads.deltas", "{\"thread_id\":\"t\",\"after_version\":1,\"limit\":2}");
+  assert_string_equal(world_out(w, "deltas.1.version"), "3");
+  assert_string_equal(world_out(w, "next_after"), "3");
+  assert_string_equal(world_out(w, "version"), "5");
+  world_ok(w, "threads.runs", "{\"thread_id\":\"t\",\"limit\":1,\"after\":1}");
+  assert_string_equal(world_out(w, "runs.0.run_id"), "\"r0\"");
+}
+
+static void threads__a_listing_goes_on_after_its_cursor(void **state)
+{
+  world *w = *state;
+  for (int i = 0; i < 5; i++) {
+    char *input = text_of("{\"thread_id\":\"t%d\",\"owner\":\"%s\"%s}", i, i % 2 ? "ada" : "bob", i == 4 ? ",\"parent\":\"t0\"" : "");
+    world_ok(w, "threads.create", input);
+    free(input);
+    w->now_ms += 1000;
+  }
+  world_ok(w, "threads.list", "{\"limit\":2}");
+  assert_string_equal(world_out(w, "threads.0.thread_id"), "\"t4\"");
+  char *input = text_of("{\"limit\":3,\"cursor\":%s}", world_out(w, "next_cursor"));
+  world_ok(w, "threads.list", input);
+  assert_string_equal(world_out(w, "threads.0.thread_id"), "\"t2\"");
+  assert_string_equal(world_out(w, "threads.2.thread_id"), "\"t0\"");
+  assert_string_equal(world_out(w, "next_cursor"), "null");
+  free(input);
+  world_ok(w, "threads.list", "{\"owner\":\"ada\"}");
+  assert_string_equal(world_out(w, "count"), "2");
+  world_ok(w, "threads.list", "{\"parent\":\"t0\"}");
+  assert_string_equal(world_out(w, "threads.0.thread_id"), "\"t4\"");
+  world_ok(w, "threads.list", "{\"since\":\"2026-11-15T10:00:01Z\",\"until\":\"2026-11-15T10:00:03Z\"}");
+  assert_string_equal(world_out(w, "count"), "2");
+  world_fails(w, "threads.list", "{\"cursor\":\"not one\"}", "InvalidInput", NULL);
+}
+
+static void threads_load__has_the_last_messages_and_what_was_then(void **state)
+{
+  world *w = *state;
+  world_ok(w, "threads.create", "{\"thread_id\":\"t\",\"state\":{\"n\":0}}");
+  for (int i = 1; i <= 5; i++) append(w, "t", i);
+  world_ok(w, "threads.load", "{\"thread_id\":\"t\",\"last\":2}");
+  assert_string_equal(world_out(w, "state"), "{\"n\":5}");
+  assert_string_equal(world_out(w, "messages"), "[{\"id\":\"m4\"},{\"id\":\"m5\"}]");
+  assert_string_equal(world_out(w, "has_more"), "true");
+  world_ok(w, "threads.load", "{\"thread_id\":\"t\",\"version\":2}");
+  assert_string_equal(world_out(w, "state"), "{\"n\":2}");
+  assert_string_equal(world_out(w, "messages"), "[{\"id\":\"m1\"},{\"id\":\"m2\"}]");
+  assert_string_equal(world_out(w, "thread.message_count"), "2");
+  assert_string_equal(world_out(w, "has_more"), "false");
+  world_ok(w, "threads.load", "{\"thread_id\":\"t\",\"last\":0}");
+  assert_string_equal(world_out(w, "messages"), "[]");
+  assert_string_equal(world_out(w, "has_more"), "true");
+}
+
+/* 20 messages of 1 MiB: an answer holds 16 MiB, and it is the earlier ones that are left out. */
+static void threads_load__of_long_messages_keeps_the_last(void **state)
+{
+  world *w = *state;
+  world_ok(w, "threads.create", "{\"thread_id\":\"t\"}");
+  char *body = malloc((1 << 20) + 1);
+  assert_non_null(body);
+  memset(body, 'x', 1 << 20);
+  body[1 << 20] = 0;
+  for (int i = 1; i <= 20; i++) {
+    char *input = text_of(
+      "{\"thread_id\":\"t\",\"run_id\":\"r\",\"reason\":\"UserMessage\",\"messages\":[{\"id\":\"m%d\",\"content\":\"%s\"}]}", i, body);
+    world_ok(w, "threads.append", input);
+    free(input);
+  }
+  free(body);
+  world_ok(w, "threads.load", "{\"thread_id\":\"t\"}");
+  assert_true(w->out.size < ((size_t)18 << 20));
+  assert_non_null(strstr((const char *)w->out.data, "\"id\":\"m20\""));
+  assert_null(strstr((const char *)w->out.data, "\"id\":\"m1\""));
+  assert_non_null(strstr((const char *)w->out.data, "\"has_more\":true"));
+  world_ok(w, "threads.messages", "{\"thread_id\":\"t\"}");
+  assert_non_null(strstr((const char *)w->out.data, "\"next_after\":1"));
+}
+
+static void threads_append__a_conflict_tells_both_versions_and_changes_nothing(void **state)
+{
+  world *w = *state;
+  world_ok(w, "threads.create", "{\"thread_id\":\"t\"}");
+  append(w, "t", 1);
+  world_fails(w, "threads.append", "{\"thread_id\":\"t\",\"expected_version\":0,\"run_id\":\"r\",\"reason\":\"RunFinished\"}",
+              "VersionConflict", "reload");
+  assert_string_equal(world_out(w, "error.details.expected"), "0");
+  assert_string_equal(world_out(w, "error.details.actual"), "1");
+  world_fails(w, "threads.append", "{\"thread_id\":\"t\",\"run_id\":\"r\",\"reason\":\"Whim\"}", "InvalidInput", NULL);
+  world_fails(w, "threads.append", "{\"thread_id\":\"t\",\"run_id\":\"a/b\",\"reason\":\"RunFinished\"}", "InvalidId", "correct");
+  world_ok(w, "threads.state", "{\"thread_id\":\"t\"}");
+  assert_string_equal(world_out(w, "version"), "1");
+}
+
+static void threads__rewind_fork_and_diff_agree(void **state)
+{
+  world *w = *state;
+  world_ok(w, "threads.create", "{\"thread_id\":\"t\",\"owner\":\"ada\"}");
+  for (int i = 1; i <= 3; i++) append(w, "t", i);
+  world_ok(w, "threads.fork", "{\"thread_id\":\"t\",\"version\":2,\"new_thread_id\":\"u\",\"owner\":\"bob\"}");
+  world_ok(w, "threads.load", "{\"thread_id\":\"u\"}");
+  assert_string_equal(world_out(w, "thread.forked_from"), "\"t\"");
+  assert_string_equal(world_out(w, "thread.owner"), "\"bob\"");
+  assert_string_equal(world_out(w, "state"), "{\"n\":2}");
+  world_ok(w, "threads.rewind", "{\"thread_id\":\"t\",\"version\":1,\"expected_version\":3}");
+  world_ok(w, "threads.state", "{\"thread_id\":\"t\"}");
+  assert_string_equal(world_out(w, "state"), "{\"n\":1}");
+  world_fails(w, "threads.load", "{\"thread_id\":\"t\",\"version\":3}", "VersionNotFound", "list");
+  world_ok(w, "threads.diff", "{\"thread_id\":\"u\",\"from\":1,\"to\":2}");
+  assert_string_equal(world_out(w, "changes"), "[{\"path\":\"/n\",\"before\":1,\"after\":2}]");
+  assert_string_equal(world_out(w, "message_count"), "1");
+  world_ok(w, "threads.replay", "{\"thread_id\":\"u\"}");
+  assert_string_equal(world_out(w, "is_same"), "true");
+  world_ok(w, "threads.delete", "{\"thread_id\":\"u\"}");
+  world_fails(w, "threads.load", "{\"thread_id\":\"u\"}", "NotFound", "create");
+}
+
+/* An agent sees its own threads only, and looking makes no store. */
+static void threads__belong_to_their_agent(void **state)
+{
+  world *w = *state;
+  world_ok(w, "threads.create", "{\"thread_id\":\"t\"}");
+  w->agent = "stranger";
+  world_fails(w, "threads.load", "{\"thread_id\":\"t\"}", "NotFound", NULL);
+  world_ok(w, "threads.list", "{}");
+  assert_string_equal(world_out(w, "count"), "0");
+  w->is_operator = true;
+  world_ok(w, "system.health", "{}");
+  assert_null(strstr((const char *)w->out.data, "stranger"));
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+    cmocka_unit_test_setup_teardown(threads__a_page_ends_with_the_cursor_of_the_next, open_world, close_world),
+    cmocka_unit_test_setup_teardown(threads__a_listing_goes_on_after_its_cursor, open_world, close_world),
+    cmocka_unit_test_setup_teardown(threads_load__has_the_last_messages_and_what_was_then, open_world, close_world),
+    cmocka_unit_test_setup_teardown(threads_load__of_long_messages_keeps_the_last, open_world, close_world),
+    cmocka_unit_test_setup_teardown(threads_append__a_conflict_tells_both_versions_and_changes_nothing, open_world, close_world),
+    cmocka_unit_test_setup_teardown(threads__rewind_fork_and_diff_agree, open_world, close_world),
+    cmocka_unit_test_setup_teardown(threads__belong_to_their_agent, open_world, close_world),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

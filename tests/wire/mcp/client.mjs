@@ -1,0 +1,213 @@
+// client.mjs PACKAGES PERDURE: the official clients, both generations, over stdio and HTTP, doing what users of them do. TAP.
+import { spawn } from 'node:child_process';
+import { createRequire } from 'node:module';
+import { mkdtempSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import assert from 'node:assert/strict';
+
+const [packages, perdure] = process.argv.slice(2).map((p) => resolve(p));
+const load = async (name) => import(pathToFileURL(createRequire(join(packages, 'x.js')).resolve(name)).href);
+const unwrap = (m) => m.default ?? m;
+const folder = mkdtempSync(join(tmpdir(), 'perdure-mcp-'));
+let count = 0, failures = 0;
+
+async function test(name, run) {
+  count++;
+  let timer;
+  const late = new Promise((_, no) => { timer = setTimeout(() => no(new Error('took longer than 30 s')), 30000); });
+  try {
+    await Promise.race([run(), late]);
+    console.log(`ok ${count} - ${name}`);
+  } catch (error) {
+    failures++;
+    console.log(`not ok ${count} - ${name}`);
+    for (const line of String(error.stack ?? error).split('\n').slice(0, 8)) console.log('# ' + line);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+const until = async (what, is) => {
+  for (let i = 0; i < 500; i++) {
+    if (is()) return;
+    await new Promise((done) => setTimeout(done, 10));
+  }
+  throw new Error('waited for: ' + what);
+};
+
+// ---- the clients ----
+
+const v1 = {
+  client: await load('@modelcontextprotocol/sdk/client/index.js'),
+  stdio: await load('@modelcontextprotocol/sdk/client/stdio.js'),
+  http: await load('@modelcontextprotocol/sdk/client/streamableHttp.js'),
+  types: await load('@modelcontextprotocol/sdk/types.js'),
+};
+const v2 = { client: await load('@modelcontextprotocol/client'), stdio: await load('@modelcontextprotocol/client/stdio') };
+const pick = (module, name) => module[name] ?? unwrap(module)[name];
+
+// A connected client: what it was asked and told is in `asked` and `told`.
+async function connect(kind, transport) {
+  const info = { name: 'perdure-test', version: '1' };
+  const options = { capabilities: { elicitation: {} } };
+  const old = kind === 'sdk 1, legacy';
+  if (!old) options.versionNegotiation = { mode: kind === 'sdk 2, modern' ? { pin: '2026-07-28' } : 'legacy' };
+  const client = new (pick(old ? v1.client : v2.client, 'Client'))(info, options);
+  const session = { client, kind, asked: [], told: [], answer: { action: 'cancel' }, isModern: kind === 'sdk 2, modern' };
+  const onAsk = async (request) => (session.asked.push(request.params), session.answer);
+  const onUpdate = (notice) => session.told.push(notice.params.uri);
+  client.setRequestHandler(old ? pick(v1.types, 'ElicitRequestSchema') : 'elicitation/create', onAsk);
+  client.setNotificationHandler(old ? pick(v1.types, 'ResourceUpdatedNotificationSchema') : 'notifications/resources/updated', onUpdate);
+  await client.connect(transport(old ? v1 : v2));
+  return session;
+}
+
+const home = (name) => {
+  const path = join(folder, name.replace(/[^a-z0-9]/g, '-'));
+  mkdirSync(path, { mode: 0o700 });
+  writeFileSync(join(path, 'policy.toml'), '[[rule]]\ncapability = "queue.send"\npermission = "approval"\nreason = "mail is checked"\n');
+  return path;
+};
+
+const overStdio = (path) => (v) => {
+  const Transport = pick(v.stdio, 'StdioClientTransport');
+  return new Transport({ command: perdure, args: ['mcp', '--store', path, '--agent', 'ada'], stderr: 'inherit' });
+};
+
+const overHttp = (url) => (v) => {
+  const Transport = pick(v.http ?? v.client, 'StreamableHTTPClientTransport');
+  return new Transport(new URL(url + '/mcp'), { requestInit: { headers: { 'Perdure-Agent': 'ada' } } });
+};
+
+async function serve(path) {
+  const child = spawn(perdure, ['serve', '--home', path, '--listen', '127.0.0.1:0', '--no-auth'], { stdio: ['ignore', 'pipe', 'pipe'] });
+  let said = '';
+  child.stdout.on('data', (data) => { said += data; });
+  child.stderr.on('data', () => {});
+  await until('the server', () => /http:\/\/127\.0\.0\.1:\d+/.test(said));
+  return { child, url: said.match(/http:\/\/127\.0\.0\.1:\d+/)[0] };
+}
+
+// ---- what each of them does ----
+
+const call = (s, name, args) => s.client.callTool({ name, arguments: args });
+const parse = (result) => JSON.parse(result.content[0].text);
+
+async function tools(s) {
+  const { tools: list } = await s.client.listTools();
+  assert.ok(list.length > 40, `${list.length} tools`);
+  for (const tool of list) {
+    assert.match(tool.name, /^[a-z_]+$/);
+    assert.equal(tool.title.replaceAll('.', '_'), tool.name);
+    for (const hint of ['readOnlyHint', 'destructiveHint', 'idempotentHint', 'openWorldHint'])
+      assert.equal(typeof tool.annotations[hint], 'boolean', `${tool.name} ${hint}`);
+    assert.equal(tool.inputSchema.type, 'object');
+    assert.equal(tool.outputSchema.type, 'object');
+  }
+  assert.ok(!list.some((tool) => tool.name === 'approvals_approve'), 'the operator\'s are not offered');
+}
+
+async function state(s) {
+  const set = await call(s, 'state_persistent_set', { key: 'plan', value: { step: 1 } });
+  assert.deepEqual(set.structuredContent, { version: 1, previous_version: 0 });
+  assert.deepEqual(parse(set), set.structuredContent);
+  const got = await call(s, 'state.persistent.get', { key: 'plan' });
+  assert.deepEqual(got.structuredContent.value, { step: 1 });
+  await call(s, 'state_session_set', { key: 'note', value: 'kept' });
+  assert.equal((await call(s, 'state_session_get', { key: 'note' })).structuredContent.value, 'kept');
+  const { session_id } = (await call(s, 'session_begin', {})).structuredContent;
+  assert.equal((await call(s, 'state_session_get', { key: 'note', session_id })).structuredContent.found, false);
+}
+
+async function errors(s) {
+  const lost = await call(s, 'state_shared_set', { key: 'k', value: 1, expected_version: 7 });
+  assert.equal(lost.isError, true);
+  assert.equal(parse(lost).error.code, 'VersionConflict');
+  assert.equal(parse(lost).error.recovery[0].action, 'retry');
+  const wrong = await call(s, 'state_persistent_get', {});
+  assert.equal(parse(wrong).error.code, 'InvalidInput');
+  await assert.rejects(call(s, 'no_such_tool', {}));
+  const locked = await call(s, 'vault_status', {});
+  assert.equal(locked.structuredContent.unlocked, false);
+}
+
+async function resources(s) {
+  await call(s, 'state_persistent_set', { key: 'a/b c', value: [1, 2] });
+  const { resources: list } = await s.client.listResources();
+  const uri = list.find((r) => r.name === 'a/b c').uri;
+  assert.equal(uri, 'state://persistent/a/b%20c');
+  assert.equal((await s.client.readResource({ uri })).contents[0].text, '[1,2]');
+  await assert.rejects(s.client.readResource({ uri: 'state://persistent/none' }));
+  const { resourceTemplates } = await s.client.listResourceTemplates();
+  assert.deepEqual(resourceTemplates.map((t) => t.uriTemplate).sort(),
+    ['state://commits/{id}', 'state://persistent/{key}', 'state://shared/{key}', 'state://threads/{id}']);
+  const done = await s.client.complete({ ref: { type: 'ref/resource', uri: 'state://persistent/{key}' }, argument: { name: 'key', value: 'a/' } });
+  assert.deepEqual(done.completion.values, ['a/b c']);
+}
+
+async function prompt(s) {
+  assert.deepEqual((await s.client.listPrompts()).prompts.map((p) => p.name), ['briefing']);
+  const { messages } = await s.client.getPrompt({ name: 'briefing', arguments: { detail_level: 'summary' } });
+  assert.match(messages[0].content.text, /You are the agent 'ada'/);
+}
+
+// One notice a commit, for what was subscribed to and nothing else; none after unsubscribing.
+async function watch(s) {
+  const uri = 'state://shared/board';
+  await call(s, 'state_shared_set', { key: 'board', value: 0, expected_version: 0 });
+  const listening = s.isModern ? await s.client.listen({ resourceSubscriptions: [uri] }) : await s.client.subscribeResource({ uri });
+  for (let version = 1; version <= 5; version++) {
+    await call(s, 'state_shared_set', { key: 'board', value: version, expected_version: version });
+    await call(s, 'state_persistent_set', { key: 'other', value: version });
+  }
+  await until('five notices', () => s.told.length >= 5);
+  if (s.isModern) await listening.close();
+  else await s.client.unsubscribeResource({ uri });
+  await call(s, 'state_shared_set', { key: 'board', value: 'more', expected_version: 6 });
+  await new Promise((done) => setTimeout(done, 400)); // nothing is to come: there is no event to wait for
+  assert.deepEqual(s.told, Array(5).fill(uri));
+}
+
+async function approval(s) {
+  const letter = (n) => ({ to: 'bob', kind: 'hello', body: { n } });
+  s.answer = { action: 'accept', content: { decision: 'approve', reason: 'fine' } };
+  const sent = await call(s, 'queue_send', letter(1));
+  assert.equal(sent.isError ?? false, false, sent.content[0].text);
+  assert.ok(sent.structuredContent.message_id);
+  assert.match(s.asked[0].message, /'ada' wants to call queue\.send/);
+  assert.deepEqual(s.asked[0].requestedSchema.properties.decision.enum, ['approve', 'deny']);
+  s.answer = { action: 'accept', content: { decision: 'deny' } };
+  assert.equal(parse(await call(s, 'queue_send', letter(2))).error.code, 'ApprovalDenied');
+  s.answer = { action: 'decline' };
+  assert.equal(parse(await call(s, 'queue_send', letter(3))).error.code, 'ApprovalDenied');
+  s.answer = { action: 'cancel' };
+  const waits = await call(s, 'queue_send', letter(4));
+  assert.equal(parse(waits).error.code, 'ApprovalRequired');
+  assert.match(waits.content[1].text, /perdure approvals approve apr-/);
+  assert.equal(s.asked.length, 4);
+}
+
+const doings = { tools, state, errors, resources, prompt, watch, approval };
+
+for (const kind of ['sdk 1, legacy', 'sdk 2, legacy', 'sdk 2, modern']) {
+  for (const over of ['stdio', 'http']) {
+    const path = home(`${kind} ${over}`);
+    const server = over === 'http' ? await serve(path) : null;
+    let s = null;
+    const label = `mcp__${kind.replace(/[^a-z0-9]+/g, '_')}_over_${over}`;
+    await test(`${label}__connects`, async () => { s = await connect(kind, over === 'http' ? overHttp(server.url) : overStdio(path)); });
+    for (const [name, doing] of Object.entries(doings)) await test(`${label}__${name}`, () => doing(s));
+    await test(`${label}__ends`, () => s.client.close());
+    if (server) await test(`${label}__the_server_stops`, async () => {
+      server.child.kill('SIGTERM');
+      const code = await new Promise((done) => server.child.on('exit', done));
+      assert.equal(code, 0);
+    });
+  }
+}
+
+rmSync(folder, { recursive: true, force: true });
+console.log(`1..${count}`);
+process.exit(failures ? 1 : 0);
