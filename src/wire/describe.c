@@ -70,7 +70,8 @@ static void put_call(pd_json_writer *w, const pd_capability_info *info, pd_json 
 /* What is no capability. */
 /* clang-format off */
 #define OK_JSON "\"responses\":{\"200\":{\"description\":\"ok\"},\"default\":{\"$ref\":\"#/components/responses/error\"}}"
-#define PARAM(name, where, about) "{\"name\":\"" name "\",\"in\":\"" where "\",\"description\":\"" about "\",\"schema\":{\"type\":\"string\"}}"
+#define PARAM(name, where, about)                                                                                                         \
+  "{\"name\":\"" name "\",\"in\":\"" where "\",\"description\":\"" about "\",\"schema\":{\"type\":\"string\"}}"
 #define QUERY(name, about) PARAM(name, "query", about)
 #define IN_PATH(name, about)                                                                                                              \
   "{\"name\":\"" name "\",\"in\":\"path\",\"required\":true,\"description\":\"" about "\",\"schema\":{\"type\":\"string\"}}"
@@ -85,12 +86,14 @@ static const struct {
   {"/v1/capabilities", GET("Every capability, as its file has it", "")},
   {"/v1/capabilities/{name}", GET("One capability", IN_PATH("name", "The capability's name."))},
   {"/v1/agents/{agent}/state", GET("Keys of an agent's state; ETag is the commit", AGENT_PATH "," AT_QUERY "," PREFIX_QUERY ","
-                                   QUERY("after", "Only keys after this one: paging.") "," QUERY("limit", "How many at most, 1 to 10000."))},
+                                   QUERY("after", "Only keys after this one: paging.") ","
+                                   QUERY("limit", "How many at most, 1 to 10000."))},
   {"/v1/agents/{agent}/state/{key}", GET("The bytes of one value; ETag is the commit",
                                          AGENT_PATH "," IN_PATH("key", "The key; slashes need no encoding.") "," AT_QUERY)},
   {"/v1/agents/{agent}/log", GET("Commits, the newest first; ETag is the commit", AGENT_PATH "," AT_QUERY ","
-                                 QUERY("key", "Only commits that changed it.") "," QUERY("before", "Only records before this number: paging.")
-                                 "," QUERY("limit", "How many at most, 1 to 1000."))},
+                                 QUERY("key", "Only commits that changed it.") ","
+                                 QUERY("before", "Only records before this number: paging.") ","
+                                 QUERY("limit", "How many at most, 1 to 1000."))},
   {"/v1/agents/{agent}/diff", GET("Keys whose values differ between two points; ETag is the later commit", AGENT_PATH ","
                                   QUERY("from", "The earlier point; default: the commit before.") ","
                                   QUERY("to", "The later point; default: the head."))},

@@ -5,8 +5,8 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "wire/event.h"
 #include "wire/http.h"
+#include "wire/sse.h"
 #include "wire/watcher.h"
 
 #include <signal.h>
@@ -59,7 +59,7 @@ static void fan_out(pd_topic *topic, const pd_watch_event *event, pd_buf *text)
   for (pd_watcher *w = topic->live, *next; w; w = next) {
     next = w->next;
     if (!pd_watcher_wants(w, event)) continue;
-    if (!text->size && pd_event_write(text, event, NULL)) {
+    if (!text->size && pd_sse_event(text, event, NULL)) {
       pd_buf_clear(text);
       pd_watcher_cut(w, "the server has no memory"); /* not silence: it comes back and reads it again */
       continue;
@@ -199,7 +199,7 @@ static void beat(pd_watcher *watcher, pd_topic *topic, int64_t now_ms)
 {
   CLEANUP(pd_buf_done) pd_buf text = {0};
   if (now_ms - watcher->pushed_ms < (int64_t)topic->hub->server->settings.heartbeat_ms) return;
-  if (pd_event_heartbeat(&text, pd_watcher_place(watcher), NULL) == PD_OK) pd_watcher_push(watcher, pd_buf_bytes(&text));
+  if (pd_sse_heartbeat(&text, pd_watcher_place(watcher), NULL) == PD_OK) pd_watcher_push(watcher, pd_buf_bytes(&text));
 }
 
 void pd_hub_tick(pd_hub *hub)

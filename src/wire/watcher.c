@@ -10,8 +10,8 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "wire/event.h"
 #include "wire/http.h"
+#include "wire/sse.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -62,8 +62,7 @@ const pd_watch_cursor *pd_watcher_place(const pd_watcher *w)
 static void end_with(pd_watcher *w, const char *reason)
 {
   w->queue.size_max += LAST_SIZE;
-  (void)!pd_event_note(&w->queue, "cut", pd_watcher_place(w), w->topic->name, reason,
-                       NULL); /* without memory for it, the end alone tells */
+  (void)!pd_sse_note(&w->queue, "cut", pd_watcher_place(w), w->topic->name, reason, NULL); /* without memory for it, the end alone tells */
   w->is_over = true;
 }
 
@@ -130,7 +129,7 @@ static pd_code fill(pd_watcher *w, pd_buf *out, bool *out_is_live, pd_error *err
   while (out->size < FILL_SIZE) {
     pd_code code = pd_watch_next(w->watch, 0, &event, err);
     if (code == PD_OK) {
-      TRY(pd_event_write(out, &event, err));
+      TRY(pd_sse_event(out, &event, err));
       continue;
     }
     if (code != PD_NOT_FOUND) return code;
@@ -139,7 +138,7 @@ static pd_code fill(pd_watcher *w, pd_buf *out, bool *out_is_live, pd_error *err
       *out_is_live = true;
       return PD_OK;
     }
-    if (pd_watch_next(w->watch, 1, &event, err) == PD_OK) TRY(pd_event_write(out, &event, err));
+    if (pd_watch_next(w->watch, 1, &event, err) == PD_OK) TRY(pd_sse_event(out, &event, err));
   }
   return PD_OK;
 }
@@ -156,7 +155,7 @@ static void fill_and_wake(pd_watcher *w)
   if (is_live && !w->is_over && atomic_load(&w->topic->hub->is_draining)) { /* it joined after all others were told */
     w->is_over = true;
   } else if (code) {
-    (void)!pd_event_note(&w->queue, "cut", &before, w->topic->name, err.message, NULL); /* what was read just now is read again */
+    (void)!pd_sse_note(&w->queue, "cut", &before, w->topic->name, err.message, NULL); /* what was read just now is read again */
     w->is_over = true;
   } else if (text.size) {
     pd_buf_done(&w->queue); /* it is empty: who is behind is filled when all was sent */
@@ -252,7 +251,7 @@ static pd_code set_up(pd_watcher *w, pd_hub *hub, const pd_hub_request *request,
   TRY(pd_watch_open(request->store, &request->options, &w->watch, err));
   pd_watch_cursor at = pd_watch_where(w->watch);
   TRY(pd_buf_printf(&w->queue, err, "retry: 1000\n"));
-  return pd_event_note(&w->queue, "hello", &at, w->topic->name, NULL, err);
+  return pd_sse_note(&w->queue, "hello", &at, w->topic->name, NULL, err);
 }
 
 pd_code pd_hub_add(pd_hub *hub, const pd_hub_request *request, struct MHD_Response **out, pd_error *err)

@@ -1,5 +1,5 @@
-/* event.c: see event.h. */
-#include "wire/event.h"
+/* sse.c: see sse.h. */
+#include "wire/sse.h"
 
 #include "base/base.h"
 #include "base/buf.h"
@@ -51,7 +51,7 @@ static void put_members(pd_json_writer *w, const pd_watch_event *e)
   if (e->time_ms) pd_json_put_text(w, "time", pd_time_text(e->time_ms, text));
 }
 
-pd_code pd_event_write(pd_buf *out, const pd_watch_event *event, pd_error *err)
+pd_code pd_sse_event(pd_buf *out, const pd_watch_event *event, pd_error *err)
 {
   char place[PD_WATCH_CURSOR_SIZE];
   TRY(pd_buf_printf(out, err, "id: %s\nevent: %s\ndata: ", pd_watch_cursor_text(&event->next, place), pd_watch_kind_name(event->kind)));
@@ -63,7 +63,7 @@ pd_code pd_event_write(pd_buf *out, const pd_watch_event *event, pd_error *err)
   return pd_buf_append(out, "\n\n", 2, err);
 }
 
-pd_code pd_event_note(pd_buf *out, const char *name, const pd_watch_cursor *at, const char *store, const char *reason, pd_error *err)
+pd_code pd_sse_note(pd_buf *out, const char *name, const pd_watch_cursor *at, const char *store, const char *reason, pd_error *err)
 {
   char place[PD_WATCH_CURSOR_SIZE];
   TRY(pd_buf_printf(out, err, "id: %s\nevent: %s\ndata: ", pd_watch_cursor_text(at, place), name));
@@ -77,7 +77,7 @@ pd_code pd_event_note(pd_buf *out, const char *name, const pd_watch_cursor *at, 
   return pd_buf_append(out, "\n\n", 2, err);
 }
 
-pd_code pd_event_heartbeat(pd_buf *out, const pd_watch_cursor *at, pd_error *err)
+pd_code pd_sse_heartbeat(pd_buf *out, const pd_watch_cursor *at, pd_error *err)
 {
   char place[PD_WATCH_CURSOR_SIZE];
   return pd_buf_printf(out, err, ": heartbeat\nid: %s\n\n", pd_watch_cursor_text(at, place));
