@@ -13,11 +13,6 @@
 
 #define RETRY_MAX 100
 
-static int64_t now_of(void *ctx)
-{
-  return pd_home_now(ctx);
-}
-
 /* A run that a call works with, and its thread. */
 typedef struct held {
   pd_thread *thread;
@@ -36,7 +31,7 @@ static pd_run_options options_of(pd_frame *frame, held *h)
   return (pd_run_options){
     .run_id = pd_in_string(frame, "run_id", h->run_id, sizeof h->run_id) ? h->run_id : NULL,
     .author = *frame->agent ? frame->agent : "operator",
-    .now_ms = now_of,
+    .now_ms = pd_threads_now,
     .now_ctx = frame->home,
   };
 }
