@@ -414,6 +414,23 @@ typedef struct pd_stats {
 
 PD_API PD_MUST_USE pd_code pd_store_stats(pd_store *store, pd_stats *out, pd_error *err);
 
+#define PD_COUNTER_STEPS 24
+
+/* What this handle did since it was opened. The steps of a distribution are powers of two: [i] counts what was below 2^i, and not below
+ * 2^(i-1); the last one has all that was more. */
+typedef struct pd_counters {
+  uint64_t records; /* in the log, as far as this handle has read it */
+  uint64_t commits, syncs;
+  uint64_t sync_us;                       /* all of them together */
+  uint64_t sync_steps[PD_COUNTER_STEPS];  /* syncs by microseconds */
+  uint64_t group_count;                   /* records that were synced */
+  uint64_t group_steps[PD_COUNTER_STEPS]; /* syncs by the number of records in them */
+  uint64_t cache_bytes, cache_hits, cache_misses;
+} pd_counters;
+
+/* Reads memory alone: for those who ask often. pd_store_stats looks at the disk. */
+PD_API void pd_store_counters(pd_store *store, pd_counters *out);
+
 /* Write a keyframe now, so that the next open has nothing to replay. Also happens by itself. */
 PD_API PD_MUST_USE pd_code pd_store_keyframe(pd_store *store, pd_error *err);
 

@@ -57,6 +57,11 @@ PD_API PD_MUST_USE pd_code pd_home_reload(pd_home *home, pd_error *err);
  * name that no agent has. */
 PD_API PD_MUST_USE pd_code pd_home_borrow(pd_home *home, const char *name, bool create, pd_store **out, pd_error *err);
 
+/* Visit the stores that the home has open, in no order. The store is borrowed until the home closes; the visitor must not open others. */
+PD_API void pd_home_each_open(pd_home *home, void (*visit)(void *ctx, const char *name, pd_store *store), void *ctx);
+/* How many sessions there are now. Some of them may have idled out since they were last looked at. */
+PD_API size_t pd_session_count(pd_home *home);
+
 /* ---- configuration ------------------------------------------------------------------------------------------------- */
 
 /* A setting that is in force. Texts are borrowed until the visitor returns; name, unit and about have static storage. */

@@ -14,11 +14,16 @@ int64_t pd_clock_now_ms(void *ctx)
   return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-int64_t pd_clock_monotonic_ms(void)
+int64_t pd_clock_monotonic_us(void)
 {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
-  return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+  return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
+int64_t pd_clock_monotonic_ms(void)
+{
+  return pd_clock_monotonic_us() / 1000;
 }
 
 static int64_t days_from_civil(int64_t year, unsigned month, unsigned day)

@@ -10,6 +10,8 @@
 int64_t pd_clock_now_ms(void *ctx);
 /* Milliseconds that only go forward, for time-outs. */
 int64_t pd_clock_monotonic_ms(void);
+/* Microseconds that only go forward, for measuring. */
+int64_t pd_clock_monotonic_us(void);
 /* 2026-11-15T10:20:30.123Z; returns `out`. */
 PD_API char *pd_time_text(int64_t time_ms, char out[PD_TIME_TEXT_SIZE]);
 /* 2026-11-15, 2026-11-15T10:20[:30[.123]][Z|+01:00] (a space for the T is fine), or milliseconds since 1970. */

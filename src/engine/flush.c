@@ -210,6 +210,15 @@ static void gather(pd_store *s)
   }
 }
 
+static void count_sync(pd_store *s, int64_t us, size_t records)
+{
+  s->syncs++;
+  s->sync_us += (uint64_t)us;
+  s->group_count += records;
+  s->sync_steps[pd_counter_step((uint64_t)us)]++;
+  s->group_steps[pd_counter_step(records)]++;
+}
+
 /* One batch; false if there is none, or it failed. With is_flushing set, which keeps others away while the lock is given up. */
 static bool flush_one(pd_store *s)
 {
@@ -222,10 +231,13 @@ static bool flush_one(pd_store *s)
   pd_error err = {.code = PD_OK};
   bool has_commits = s->inflight.staged[0].kind != PD_RECORD_KEYFRAME;
   s->group_size = (s->group_size + 2 * s->inflight.count) / 2; /* about twice the last: those in flight, and those behind them */
+  size_t records = s->inflight.count;
   pd_store_unlock(s);
+  int64_t begun_us = pd_clock_monotonic_us();
   err.code = append_batch(s, &s->inflight, &err);
+  int64_t us = pd_clock_monotonic_us() - begun_us;
   pd_store_lock(s);
-  s->syncs++;
+  count_sync(s, us, records);
   conclude(s, &err);
   if (s->followers) pthread_cond_broadcast(&s->changed);
   if (has_commits && !err.code) look_after(s);

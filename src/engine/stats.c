@@ -37,3 +37,25 @@ pd_code pd_store_stats(pd_store *store, pd_stats *out, pd_error *err)
   pd_store_unlock(store);
   return code;
 }
+
+unsigned pd_counter_step(uint64_t number)
+{
+  unsigned step = number ? 64 - (unsigned)__builtin_clzll(number) : 0;
+  return step < PD_COUNTER_STEPS ? step : PD_COUNTER_STEPS - 1;
+}
+
+void pd_store_counters(pd_store *store, pd_counters *out)
+{
+  pd_store_lock(store);
+  *out = (pd_counters){.records = store->seen_seq,
+                       .commits = store->commits,
+                       .syncs = store->syncs,
+                       .sync_us = store->sync_us,
+                       .group_count = store->group_count,
+                       .cache_bytes = store->tree.pool.bytes + store->segment_bytes,
+                       .cache_hits = store->hits,
+                       .cache_misses = store->misses};
+  memcpy(out->sync_steps, store->sync_steps, sizeof out->sync_steps);
+  memcpy(out->group_steps, store->group_steps, sizeof out->group_steps);
+  pd_store_unlock(store);
+}

@@ -188,7 +188,11 @@ struct pd_store {
   pd_auto_gc auto_gc;
 
   uint64_t commits, syncs, hits, misses;
+  uint64_t sync_us, sync_steps[PD_COUNTER_STEPS], group_count, group_steps[PD_COUNTER_STEPS]; /* as in pd_counters */
 };
+
+/* stats.c: the step of a distribution (pd_counters) that a number belongs to. */
+unsigned pd_counter_step(uint64_t number);
 
 void pd_store_lock(pd_store *s);
 void pd_store_unlock(pd_store *s);

@@ -73,6 +73,13 @@ pd_code pd_home_borrow(pd_home *home, const char *name, bool create, pd_store **
   return pd_home_store(home, name, create, out, err);
 }
 
+void pd_home_each_open(pd_home *home, void (*visit)(void *ctx, const char *name, pd_store *store), void *ctx)
+{
+  pthread_mutex_lock(&home->lock);
+  for (size_t i = 0; i < home->entry_count; i++) visit(ctx, home->entries[i].name, home->entries[i].store);
+  pthread_mutex_unlock(&home->lock);
+}
+
 pd_store *pd_home_opened(pd_home *home, const char *name)
 {
   pthread_mutex_lock(&home->lock);

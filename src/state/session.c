@@ -60,6 +60,11 @@ pd_code pd_sessions_new(pd_home *home, pd_sessions **out, pd_error *err)
   return PD_OK;
 }
 
+size_t pd_session_count(pd_home *home)
+{
+  return atomic_load(&home->sessions->count);
+}
+
 /* ---- one session ---- */
 
 static void let_go(pd_session *session)

@@ -1,6 +1,7 @@
 /* call.c: POST /v1/call/NAME: a capability over HTTP; and where it runs. */
 #include "base/base.h"
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/glob.h"
 #include "wire/http.h"
 
@@ -44,6 +45,14 @@ static bool is_json(const pd_request *request)
   return strncasecmp(type, json, sizeof json - 1) == 0 && strchr("; \t", type[sizeof json - 1]); /* its NUL is found, too */
 }
 
+pd_code pd_wire_call(pd_server *server, const pd_ctx *ctx, const char *capability, pd_bytes input, pd_buf *out, pd_error *err)
+{
+  int64_t begun_us = pd_clock_monotonic_us();
+  pd_code code = pd_call(ctx, capability, input, out, err);
+  pd_metrics_call(server->metrics, capability, code, pd_clock_monotonic_us() - begun_us);
+  return code;
+}
+
 void pd_route_call(pd_request *request)
 {
   const pd_caller *caller = &request->caller;
@@ -61,11 +70,12 @@ void pd_route_call(pd_request *request)
     .session = *caller->session ? caller->session : NULL,
     .is_operator = caller->is_operator,
   };
-  pd_code code = pd_call(&ctx, request->rest, pd_buf_bytes(&request->body), &request->out, &err);
+  pd_code code = pd_wire_call(request->server, &ctx, request->rest, pd_buf_bytes(&request->body), &request->out, &err);
   if (!code) {
     pd_reply(request, MHD_HTTP_OK);
   } else if (request->out.size) {
     request->outcome = pd_error_name(&err);
+    request->code = code;
     pd_reply(request, pd_status_of(&err));
   } else {
     pd_reply_error(request, &err);

@@ -68,37 +68,43 @@ static void put_call(pd_json_writer *w, const pd_capability_info *info, pd_json 
 }
 
 /* What is no capability. */
+/* clang-format off */
+#define OK_JSON "\"responses\":{\"200\":{\"description\":\"ok\"},\"default\":{\"$ref\":\"#/components/responses/error\"}}"
+#define PARAM(name, where, about)                                                                                                         \
+  "{\"name\":\"" name "\",\"in\":\"" where "\",\"description\":\"" about "\",\"schema\":{\"type\":\"string\"}}"
+#define QUERY(name, about) PARAM(name, "query", about)
+#define IN_PATH(name, about)                                                                                                              \
+  "{\"name\":\"" name "\",\"in\":\"path\",\"required\":true,\"description\":\"" about "\",\"schema\":{\"type\":\"string\"}}"
+#define AGENT_PATH IN_PATH("agent", "An agent's name, or shared.")
+#define AT_QUERY QUERY("at", "A point in history: a ref, commit id, main~3, @TIME.")
+#define PREFIX_QUERY QUERY("prefix", "Only keys that begin with it.")
+#define GET(summary, params) "{\"get\":{\"summary\":\"" summary "\",\"parameters\":[" params "]," OK_JSON "}}"
+#define GET_OPEN(summary) "{\"get\":{\"summary\":\"" summary "\",\"security\":[]," OK_JSON "}}"
 static const struct {
   const char *path, *item;
 } others[] = {
-#define OK_JSON "\"responses\":{\"200\":{\"description\":\"ok\"},\"default\":{\"$ref\":\"#/components/responses/error\"}}"
-#define PARAM(name, where, about)                                                                                                          \
-  "{\"name\":\"" name "\",\"in\":\"" where "\",\"description\":\"" about "\",\"schema\":{\"type\":\"string\"}}"
-#define IN_PATH(name, about)                                                                                                               \
-  "{\"name\":\"" name "\",\"in\":\"path\",\"required\":true,\"description\":\"" about "\",\"schema\":{\"type\":\"string\"}}"
-#define AGENT_PATH IN_PATH("agent", "An agent's name, or shared.")
-#define AT_QUERY PARAM("at", "query", "A point in history: a ref, commit id, main~3, @TIME.")
-  {"/v1/capabilities", "{\"get\":{\"summary\":\"Every capability, as its file has it\"," OK_JSON "}}"},
-  {"/v1/capabilities/{name}",
-   "{\"get\":{\"summary\":\"One capability\",\"parameters\":[" IN_PATH("name", "The capability's name.") "]," OK_JSON "}}"},
-  {"/v1/agents/{agent}/state",
-   "{\"get\":{\"summary\":\"Keys of an agent's state; ETag is the commit\",\"parameters\":[" AGENT_PATH "," AT_QUERY
-   "," PARAM("prefix", "query", "Only keys that begin with it.") "," PARAM("after", "query", "Only keys after this one: paging.") "," PARAM(
-     "limit", "query", "How many at most, 1 to 10000.") "]," OK_JSON "}}"},
-  {"/v1/agents/{agent}/state/{key}", "{\"get\":{\"summary\":\"The bytes of one value; ETag is the commit\",\"parameters\":[" AGENT_PATH
-                                     "," IN_PATH("key", "The key; slashes need no encoding.") "," AT_QUERY "]," OK_JSON "}}"},
-  {"/v1/agents/{agent}/log",
-   "{\"get\":{\"summary\":\"Commits, the newest first; ETag is the commit\",\"parameters\":[" AGENT_PATH "," AT_QUERY
-   "," PARAM("key", "query", "Only commits that changed it.") "," PARAM(
-     "before", "query", "Only records before this number: paging.") "," PARAM("limit", "query", "How many at most, 1 to 1000.") "]," OK_JSON
-                                                                                                                                "}}"},
-  {"/v1/agents/{agent}/diff",
-   "{\"get\":{\"summary\":\"Keys whose values differ between two points; ETag is the later commit\","
-   "\"parameters\":[" AGENT_PATH "," PARAM("from", "query", "The earlier point; default: the commit before.") "," PARAM(
-     "to", "query", "The later point; default: the head.") "]," OK_JSON "}}"},
-  {"/healthz", "{\"get\":{\"summary\":\"Is the process alive?\",\"security\":[]," OK_JSON "}}"},
-  {"/readyz", "{\"get\":{\"summary\":\"Does it take requests?\",\"security\":[]," OK_JSON "}}"},
+  {"/v1/capabilities", GET("Every capability, as its file has it", "")},
+  {"/v1/capabilities/{name}", GET("One capability", IN_PATH("name", "The capability's name."))},
+  {"/v1/agents/{agent}/state", GET("Keys of an agent's state; ETag is the commit", AGENT_PATH "," AT_QUERY "," PREFIX_QUERY ","
+                                   QUERY("after", "Only keys after this one: paging.") ","
+                                   QUERY("limit", "How many at most, 1 to 10000."))},
+  {"/v1/agents/{agent}/state/{key}", GET("The bytes of one value; ETag is the commit",
+                                         AGENT_PATH "," IN_PATH("key", "The key; slashes need no encoding.") "," AT_QUERY)},
+  {"/v1/agents/{agent}/log", GET("Commits, the newest first; ETag is the commit", AGENT_PATH "," AT_QUERY ","
+                                 QUERY("key", "Only commits that changed it.") ","
+                                 QUERY("before", "Only records before this number: paging.") ","
+                                 QUERY("limit", "How many at most, 1 to 1000."))},
+  {"/v1/agents/{agent}/diff", GET("Keys whose values differ between two points; ETag is the later commit", AGENT_PATH ","
+                                  QUERY("from", "The earlier point; default: the commit before.") ","
+                                  QUERY("to", "The later point; default: the head."))},
+  {"/v1/watch", GET("Changes as they happen, as text/event-stream", QUERY("store", "The agent's own store, or shared.") "," PREFIX_QUERY ","
+                    QUERY("ref", "A ref, or *; default: main.") "," QUERY("from", "now, start, or the id of an event.") ","
+                    PARAM("Last-Event-ID", "header", "The id of the last event: go on after it."))},
+  {"/metrics", GET("Numbers for Prometheus", "")},
+  {"/healthz", GET_OPEN("Is the process alive?")},
+  {"/readyz", GET_OPEN("Does it take requests?")},
 };
+/* clang-format on */
 
 static const char components[] =
   "{\"parameters\":{"

@@ -13,6 +13,8 @@
 #define PD_WIRE_HTTP_H
 
 #include "base/json.h"
+#include "wire/hub.h"
+#include "wire/metrics.h"
 #include "wire/pool.h"
 #include "wire/serve.h"
 
@@ -32,6 +34,7 @@ typedef struct pd_request pd_request;
 /* Of [server] in perdure.toml; read with relaxed atomics, as a reload may change them. */
 typedef struct pd_wire_settings {
   _Atomic uint64_t body_size_max, connection_count_max, in_flight_max, agent_in_flight_max, request_ms, idle_ms, drain_ms;
+  _Atomic uint64_t heartbeat_ms, watcher_count_max, watch_queue_bytes;
 } pd_wire_settings;
 
 /* ---- connections (connection.c) ---- */
@@ -40,7 +43,7 @@ typedef struct pd_listener {
   pd_server *server;
   int fd;
   struct MHD_Daemon *daemon;
-  bool is_unix;
+  bool is_unix, is_tls;
   char address[160];
 } pd_listener;
 
@@ -78,7 +81,8 @@ typedef struct pd_caller {
 typedef enum pd_lane {
   PD_LANE_HERE,  /* answers at once, from memory */
   PD_LANE_WRITE, /* waits for the disk: all who wait share one sync */
-  PD_LANE_SLOW   /* may take seconds */
+  PD_LANE_SLOW,  /* may take seconds */
+  PD_LANE_WATCH  /* begins to watch */
 } pd_lane;
 
 /* Writes the answer into the request (reply.c). Returns when it is there. */
@@ -90,6 +94,7 @@ typedef struct pd_route {
   pd_route_run run;
   pd_lane (*lane)(pd_request *request); /* NULL: PD_LANE_HERE */
   bool is_open;                         /* answers whoever asks: health */
+  bool is_stream;                       /* does not count as in flight: it has a limit of its own */
 } pd_route;
 
 /* The route of a path and method; NULL: none. `*out_allow` then has the methods that the path has, or "". */
@@ -136,6 +141,7 @@ struct pd_request {
     char value[96];
   } headers[PD_REPLY_HEADERS_MAX]; /* more of them */
   size_t header_count;
+  pd_code code;                /* of the answer, for metrics */
   const char *outcome;         /* the error's name, for log and metrics; NULL: ok */
   const char *subject;         /* the capability, for log and metrics; NULL: none */
   struct MHD_Response *stream; /* instead of `out` */
@@ -143,6 +149,8 @@ struct pd_request {
 
 /* The pools that run what may wait. */
 PD_MUST_USE pd_code pd_request_pools(pd_server *server, pd_error *err);
+/* It is not in flight any more: answered, or a stream that may last. */
+void pd_request_leave(pd_request *request);
 const char *pd_request_header(const pd_request *request, const char *name);
 /* A parameter of the query, decoded; NULL if it was not given. */
 const char *pd_request_query(const pd_request *request, const char *name);
@@ -195,8 +203,10 @@ struct pd_server {
   pd_listener listeners[PD_LISTENERS_MAX];
   size_t listener_count;
   pd_conns conns;
-  pd_pool writers, slow;
+  pd_pool writers, slow, readers; /* readers: for watchers that are behind */
   pd_meter *meter;
+  pd_hub *hub;
+  pd_metrics *metrics;
   struct pd_mcp_http *mcp; /* mcp_http.h */
   atomic_bool is_draining;
   atomic_size_t in_flight;
@@ -215,6 +225,10 @@ PD_MUST_USE pd_code pd_listen_all(pd_server *server, pd_error *err);
 PD_MUST_USE pd_code pd_lock_home(pd_server *server, pd_error *err);
 /* request.c: the callbacks that a daemon is started with. */
 PD_MUST_USE pd_code pd_daemon_start(pd_listener *listener, unsigned threads, pd_error *err);
+/* read.c: may the caller read of the store `name` what a call of `like` tells? `key` may be NULL. PD_DENIED. */
+PD_MUST_USE pd_code pd_read_permit(const pd_request *request, const char *name, const char *like, const char *key, pd_error *err);
+/* The store, which may be made if it is the caller's own or the shared one. PD_NOT_FOUND, also for `system`. */
+PD_MUST_USE pd_code pd_read_store(const pd_request *request, const char *name, bool create, pd_store **out, pd_error *err);
 /* connection.c */
 void pd_conn_notify(void *cls, struct MHD_Connection *connection, void **socket_context, enum MHD_ConnectionNotificationCode code);
 void pd_conn_enter(pd_conn *conn, pd_conn_state state);
@@ -224,6 +238,9 @@ void pd_conns_sweep(pd_server *server);
 void pd_conns_hang_up(pd_server *server);
 /* describe.c: what there is: the capabilities and the OpenAPI document, made once. */
 PD_MUST_USE pd_code pd_describe(pd_server *server, pd_error *err);
+
+/* call.c: pd_call, counted. For every way in. */
+PD_MUST_USE pd_code pd_wire_call(pd_server *server, const pd_ctx *ctx, const char *capability, pd_bytes input, pd_buf *out, pd_error *err);
 
 /* ---- routes' functions ---- */
 
@@ -238,5 +255,9 @@ void pd_route_healthz(pd_request *request);
 void pd_route_readyz(pd_request *request);
 void pd_route_agents(pd_request *request);
 pd_lane pd_route_agents_lane(pd_request *request);
+void pd_route_watch(pd_request *request);
+pd_lane pd_route_watch_lane(pd_request *request);
+void pd_route_metrics(pd_request *request);
+pd_lane pd_route_metrics_lane(pd_request *request);
 
 #endif

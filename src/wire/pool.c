@@ -10,9 +10,9 @@
 
 #define STACK_SIZE ((size_t)512 * 1024)
 
-pd_code pd_pool_init(pd_pool *pool, unsigned threads_max, size_t queued_max, void (*run)(pd_job *job), pd_error *err)
+pd_code pd_pool_init(pd_pool *pool, unsigned threads_max, size_t queued_max, pd_error *err)
 {
-  *pool = (pd_pool){.threads_max = threads_max, .queued_max = queued_max, .run = run};
+  *pool = (pd_pool){.threads_max = threads_max, .queued_max = queued_max};
   pool->ids = calloc(threads_max, sizeof *pool->ids);
   if (!pool->ids) return pd_error_memory(err, "the server's threads");
   pool->last = &pool->first;
@@ -42,7 +42,7 @@ static pd_job *take(pd_pool *pool)
 static void *work(void *ctx)
 {
   pd_pool *pool = ctx;
-  for (pd_job *job; (job = take(pool));) pool->run(job);
+  for (pd_job *job; (job = take(pool));) job->run(job);
   return NULL;
 }
 

@@ -11,6 +11,7 @@
 typedef struct pd_job pd_job;
 struct pd_job {
   pd_job *next;
+  void (*run)(pd_job *job);
 };
 
 typedef struct pd_pool {
@@ -21,10 +22,9 @@ typedef struct pd_pool {
   unsigned threads, threads_max, idle;
   bool is_stopping;
   pthread_t *ids;
-  void (*run)(pd_job *job);
 } pd_pool;
 
-PD_MUST_USE pd_code pd_pool_init(pd_pool *pool, unsigned threads_max, size_t queued_max, void (*run)(pd_job *job), pd_error *err);
+PD_MUST_USE pd_code pd_pool_init(pd_pool *pool, unsigned threads_max, size_t queued_max, pd_error *err);
 /* False: it has too much to do. */
 PD_MUST_USE bool pd_pool_add(pd_pool *pool, pd_job *job);
 /* Do what is queued, then end the threads. False if they need longer than `timeout_ms`: then nothing that they use may be freed. Takes one

@@ -76,19 +76,20 @@ static const char *like_capability(const reading *r)
   return strcmp(r->what, "state") == 0 ? "state.persistent.list" : "state.persistent.history";
 }
 
-static pd_code check_policy(const reading *r, const char *capability, pd_error *err)
+static pd_code check_policy(const pd_request *request, const char *capability, const char *key, pd_error *err)
 {
-  CLEANUP(pd_buf_done) pd_buf input = {0}, out = {0};
+  CLEANUP(pd_buf_done) pd_buf input = {0};
+  CLEANUP(pd_buf_done) pd_buf out = {0};
   pd_json_writer w = {.out = &input, .err = err};
   pd_json answer;
-  const char *agent = r->request->caller.agent;
+  const char *agent = request->caller.agent;
   pd_json_open(&w, '{');
   pd_json_put_text(&w, "agent", agent);
   pd_json_put_text(&w, "capability", capability);
-  if (r->key) pd_json_put_text(&w, "key", r->key);
+  if (key && *key) pd_json_put_text(&w, "key", key);
   pd_json_close(&w, '}');
   TRY(w.code);
-  pd_ctx ctx = {.home = r->request->server->home, .agent = agent, .is_operator = true};
+  pd_ctx ctx = {.home = request->server->home, .agent = agent, .is_operator = true};
   TRY(pd_call(&ctx, "policy.check", pd_buf_bytes(&input), &out, err));
   TRY(pd_json_parse(pd_buf_bytes(&out), &answer, err));
   pd_json permission = pd_json_member(answer, "permission");
@@ -97,15 +98,21 @@ static pd_code check_policy(const reading *r, const char *capability, pd_error *
                         capability);
 }
 
-static pd_code check_caller(const reading *r, pd_error *err)
+pd_code pd_read_permit(const pd_request *request, const char *name, const char *like, const char *key, pd_error *err)
 {
-  const pd_caller *caller = &r->request->caller;
-  bool is_shared = strcmp(r->store_name, "shared") == 0;
+  const pd_caller *caller = &request->caller;
   if (caller->is_operator) return PD_OK;
-  if (!is_shared && strcmp(r->store_name, caller->agent) != 0)
+  if (strcmp(name, "shared") != 0 && strcmp(name, caller->agent) != 0)
     return pd_error_named(err, PD_DENIED, "PermissionDenied", "agent %s may read its own state and shared, not that of '%s'", caller->agent,
-                          r->store_name);
-  return check_policy(r, like_capability(r), err);
+                          name);
+  return check_policy(request, like, key, err);
+}
+
+pd_code pd_read_store(const pd_request *request, const char *name, bool create, pd_store **out, pd_error *err)
+{
+  pd_code code = strcmp(name, "system") == 0 ? PD_NOT_FOUND : pd_home_borrow(request->server->home, name, create, out, err);
+  if (code == PD_NOT_FOUND) return pd_error_named(err, PD_NOT_FOUND, "NotFound", "there is no agent '%s' here", name);
+  return code;
 }
 
 /* ---- state ---- */
@@ -287,11 +294,8 @@ static pd_code read_object(reading *r, pd_error *err)
 static pd_code run(reading *r, pd_error *err)
 {
   TRY(split_path(r, err));
-  TRY(check_caller(r, err));
-  pd_code code =
-    strcmp(r->store_name, "system") == 0 ? PD_NOT_FOUND : pd_home_borrow(r->request->server->home, r->store_name, false, &r->store, err);
-  if (code == PD_NOT_FOUND) return pd_error_named(err, PD_NOT_FOUND, "NotFound", "there is no agent '%s' here", r->store_name);
-  TRY(code);
+  TRY(pd_read_permit(r->request, r->store_name, like_capability(r), r->key ? r->key : pd_request_query(r->request, "prefix"), err));
+  TRY(pd_read_store(r->request, r->store_name, false, &r->store, err));
   const char *at = pd_request_query(r->request, strcmp(r->what, "diff") == 0 ? "to" : "at");
   TRY(pd_resolve(r->store, at && *at ? at : REF, &r->commit, err));
   pd_id_hex(&r->commit.id, r->at); /* so that it does not move meanwhile */

@@ -17,6 +17,7 @@ static const struct {
 } by_name[] = {
   {"TooManySessions", MHD_HTTP_TOO_MANY_REQUESTS},
   {"QueueFull", MHD_HTTP_TOO_MANY_REQUESTS},
+  {"TooManyWatchers", MHD_HTTP_TOO_MANY_REQUESTS},
   {"TooManySubscriptions", MHD_HTTP_TOO_MANY_REQUESTS},
 };
 
@@ -95,6 +96,7 @@ static void write_error(pd_request *request, const pd_error *err, const char *hi
 void pd_reply_error(pd_request *request, const pd_error *err)
 {
   request->outcome = pd_error_name(err);
+  request->code = err->code;
   request->type = "application/json";
   request->etag[0] = 0;
   write_error(request, err, NULL);
@@ -109,6 +111,7 @@ void pd_reply_failure(pd_request *request, unsigned status, pd_code code, const 
   vsnprintf(err.message, sizeof err.message, fmt, args);
   va_end(args);
   request->outcome = name;
+  request->code = code;
   request->type = "application/json";
   write_error(request, &err, hint);
   pd_reply(request, status);
@@ -170,6 +173,7 @@ enum MHD_Result pd_reply_send(pd_request *request)
     request->status = MHD_HTTP_NOT_MODIFIED;
     pd_buf_clear(&request->out);
   }
+  if (request->stream) pd_request_leave(request);
   struct MHD_Response *response = make_response(request);
   if (!response) return MHD_NO;
   add_headers(request, response);

@@ -13,9 +13,9 @@
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #define BODY_DROP_MAX ((size_t)64 * 1024 * 1024) /* of a body that is too large: then the connection is cut */
+#define STALL_S 120u                             /* a client that takes nothing of its answer for so long is cut off */
 
 const char *pd_request_header(const pd_request *request, const char *name)
 {
@@ -25,13 +25,6 @@ const char *pd_request_header(const pd_request *request, const char *name)
 const char *pd_request_query(const pd_request *request, const char *name)
 {
   return MHD_lookup_connection_value(request->connection, MHD_GET_ARGUMENT_KIND, name);
-}
-
-static int64_t now_us(void)
-{
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
 /* ---- the first line ---- */
@@ -54,7 +47,7 @@ static void *begin_uri(void *cls, const char *uri, struct MHD_Connection *connec
   if (!request) return NULL;
   request->server = listener->server;
   request->connection = connection;
-  request->begun_us = now_us();
+  request->begun_us = pd_clock_monotonic_us();
   request->bad_uri = fault_of_uri(uri);
   const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
   request->conn = info ? info->socket_context : NULL;
@@ -80,7 +73,7 @@ static bool enter(pd_request *request)
   return false;
 }
 
-static void leave(pd_request *request)
+void pd_request_leave(pd_request *request)
 {
   if (!request->is_counted) return;
   request->is_counted = false;
@@ -150,7 +143,7 @@ static bool admits(pd_request *request, const char *url, const char *method)
     return false;
   }
   return pd_guard_admits(request) && !pd_guard_preflight(request) && find_route(request) && is_serving(request) &&
-         is_small_enough(request) && (request->route->is_open || pd_auth_admits(request)) && enter(request);
+         is_small_enough(request) && (request->route->is_open || pd_auth_admits(request)) && (request->route->is_stream || enter(request));
 }
 
 static bool has_body(const pd_request *request)
@@ -191,13 +184,15 @@ static void run_job(pd_job *job)
 
 pd_code pd_request_pools(pd_server *server, pd_error *err)
 {
-  TRY(pd_pool_init(&server->writers, 64, 4096, run_job, err));
-  return pd_pool_init(&server->slow, 64, 1024, run_job, err);
+  TRY(pd_pool_init(&server->writers, 64, 4096, err));
+  TRY(pd_pool_init(&server->slow, 64, 1024, err));
+  return pd_pool_init(&server->readers, 4, 65536, err);
 }
 
 static enum MHD_Result hand_over(pd_request *request, pd_pool *pool)
 {
   request->state = PD_REQUEST_WORKING;
+  request->job.run = run_job;
   MHD_suspend_connection(request->connection);
   if (pd_pool_add(pool, &request->job)) return MHD_YES;
   request->retry_after_s = 1;
@@ -220,6 +215,7 @@ static enum MHD_Result take_end(pd_request *request)
   pd_lane lane = request->route->lane ? request->route->lane(request) : PD_LANE_HERE;
   if (lane == PD_LANE_WRITE) return hand_over(request, &request->server->writers);
   if (lane == PD_LANE_SLOW) return hand_over(request, &request->server->slow);
+  if (lane == PD_LANE_WATCH) return hand_over(request, &request->server->readers);
   request->route->run(request);
   return pd_reply_send(request);
 }
@@ -252,7 +248,7 @@ static void tell(const pd_request *request)
     {"method", request->method, 0},
     {"path", request->path, 0},
     {"status", NULL, request->status},
-    {"us", NULL, now_us() - request->begun_us},
+    {"us", NULL, pd_clock_monotonic_us() - request->begun_us},
     {"agent", request->caller.agent, 0},
     {"outcome", request->outcome ? request->outcome : "ok", 0},
   };
@@ -264,8 +260,9 @@ static void completed(void *cls, struct MHD_Connection *connection, void **con_c
   pd_request *request = *con_cls;
   (void)cls, (void)connection, (void)code;
   if (!request) return;
-  leave(request);
+  pd_request_leave(request);
   tell(request);
+  if (request->status) pd_metrics_request(request->server->metrics, request->status);
   if (request->conn) pd_conn_enter(request->conn, PD_CONN_IDLE);
   pd_buf_done(&request->body);
   pd_buf_done(&request->out);
@@ -290,7 +287,7 @@ pd_code pd_daemon_start(pd_listener *listener, unsigned threads, pd_error *err)
   listener->daemon = MHD_start_daemon(
     flags, 0, NULL, NULL, answer, listener, MHD_OPTION_EXTERNAL_LOGGER, say, listener, MHD_OPTION_LISTEN_SOCKET, listener->fd,
     MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)PD_HEAD_SIZE_MAX, MHD_OPTION_CONNECTION_LIMIT,
-    (unsigned)server->settings.connection_count_max, MHD_OPTION_CONNECTION_TIMEOUT, 0u, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+    (unsigned)server->settings.connection_count_max, MHD_OPTION_CONNECTION_TIMEOUT, STALL_S, MHD_OPTION_STRICT_FOR_CLIENT, 1,
     MHD_OPTION_URI_LOG_CALLBACK, begin_uri, listener, MHD_OPTION_NOTIFY_COMPLETED, completed, listener, MHD_OPTION_NOTIFY_CONNECTION,
     pd_conn_notify, listener, threads > 1 ? MHD_OPTION_THREAD_POOL_SIZE : MHD_OPTION_END, threads, MHD_OPTION_END);
   if (!listener->daemon) return pd_error_set(err, PD_STORAGE, "cannot serve on %s", listener->address);

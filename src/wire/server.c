@@ -81,6 +81,8 @@ static pd_code set_up(pd_server *server, pd_error *err)
   TRY(pd_wire_settings_load(server, err));
   TRY(pd_describe(server, err));
   TRY(pd_meter_new(&server->meter, err));
+  TRY(pd_hub_new(server, &server->hub, err));
+  TRY(pd_metrics_new(&server->metrics, err));
   TRY(set_up_mcp(server, err));
   raise_file_limit(server);
   return pd_listen_all(server, err);
@@ -150,8 +152,9 @@ static void drain(pd_server *server, int signals)
     server->listeners[i].fd = -1;
   }
   pd_conns_hang_up(server);
+  pd_hub_drain(server->hub);
   pd_mcp_http_drain(server->mcp);
-  while (atomic_load(&server->in_flight) && pd_clock_monotonic_ms() < end_ms) {
+  while ((atomic_load(&server->in_flight) || pd_hub_count(server->hub)) && pd_clock_monotonic_ms() < end_ms) {
     int signal_number = next_signal(signals, 10);
     if (signal_number == SIGTERM || signal_number == SIGINT) break;
   }
@@ -169,6 +172,7 @@ pd_code pd_server_run(pd_server *server, pd_error *err)
     signal_number = next_signal(signals, LOOK_MS);
     if (signal_number == SIGHUP) reload(server);
     pd_conns_sweep(server);
+    pd_hub_tick(server->hub);
     pd_mcp_http_tick(server->mcp);
   }
   pd_log_say(&server->options->log, PD_LOG_INFO, "stopping");
@@ -196,14 +200,18 @@ pd_code pd_server_close(pd_server *server, pd_error *err)
   if (!server) return PD_OK;
   bool is_over = pd_pool_done(&server->writers, STOP_MS); /* first: they wake connections, which have to be there */
   is_over = pd_pool_done(&server->slow, STOP_MS) && is_over;
+  is_over = pd_pool_done(&server->readers, STOP_MS) && is_over;
   if (!is_over) return PD_OK; /* a thread is inside the home: the process ends as it is, and what was acknowledged is on disk */
-  if (server->mcp) pd_mcp_http_drain(server->mcp); /* a connection that sleeps cannot be closed */
+  if (server->hub) pd_hub_drain(server->hub); /* libmicrohttpd must find nobody asleep */
+  if (server->mcp) pd_mcp_http_drain(server->mcp);
   stop_listening(server);
+  pd_hub_free(server->hub);
   if (server->mcp) pd_mcp_free(pd_mcp_http_core(server->mcp));
   pd_mcp_http_free(server->mcp);
   pd_code code = pd_home_close(server->home, err);
   if (server->lock_fd >= 0) close(server->lock_fd);
   pd_meter_free(server->meter);
+  pd_metrics_free(server->metrics);
   pthread_mutex_destroy(&server->conns.lock);
   pd_buf_done(&server->capabilities);
   pd_buf_done(&server->openapi);

@@ -1,0 +1,43 @@
+/*
+ * hub.h: those who follow GET /v1/watch. One thread a store that is followed reads its log once and gives each event to all who want it.
+ *
+ * X1  A watcher is behind or live. Behind, it reads the log by itself, as fast as its client takes it. It becomes live when it stands where
+ *     the store's thread stands or past it, under the topic's lock; from then on it gets each event that comes after its own place, once.
+ * X2  The id of an event is the place after it, so who comes back with Last-Event-ID goes on there: nothing is lost, nothing comes twice.
+ * X3  A live watcher that is more than server.watch_queue behind is cut off, with a reason; the others do not wait for it.
+ * X4  While a watcher sleeps, libmicrohttpd does not touch its socket: the store's thread writes to it directly. What the socket does not
+ *     take at once is queued, and libmicrohttpd is woken to send it.
+ */
+#ifndef PD_WIRE_HUB_H
+#define PD_WIRE_HUB_H
+
+#include "wire/pool.h"
+
+#include <microhttpd.h>
+
+typedef struct pd_server pd_server;
+typedef struct pd_hub pd_hub;
+
+PD_MUST_USE pd_code pd_hub_new(pd_server *server, pd_hub **out, pd_error *err);
+/* When no connection is served any more. Takes NULL. */
+void pd_hub_free(pd_hub *hub);
+size_t pd_hub_count(const pd_hub *hub);
+/* How many were cut off for being too slow. */
+uint64_t pd_hub_cut_count(const pd_hub *hub);
+/* About once a second: heartbeats. */
+void pd_hub_tick(pd_hub *hub);
+/* End all of them, with a reason; they come back elsewhere, or later. */
+void pd_hub_drain(pd_hub *hub);
+
+typedef struct pd_hub_request {
+  const char *name; /* of the store */
+  pd_store *store;  /* borrowed until the home closes */
+  pd_watch_options options;
+  struct MHD_Connection *connection;
+  int fd; /* -1: it may not be written to directly (TLS) */
+} pd_hub_request;
+
+/* A new watcher, as a response that libmicrohttpd streams. PD_LIMIT if there are too many; PD_INVALID for a place that is none. */
+PD_MUST_USE pd_code pd_hub_add(pd_hub *hub, const pd_hub_request *request, struct MHD_Response **out, pd_error *err);
+
+#endif

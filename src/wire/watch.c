@@ -1,0 +1,64 @@
+/* watch.c: GET /v1/watch: changes as they happen, as server-sent events. */
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/error.h"
+#include "wire/http.h"
+
+pd_lane pd_route_watch_lane(pd_request *request)
+{
+  (void)request;
+  return PD_LANE_WATCH;
+}
+
+/* Where to begin: Last-Event-ID if the client comes back, else ?from=: a place, start, or now. */
+static pd_code take_from(const pd_request *request, pd_watch_cursor *out, pd_error *err)
+{
+  const char *last = pd_request_header(request, "Last-Event-ID"), *from = pd_request_query(request, "from");
+  const char *text = last && *last ? last : from && *from ? from : "now";
+  if (strcmp(text, "now") == 0) return PD_OK;
+  if (strcmp(text, "start") == 0) {
+    *out = (pd_watch_cursor){.seq = 1};
+    return PD_OK;
+  }
+  if (pd_watch_cursor_parse(text, out) && out->seq) return PD_OK;
+  return pd_error_named(err, PD_INVALID, "InvalidInput", "%s is '%.60s'; it must be the id of an event, start or now",
+                        last && *last ? "Last-Event-ID" : "from", text);
+}
+
+static int socket_of(const pd_request *request)
+{
+  return request->conn && !request->conn->listener->is_tls ? request->conn->fd : -1;
+}
+
+static pd_code begin(pd_request *request, pd_error *err)
+{
+  const char *store = pd_request_query(request, "store"), *prefix = pd_request_query(request, "prefix"),
+             *ref = pd_request_query(request, "ref");
+  const pd_caller *caller = &request->caller;
+  pd_hub_request wanted = {
+    .name = store && *store  ? store
+            : *caller->agent ? caller->agent
+                             : "shared",
+    .options = {.prefix = pd_text(prefix ? prefix : ""), .ref = ref && *ref ? ref : "main"},
+    .connection = request->connection,
+    .fd = socket_of(request),
+  };
+  if (strcmp(wanted.options.ref, "*") == 0) wanted.options.ref = NULL;
+  TRY(take_from(request, &wanted.options.from, err));
+  bool is_shared = strcmp(wanted.name, "shared") == 0, is_own = strcmp(wanted.name, caller->agent) == 0;
+  TRY(pd_read_permit(request, wanted.name, is_shared ? "state.shared.watch" : "state.persistent.list", prefix, err));
+  TRY(pd_read_store(request, wanted.name, is_shared || is_own, &wanted.store, err));
+  return pd_hub_add(request->server->hub, &wanted, &request->stream, err);
+}
+
+void pd_route_watch(pd_request *request)
+{
+  pd_error err = {0};
+  if (begin(request, &err)) {
+    pd_reply_error(request, &err);
+    return;
+  }
+  request->type = "text/event-stream";
+  pd_reply_header(request, "X-Accel-Buffering", "no");
+  pd_reply(request, MHD_HTTP_OK);
+}
