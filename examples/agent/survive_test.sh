@@ -20,5 +20,7 @@ survives() { # name, options and command
 survives c -k $many -n $((many * 20)) -l 150 "$agent"
 survives shell -k $few -n $((few * 4)) -l 500 "$here/agent.sh"
 survives python -k $few -n $((few * 4)) -l 700 python3 "$here/agent.py"
+count=$((count + 1))
+if perdure run --config "$here/agent.toml" --check >/dev/null; then echo "ok $count - agent__its_configuration_is_fine"; else failed=1; echo "not ok $count - agent__its_configuration_is_fine"; fi
 echo 1..$count
 exit $failed

@@ -85,7 +85,7 @@ static void run__inbound_messages_are_committed_once_by_id(void **state)
   assert_int_equal(point.message_count, 2);
 }
 
-/* seed 003: 14, 19 */
+/* seed 003: 11, 14, 19 */
 static void run__an_inbound_snapshot_replaces_the_state(void **state)
 {
   (void)state;

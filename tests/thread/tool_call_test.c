@@ -210,6 +210,7 @@ static void tool_call__a_run_with_open_calls_does_not_end_naturally(void **state
 
 /* ---- waiting and decisions ---- */
 
+/* seed 003: 25 */
 static void tool_call__the_run_waits_when_all_its_calls_are_suspended(void **state)
 {
   (void)state;
@@ -231,6 +232,7 @@ static void tool_call__the_run_waits_when_all_its_calls_are_suspended(void **sta
   assert_non_null(strstr(w.events, "run_status:running@2"));
 }
 
+/* seed 003: 25, 46 */
 static void tool_call__a_suspended_call_goes_on_in_another_process(void **state)
 {
   (void)state;

@@ -132,6 +132,37 @@ static void resource__a_commit_tells_who_when_and_what_and_another_agents_is_not
   mcp_close(&m);
 }
 
+static void append_to_thread(mcp_world *m, int version)
+{
+  char input[512];
+  snprintf(input, sizeof input,
+           "{\"thread_id\":\"trip\",\"expected_version\":%d,\"run_id\":\"r\",\"reason\":\"UserMessage\",\"messages\":[{\"id\":\"m%d\","
+           "\"role\":\"user\",\"content\":\"To Rome!\"}],\"patches\":[{\"op\":\"set\",\"path\":\"/to\",\"value\":\"Rome\"}]}",
+           version, version);
+  world_ok(&m->w, "threads.append", input);
+}
+
+static void resource__a_thread_is_read_completed_and_heard_of_once_a_change_set(void **state)
+{
+  (void)state;
+  mcp_world m;
+  mcp_open(&m, NULL, NULL);
+  world_ok(&m.w, "threads.create", "{\"thread_id\":\"trip\"}");
+  append_to_thread(&m, 0);
+  read_uri(&m, "state://threads/trip");
+  assert_non_null(strstr(mcp_last(&m, "result.contents.0.text"), "\\\"state\\\":{\\\"to\\\":\\\"Rome\\\"}"));
+  mcp_send(&m, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"completion/complete\",\"params\":{\"ref\":{\"type\":\"ref/resource\",\"uri\":"
+               "\"state://threads/{id}\"},\"argument\":{\"name\":\"id\",\"value\":\"t\"}}}");
+  assert_string_equal(mcp_last(&m, "result.completion.values"), "[\"trip\"]");
+  mcp_send(&m, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"resources/subscribe\",\"params\":{\"uri\":\"state://threads/trip\"}}");
+  for (int i = 1; i <= 4; i++) append_to_thread(&m, i);
+  set(&m, "plan", 1);
+  exchange_wait(&m.push, 4);
+  usleep(300000);
+  assert_int_equal(m.push.count, 4);
+  mcp_close(&m);
+}
+
 /* ---- hearing of changes ---- */
 
 static void subscribe(mcp_world *m, const char *uri)
@@ -307,6 +338,7 @@ int main(void)
     cmocka_unit_test(resource__what_is_not_there_is_not_found_by_the_code_of_the_era),
     cmocka_unit_test(resource__long_lists_come_in_pages_without_gap_or_double),
     cmocka_unit_test(resource__a_commit_tells_who_when_and_what_and_another_agents_is_not_seen),
+    cmocka_unit_test(resource__a_thread_is_read_completed_and_heard_of_once_a_change_set),
     cmocka_unit_test(resource__a_subscriber_hears_of_each_commit_once_and_of_nothing_else),
     cmocka_unit_test(resource__undo_tells_the_keys_that_it_changed),
     cmocka_unit_test(resource__a_batch_of_keys_in_one_commit_is_one_notice_each),
