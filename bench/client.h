@@ -1,8 +1,8 @@
 /*
  * client.h: many clients of a server in one thread: each has a connection, asks, waits for the whole answer, asks again.
  *
- * Key i of 1,024 is "task.i", i in four digits. Client c of 64 writes the 16 keys from 16 × c on, one after the other, so its t-th write makes
- * version t / 16 + 1 of its key; it reads all keys. All sides have the same keys and values, and answers are checked.
+ * Key i of 1,024 is "task.i", i in four digits. Client c of 64 writes the 16 keys from 16 × c on, one after the other, so its t-th write
+ * makes version t / 16 + 1 of its key; it reads all keys. All sides have the same keys and values, and answers are checked.
  */
 #ifndef BENCH_CLIENT_H
 #define BENCH_CLIENT_H
@@ -36,7 +36,7 @@ typedef struct bench_speech {
   size_t hello_size;
   /* Append the question to `out`. */
   pd_code (*ask)(bench_client *client, uint32_t key, pd_error *err);
-  /* Look at `in`; `*out_used` bytes of it are done with. `*out_is_whole`: that was the answer. PD_CORRUPT if it is not what it has to be. */
+  /* Look at `in`; `*out_used` bytes of it are done with. `*out_is_whole`: that was the answer. PD_CORRUPT if it is wrong. */
   pd_code (*hear)(bench_client *client, size_t *out_used, bool *out_is_whole, pd_error *err);
 } bench_speech;
 

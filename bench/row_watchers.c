@@ -2,8 +2,8 @@
  * row_watchers.c: rows 24 and 25: how long a commit takes to reach 1,000 watchers of the server against one, and what a connection costs
  * that asks nothing.
  *
- * The time is from before the question is sent to the event in the hands of the last watcher: the durable commit is part of both. The memory
- * is the server's own (RssAnon) before and after: each connection has had an answer, and is kept.
+ * The time is from before the question is sent to the event in the hands of the last watcher: the durable commit is part of both. The
+ * memory is the server's own (RssAnon) before and after: each connection has had an answer, and is kept.
  */
 #include <errno.h>
 #include <stdio.h>
