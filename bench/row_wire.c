@@ -2,7 +2,8 @@
  * row_wire.c: rows 22 and 23: the server under 64 clients, each with a connection that it keeps: durable writes, and reads.
  *
  * Perdure, Redis and etcd run side by side on loopback and are asked in turns by the same clients (client.h): one thread of this process,
- * one question at a time a client. All three keep what they acknowledged: perdure as it ships, Redis with appendfsync always, etcd as it ships.
+ * one question at a time a client. All three sync before they acknowledge:
+ * perdure and etcd as they ship, Redis with appendfsync always.
  */
 #include <stdio.h>
 

@@ -3,7 +3,7 @@
  * speak (its JSON gateway would cost it more than half).
  *
  * gRPC, as little of it as a unary call needs: the connection's preface, empty settings and a large window for the connection; each question
- * is HEADERS and DATA on a stream of its own; the answer is whole with the frame that ends the stream. HPACK without the dynamic table.
+ * is HEADERS and DATA on a stream of its own; the answer is whole with the frame that ends the stream. HPACK without dynamic table.
  */
 #include <stdio.h>
 #include <stdlib.h>
