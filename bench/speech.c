@@ -1,8 +1,8 @@
 /*
  * speech.c: what the clients of client.h say: HTTP/1.1 to perdure, RESP to Redis, gRPC over HTTP/2 to etcd, which is what its own clients
- * speak (its JSON gateway would cost it more than half).
+ * speak (its JSON gateway is a proxy before that).
  *
- * gRPC, as little of it as a unary call needs: the connection's preface, empty settings and a large window for the connection; each question
+ * gRPC, as little of it as a unary call needs: the connection's preface, empty settings and a large window for it; each question
  * is HEADERS and DATA on a stream of its own; the answer is whole with the frame that ends the stream. HPACK without dynamic table.
  */
 #include <stdio.h>
