@@ -35,6 +35,7 @@ typedef struct bench_sizes {
   uint32_t session_ops;    /* calls a run */
   uint32_t statestore_ops; /* sets, and gets, a run */
   uint32_t thread_turns;   /* of a conversation */
+  uint32_t snapshot_saves;
 } bench_sizes;
 
 typedef struct bench {

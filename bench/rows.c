@@ -22,6 +22,8 @@ const bench_row bench_rows[] = {
   {18, "persistent", "state.persistent.set, buffered", "the engine's own buffered put", "≥ 0.7×", row_persistent},
   {19, "statestore", "StateStore set and get, type perdure", "2 M sets/s; 5 M gets/s", "≥ 1×", row_statestore},
   {20, "thread", "a conversation as a thread", "LangGraph checkpoint-sqlite", "≥ 20×; ≥ 1×; ≤ 0.05×", row_thread},
+  {21, "snapshots", "AgentSnapshots of 1,000 messages through perdure:", "file:, redis:; sqlite-snapshots:", "≤ 0.05×; ≤ 1×",
+   row_snapshots},
 };
 const size_t bench_row_count = sizeof(bench_rows) / sizeof(bench_rows[0]);
 
@@ -48,6 +50,7 @@ const bench_sizes bench_sizes_full = {
   .session_ops = 1000000,
   .statestore_ops = 5000000,
   .thread_turns = 500,
+  .snapshot_saves = 1000,
 };
 
 const bench_sizes bench_sizes_quick = {
@@ -73,4 +76,5 @@ const bench_sizes bench_sizes_quick = {
   .session_ops = 20000,
   .statestore_ops = 50000,
   .thread_turns = 20,
+  .snapshot_saves = 20,
 };

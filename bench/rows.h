@@ -35,6 +35,7 @@ PD_MUST_USE pd_code row_watch(bench *b, pd_error *err);
 PD_MUST_USE pd_code row_session(bench *b, pd_error *err);
 PD_MUST_USE pd_code row_persistent(bench *b, pd_error *err);
 PD_MUST_USE pd_code row_statestore(bench *b, pd_error *err);
+PD_MUST_USE pd_code row_snapshots(bench *b, pd_error *err);
 PD_MUST_USE pd_code row_thread(bench *b, pd_error *err);
 
 #endif

@@ -1,8 +1,9 @@
 #!/bin/sh
-# smoke_test.sh BENCH GROWTH: do the benchmarks run, check what they read, and give a whole table? Sizes are small, times are not judged.
+# smoke_test.sh BENCH GROWTH THREADS: do the benchmarks run, check what they read, and give a whole table? Sizes are small, times are not judged.
 set -u
 bench=$1
 growth=$2
+threads=$3
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 count=0
@@ -17,7 +18,7 @@ status=$?
 check bench__a_quick_run_finishes_every_row $status
 
 missing=
-for row in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do grep -q "^$row  *[A-Za-z]" "$work/out" || missing="$missing $row"; done
+for row in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21; do grep -q "^$row  *[A-Za-z]" "$work/out" || missing="$missing $row"; done
 [ -z "$missing" ] || echo "# rows that are missing:$missing"
 check bench__the_table_has_all_rows "$([ -z "$missing" ]; echo $?)"
 
@@ -45,5 +46,8 @@ status=$?
 check growth__a_quick_run_finishes $status
 lines=$(grep -c '<polyline' "$work/growth.svg")
 check growth__the_plot_has_a_line_for_each_cost "$([ "$lines" = 9 ]; echo $?)"
+
+PERDURE_BENCH_NPM=$work/none "$threads" --quick --dir "$work" --table "$work/threads.md" --svg "$work/threads.svg" >"$work/out" 2>"$work/err"
+check threads__without_the_peer_is_an_error_that_says_how_to_get_it "$([ $? = 1 ] && grep -q 'bench/langgraph/install' "$work/err"; echo $?)"
 
 echo "1..$count"

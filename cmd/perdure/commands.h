@@ -29,6 +29,7 @@ extern const cli_command cmd_merge, cmd_cherry_pick, cmd_revert, cmd_settings; /
 extern const cli_command cmd_call, cmd_capabilities; /* call.c */
 extern const cli_command cmd_session, cmd_persistent, cmd_shared, cmd_snapshot, cmd_briefing, cmd_queue, cmd_alerts, cmd_folders,
   cmd_health;                                                  /* tier.c */
+extern const cli_command cmd_mailbox;                          /* tier.c */
 extern const cli_command cmd_thread;                           /* thread.c */
 extern const cli_command cmd_audit;                            /* audit.c: the operator's */
 extern const cli_command cmd_approvals, cmd_audit, cmd_policy; /* approvals.c, audit.c, policy.c: the operator's */

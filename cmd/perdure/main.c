@@ -47,6 +47,7 @@ static const cli_command *const commands[] = {
   &cmd_shared,
   &cmd_queue,
   &cmd_thread,
+  &cmd_mailbox,
   &cmd_briefing,
   &cmd_snapshot,
   &cmd_alerts,

@@ -115,11 +115,14 @@ const cli_command cmd_thread = {
   .group = "agents",
   .summary = "Conversations with their state: every version kept, forked and replayed",
   .usage = "create [ID]|list|show ID [VERSION]|append ID|log ID [AFTER]|messages ID|state ID [PATH]|fork ID [VERSION [NEW_ID]]|\n"
-           "rewind ID VERSION|diff ID FROM [TO]|runs ID|blame ID [PATH]|replay ID|delete ID|export ID|import FILE [NEW_ID]",
+           "rewind ID VERSION|diff ID FROM [TO]|runs ID|blame ID [PATH]|replay ID|delete ID|export ID|import FILE [NEW_ID]|\n"
+           "begin ID|checkpoint ID REASON|finish ID [REASON]|status ID|tool-begin ID CALL NAME|tool-suspend ID CALL|\n"
+           "tool-resume ID CALL DECISION|tool-end ID CALL [STATUS]",
   .about = "A thread is a row of change sets: messages, patches of a JSON state, who and why. `append` takes\n"
            "them as --messages, --patches, --snapshot (JSON), with --run-id, --reason and --expected-version; exit code 3\n"
            "says that another writer was faster. `state --version N` and `show ID N` look back. `replay` rebuilds\n"
-           "the thread from its change sets and compares every commit id; `export` writes it as lines of JSON.",
+           "the thread from its change sets and compares every commit id; `export` writes it as lines of JSON.\n"
+           "`begin` to `tool-end` are a run on it: one at a time, each call a checkpoint.",
   .example = "$ perdure thread create trip --owner ada\n"
              "$ perdure thread append trip --expected-version 0 --run-id r1 --reason UserMessage \\\n"
              "    --messages '[{\"id\":\"m1\",\"role\":\"user\",\"content\":\"To Rome!\"}]' \\\n"

@@ -81,6 +81,22 @@ static const tier_verb verbs[] = {
   {"thread", "blame", "threads.blame", {"thread_id", "path", NULL}, NULL},
   {"thread", "replay", "threads.replay", {"thread_id", NULL}, NULL},
   {"thread", "delete", "threads.delete", {"thread_id", NULL}, NULL},
+  {"thread", "begin", "runs.begin", {"thread_id", NULL}, "run_id"},
+  {"thread", "checkpoint", "runs.checkpoint", {"thread_id", "reason", NULL}, "version"},
+  {"thread", "finish", "runs.finish", {"thread_id", "done_reason", NULL}, "version"},
+  {"thread", "status", "runs.status", {"thread_id", NULL}, NULL},
+  {"thread", "tool-begin", "runs.tool_begin", {"thread_id", "call_id", "name", NULL}, "version"},
+  {"thread", "tool-suspend", "runs.tool_suspend", {"thread_id", "call_id", "request", NULL}, "version"},
+  {"thread", "tool-resume", "runs.tool_resume", {"thread_id", "call_id", "decision_id", NULL}, "version"},
+  {"thread", "tool-end", "runs.tool_end", {"thread_id", "call_id", "status", NULL}, "version"},
+  {"mailbox", "send", "mailbox.send", {"thread_id", "body", NULL}, "number"},
+  {"mailbox", "claim", "mailbox.claim", {"thread_id", "consumer", NULL}, NULL},
+  {"mailbox", "accept", "mailbox.accept", {"thread_id", "number", "token", NULL}, NULL},
+  {"mailbox", "extend", "mailbox.extend", {"thread_id", "number", "token", NULL}, NULL},
+  {"mailbox", "reject", "mailbox.reject", {"thread_id", "number", "token", NULL}, "status"},
+  {"mailbox", "cancel", "mailbox.cancel", {"thread_id", "number", NULL}, NULL},
+  {"mailbox", "requeue", "mailbox.requeue", {"thread_id", "number", NULL}, NULL},
+  {"mailbox", "list", "mailbox.list", {"thread_id", NULL}, NULL},
 };
 
 static const tier_verb *find_verb(const char *tier, const char *verb)
@@ -165,6 +181,11 @@ TIER(cmd_queue, "queue", "The agent's message queue", "send AGENT BODY|receive|a
      "Sends messages to agents, and receives and acknowledges those of this agent.",
      "$ perdure queue send reviewer '{\"please\":\"look\"}'\n$ perdure --agent reviewer queue receive\n"
      "$ perdure --agent reviewer queue ack m1 m2");
+TIER(cmd_mailbox, "mailbox", "What waits for a thread: letters with leases, retries and interrupts",
+     "send THREAD BODY|claim THREAD CONSUMER|accept|extend|reject THREAD NUMBER TOKEN|cancel|requeue THREAD NUMBER|list THREAD",
+     "Letters wake a thread. A worker claims one for a time (--lease-seconds), and accepts or rejects it with the\n"
+     "token; a rejected one is tried again later, until its attempts are used up (--attempts-max).",
+     "$ perdure mailbox send trip '{\"text\":\"hello\"}' --dedupe-key web-1\n$ perdure --json mailbox claim trip worker-3");
 TIER(cmd_alerts, "alerts", "Alerts for the operator", "send TITLE MESSAGE --severity LEVEL|list|acknowledge ID",
      "Sends an alert to the operator (--severity info, warning, error, critical), and lists and\n"
      "acknowledges them; acknowledging is the operator's.",

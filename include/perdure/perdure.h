@@ -445,6 +445,7 @@ PD_API PD_MUST_USE pd_code pd_store_keyframe(pd_store *store, pd_error *err);
 #include <perdure/merge.h>
 #include <perdure/proof.h>
 #include <perdure/retention.h>
+#include <perdure/run.h>
 #include <perdure/runs.h>
 #include <perdure/state.h>
 #include <perdure/statestore.h>

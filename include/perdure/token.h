@@ -43,9 +43,9 @@ typedef struct pd_token_info {
 /* Is `text` a token that is good now? PD_DENIED named Unauthorized if not, whatever the reason. Compares in constant time. */
 PD_API PD_MUST_USE pd_code pd_token_check(pd_home *home, const char *text, pd_token_info *out, pd_error *err);
 
-/* May it call this, as far as the token is concerned? Its capabilities; its prefixes, which every `key` and `prefix` of the input has to begin
- * with (a token with prefixes calls nothing that names neither, but session.*); an auditor calls what has no side effects. PD_DENIED names
- * what is missing. What the input says besides is left to pd_call. */
+/* May it call this, as far as the token is concerned? Its capabilities; its prefixes, which every `key` and `prefix` of the input has to
+ * begin with (a token with prefixes calls nothing that names neither, but session.*); an auditor calls what has no side effects. PD_DENIED
+ * names what is missing. What the input says besides is left to pd_call. */
 PD_API PD_MUST_USE pd_code pd_token_permits(const pd_token_info *token, const char *capability, pd_bytes input, pd_error *err);
 
 #ifdef __cplusplus

@@ -61,9 +61,8 @@ static pd_code write_string(pd_json_writer *w, pd_json value)
     pd_json_raw(w, value.raw); /* it would be written as it stands */
     return w->code;
   }
-  pd_code code = pd_json_decode(value, &text, NULL);
-  if (code == PD_NO_MEMORY) return pd_buf_reserve(&text, value.raw.size, w->err);
-  if (code)
+  TRY(pd_buf_reserve(&text, value.raw.size, w->err)); /* so decoding fails for no other reason than a surrogate */
+  if (pd_json_decode(value, &text, NULL))
     pd_json_value(w, value);
   else
     pd_json_text(w, pd_buf_bytes(&text));

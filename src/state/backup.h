@@ -120,6 +120,7 @@ typedef struct pd_backup_in {
   uint8_t *box, *plain; /* a chunk each */
   uint64_t held;        /* the chunk in `plain`; UINT64_MAX: none */
   pd_backup_manifest manifest;
+  const struct pd_frame *frame; /* whose caller is told how far verifying is; NULL: nobody's */
 } pd_backup_in;
 
 /* Open the file and read its header. PD_FORMAT, PD_CORRUPT, PD_STORAGE. Pair with pd_backup_in_done, also on failure. */

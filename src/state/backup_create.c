@@ -184,7 +184,11 @@ pd_code pd_cap_state_backup_create(pd_frame *frame, pd_error *err)
   TRY(choose_stores(home, out.head.agent, &manifest, err));
   TRY(begin(frame, folder, &out, err));
   TRY(choose_instant(home, &manifest, err));
-  for (size_t i = 0; i < manifest.count; i++) TRY(write_store(home, &out, &manifest.stores[i], err));
+  for (size_t i = 0; i < manifest.count; i++) {
+    TRY(pd_frame_progress(frame, i, manifest.count, err));
+    TRY(write_store(home, &out, &manifest.stores[i], err));
+  }
+  TRY(pd_frame_progress(frame, manifest.count, manifest.count, err));
   TRY(pd_backup_out_end(&out, &manifest, err));
   (void)!pd_backup_prune(folder, home->config.backup_keep, out.head.id, NULL); /* the backup is made; the next one tries again */
   pd_backup_scope(&out.head, scope);

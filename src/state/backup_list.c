@@ -179,6 +179,7 @@ pd_code pd_cap_state_backup_verify(pd_frame *frame, pd_error *err)
   if (!pd_in_string(frame, "backup_id", id, sizeof id)) return pd_error_set(err, PD_INVALID, "backup_id is too long");
   TRY(pd_backup_find(frame->home, id, &in, err));
   TRY(pd_backup_in_unlock_by(&in, frame->home, err));
+  in.frame = frame;
   TRY(pd_backup_in_verify(&in, err));
   for (size_t i = 0; i < in.manifest.count; i++) TRY(replay(&in, &in.manifest.stores[i], err));
   pd_json_put_bool(&frame->out, "valid", true);

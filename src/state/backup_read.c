@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "state/backup.h"
+#include "state/call.h"
 #include "state/vault.h"
 
 #include <errno.h>
@@ -12,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define TOLD_CHUNKS 64                                             /* between two words about how far it is: 4 MiB */
 #define CHUNK_SPAN (PD_BACKUP_CHUNK_BYTES + PD_BACKUP_CHUNK_EXTRA) /* in the file */
 #define NO_CHUNK UINT64_MAX
 
@@ -123,8 +125,11 @@ static pd_code read_stream(pd_backup_in *in, uint64_t at, void *data, size_t siz
 pd_code pd_backup_in_verify(pd_backup_in *in, pd_error *err)
 {
   in->held = NO_CHUNK;
-  for (uint64_t i = 0; i < in->chunk_count; i++) TRY(load_chunk(in, i, err));
-  return PD_OK;
+  for (uint64_t i = 0; i < in->chunk_count; i++) {
+    if (in->frame && i % TOLD_CHUNKS == 0) TRY(pd_frame_progress(in->frame, i, in->chunk_count, err));
+    TRY(load_chunk(in, i, err));
+  }
+  return in->frame ? pd_frame_progress(in->frame, in->chunk_count, in->chunk_count, err) : PD_OK;
 }
 
 /* ---- with a key ---- */

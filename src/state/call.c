@@ -87,6 +87,13 @@ pd_note pd_frame_note(const pd_frame *frame)
   return (pd_note){.author = author, .run = frame->ctx->session, .reason = frame->capability->name};
 }
 
+pd_code pd_frame_progress(const pd_frame *frame, uint64_t done, uint64_t total, pd_error *err)
+{
+  const pd_ctx *ctx = frame->ctx;
+  if (!ctx->progress || ctx->progress(ctx->progress_ctx, done, total)) return PD_OK;
+  return pd_error_named(err, PD_INVALID, "Cancelled", "%s was cancelled by its caller; nothing was changed", frame->capability->name);
+}
+
 void pd_frame_commit(pd_frame *frame, const pd_ack *ack)
 {
   frame->commit = ack->commit;

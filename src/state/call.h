@@ -57,6 +57,8 @@ void pd_frame_detail_number(pd_frame *frame, const char *key, uint64_t number);
 void pd_frame_detail_text(pd_frame *frame, const char *key, const char *text);
 /* Who writes and why, as records keep it: author (the agent), run (its session), reason (the capability). Borrowed from the frame. */
 pd_note pd_frame_note(const pd_frame *frame);
+/* Tell the caller how far it is, if it wants to know. PD_INVALID named Cancelled if it has enough. */
+PD_MUST_USE pd_code pd_frame_progress(const pd_frame *frame, uint64_t done, uint64_t total, pd_error *err);
 /* Note the commit that the call made, for the audit. */
 void pd_frame_commit(pd_frame *frame, const pd_ack *ack);
 /* A member with a time as text; null for 0. */

@@ -118,6 +118,7 @@ pd_code pd_cap_state_backup_restore(pd_frame *frame, pd_error *err)
   pd_in_string(frame, "agent", agent, sizeof agent);
   TRY(pd_backup_find(frame->home, id, &in, err));
   TRY(pd_backup_in_unlock_by(&in, frame->home, err));
+  in.frame = frame;
   TRY(pd_backup_in_verify(&in, err));
   TRY(restore(frame, &in, agent, &plan, err));
   put_outputs(frame, &plan);

@@ -50,7 +50,12 @@ pd_code pd_run_uuid(char out[37], pd_error *err)
   b[6] = (uint8_t)((b[6] & 0x0f) | 0x40);
   b[8] = (uint8_t)((b[8] & 0x3f) | 0x80);
   char *at = out;
-  for (size_t i = 0; i < sizeof b; i++) at += sprintf(at, i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x", b[i]);
+  for (size_t i = 0; i < sizeof b; i++) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) *at++ = '-';
+    *at++ = "0123456789abcdef"[b[i] >> 4];
+    *at++ = "0123456789abcdef"[b[i] & 15];
+  }
+  *at = 0;
   return PD_OK;
 }
 

@@ -1,6 +1,6 @@
 /*
- * token.h: tokens as they are stored: the value at token/ID in the store `system`, a JSON object (docs/formats.md). Its hash is SHA-256 of the
- * token's whole text: 32 random bytes are in it, so there is nothing to guess and nothing to slow down.
+ * token.h: tokens as they are stored: the value at token/ID in the store `system`, a JSON object (docs/formats.md). Its hash is SHA-256 of
+ * the token's whole text: 32 random bytes are in it, so there is nothing to guess and nothing to slow down.
  */
 #ifndef PD_STATE_TOKEN_H
 #define PD_STATE_TOKEN_H

@@ -260,7 +260,7 @@ static pd_code save(void *handle, const char *agent, uint64_t epoch, pd_bytes sn
   pd_snapshot_parts parts;
   CLEANUP(pd_pieces_done) pd_pieces now = {0};
   char reason[64];
-  TRY(pd_snapshot_parse(snapshot, agent, &parts, &facts, err));
+  TRY(pd_snapshot_split(snapshot, agent, &parts, &facts, err)); /* storage.c has checked it */
   TRY(pd_pieces_make(&parts, &now, err));
   TRY(store_of(handle, agent, false, &store, err));
   snprintf(reason, sizeof reason, REASON "%llu", (unsigned long long)facts.tick_index);

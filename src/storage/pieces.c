@@ -6,7 +6,6 @@
 #include "base/buf.h"
 #include "base/error.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 #define SHIFT_TRIES_MAX 64 /* entries that look like the first of the new list */
@@ -46,8 +45,9 @@ pd_bytes pd_pieces_key(const pd_pieces *pieces, size_t index, char out[PD_PIECE_
     memcpy(out + size, pieces->text.data + piece->name_at, piece->name_size);
     size += piece->name_size;
   } else if (pd_piece_is_list(piece->kind)) {
-    unsigned long long number = pieces->first[piece->kind] + (index - pieces->begin[piece->kind]);
-    size += (size_t)snprintf(out + size, PD_PIECE_KEY_MAX - size, "%0*llu", PD_PIECE_DIGITS, number);
+    uint64_t number = pieces->first[piece->kind] + (index - pieces->begin[piece->kind]);
+    for (size_t i = PD_PIECE_DIGITS; i--; number /= 10) out[size + i] = (char)('0' + number % 10);
+    size += PD_PIECE_DIGITS;
   }
   return (pd_bytes){out, size};
 }

@@ -158,20 +158,29 @@ static pd_code ask_number(pd_redis *r, const char *command, const char *agent, l
   return PD_OK;
 }
 
-/* GETRANGE, so that a value that is no snapshot of ours cannot be larger than memory. It does not tell an empty value from none. */
+/* GETRANGE, so that a value that is no snapshot of ours cannot be larger than memory. */
+static pd_code read_value(pd_redis *r, const char *agent, redisReply **out, pd_error *err)
+{
+  redis_key key = key_of(r, agent);
+  char last[24];
+  snprintf(last, sizeof last, "%zu", PD_SNAPSHOT_SIZE_MAX); /* one byte more than a snapshot can have */
+  const pd_bytes words[] = {pd_text("GETRANGE"), pd_text(key.text), pd_text("0"), pd_text(last)};
+  TRY(pd_redis_command(r, words, COUNT_OF(words), out, err));
+  return (*out)->type == REDIS_REPLY_STRING ? PD_OK : unexpected(r, "GETRANGE", err);
+}
+
+/* GETRANGE does not tell an empty value from none. If it gave nothing and the key is there, somebody may have saved in between. */
 static pd_code load(void *handle, const char *agent, pd_storage_take take, void *ctx, pd_error *err)
 {
   CLEANUP(pd_redis_reply_done) redisReply *reply = NULL;
-  redis_key key = key_of(handle, agent);
-  char last[24];
-  long long is_there = 1;
-  snprintf(last, sizeof last, "%zu", PD_SNAPSHOT_SIZE_MAX); /* one byte more than a snapshot can have */
-  const pd_bytes words[] = {pd_text("GETRANGE"), pd_text(key.text), pd_text("0"), pd_text(last)};
-  TRY(pd_redis_command(handle, words, COUNT_OF(words), &reply, err));
-  if (reply->type != REDIS_REPLY_STRING) return unexpected(handle, "GETRANGE", err);
-  if (!reply->len) TRY(ask_number(handle, "EXISTS", agent, &is_there, err));
+  CLEANUP(pd_redis_reply_done) redisReply *again = NULL;
+  long long is_there;
+  TRY(read_value(handle, agent, &reply, err));
+  if (reply->len) return take(ctx, (pd_bytes){reply->str, (size_t)reply->len}, err);
+  TRY(ask_number(handle, "EXISTS", agent, &is_there, err));
   if (!is_there) return no_snapshot(handle, agent, err);
-  return take(ctx, (pd_bytes){reply->str, (size_t)reply->len}, err);
+  TRY(read_value(handle, agent, &again, err));
+  return take(ctx, (pd_bytes){again->str, (size_t)again->len}, err);
 }
 
 static const char remove_script[] = "local gone = redis.pcall('DEL', KEYS[1]) "

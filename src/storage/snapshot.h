@@ -11,8 +11,9 @@ typedef struct pd_snapshot_parts {
   pd_json effects, replies;                        /* the lists of the member `perdure`; PD_JSON_NONE where there is none */
 } pd_snapshot_parts;
 
-/* pd_snapshot_check that also gives the parts. Both outputs may be NULL. */
-PD_MUST_USE pd_code pd_snapshot_parse(pd_bytes document, const char *agent_id, pd_snapshot_parts *out, pd_snapshot *out_facts,
+/* The parts and the facts (without counts) of a document that pd_snapshot_check took before: it is not checked again, which at a large one
+ * costs more than all else of a save. */
+PD_MUST_USE pd_code pd_snapshot_split(pd_bytes document, const char *agent_id, pd_snapshot_parts *out, pd_snapshot *out_facts,
                                       pd_error *err);
 
 #endif

@@ -185,7 +185,8 @@ static pd_code save(void *handle, const char *agent, uint64_t epoch, pd_bytes sn
   sqlite_storage *s = handle;
   pd_snapshot facts;
   CLEANUP(statement_done) sqlite3_stmt *st = NULL;
-  TRY(pd_snapshot_check(snapshot, agent, &facts, err));
+  pd_snapshot_parts parts;
+  TRY(pd_snapshot_split(snapshot, agent, &parts, &facts, err)); /* storage.c has checked it */
   TRY(prepare(s,
               "INSERT INTO agent_snapshots SELECT ?1,?2,?3,?4,?5 WHERE ?6=0 OR ?6=(SELECT epoch FROM agent_epochs WHERE agent_id=?1)"
               " ON CONFLICT(agent_id) DO UPDATE SET tick_index=excluded.tick_index,"

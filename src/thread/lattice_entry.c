@@ -104,7 +104,8 @@ static pd_code check_item_key(reader *r)
 {
   CLEANUP(pd_buf_done) pd_buf canonical = {0};
   pd_json item;
-  if (pd_json_parse(pd_buf_bytes(&r->key), &item, NULL) || pd_json_unique(item, NULL)) return refuse(r, "an item's name is no JSON");
+  if (pd_json_parse(pd_buf_bytes(&r->key), &item, NULL)) return refuse(r, "an item's name is no JSON");
+  TRY(pd_json_unique(item, r->err));
   TRY(pd_json_canonical(item, &canonical, r->err));
   if (!pd_bytes_equal(pd_buf_bytes(&canonical), pd_buf_bytes(&r->key))) return refuse(r, "an item's name is not its canonical JSON");
   return PD_OK;

@@ -90,9 +90,10 @@ static pd_code recognise(const pd_node *node, pd_lattice *out, const pd_node **o
     if (!base || pd_node_kind(base) != PD_JSON_OBJECT) continue;
     TRY(pd_node_write(node, &text, err));
     pd_json state = {pd_buf_bytes(&text), PD_JSON_OBJECT};
-    pd_code code = pd_lattice_check((pd_lattice)i, state, NULL);
-    if (code == PD_NO_MEMORY) return code;
-    if (code) return PD_OK;
+    pd_error why;
+    pd_code code = pd_lattice_check((pd_lattice)i, state, &why);
+    if (code == PD_NO_MEMORY && err) *err = why;
+    if (code) return code == PD_NO_MEMORY ? code : PD_OK;
     *out = (pd_lattice)i;
     *out_base = base;
     return PD_OK;

@@ -15,29 +15,11 @@
 
 /* ---- opening ---- */
 
-static bool is_id_byte(char c)
-{
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
-}
-
-static pd_code check_id(const char *id, pd_error *err)
-{
-  size_t size = id ? strlen(id) : 0;
-  if (!size || size > PD_NAME_SIZE_MAX)
-    return pd_error_named(err, PD_INVALID, "InvalidId", "the id of a thread has 1 to %d bytes, this one has %zu", PD_NAME_SIZE_MAX, size);
-  if (id[0] == '.' || strstr(id, ".."))
-    return pd_error_named(err, PD_INVALID, "InvalidId", "the thread id '%s' begins with a dot or has two in a row", id);
-  for (const char *c = id; *c; c++)
-    if (!is_id_byte(*c))
-      return pd_error_named(err, PD_INVALID, "InvalidId", "the thread id '%s' has other bytes than A-Z a-z 0-9 . _ -", id);
-  return PD_OK;
-}
-
 pd_code pd_mailbox_open(pd_store *store, const char *thread_id, const pd_mailbox_options *options, pd_mailbox **out, pd_error *err)
 {
   static const pd_mailbox_options none = {0};
   const pd_mailbox_options *o = options ? options : &none;
-  TRY(check_id(thread_id, err));
+  TRY(pd_thread_id_check(thread_id, "thread", err));
   if (o->keep_ms < 0) return pd_error_set(err, PD_INVALID, "keep_ms of a mailbox is negative");
   pd_mailbox *box = calloc(1, sizeof *box);
   if (!box) return pd_error_memory(err, "a mailbox");

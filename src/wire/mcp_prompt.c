@@ -84,6 +84,27 @@ static bool add_key(void *ctx, pd_json entry)
   return true;
 }
 
+/* Ids of threads, newest first. */
+static pd_code add_threads(pd_mcp_turn *turn, pd_bytes prefix, found *f)
+{
+  CLEANUP(pd_buf_done) pd_buf answer = {0};
+  pd_json json, thread;
+  pd_ctx who = {.home = turn->mcp->home, .agent = turn->peer->agent};
+  TRY(pd_mcp_call(turn, &who, "threads.list", pd_text("{\"limit\":1000}"), &answer, &turn->err));
+  TRY(pd_json_parse(pd_buf_bytes(&answer), &json, &turn->err));
+  pd_json_walk walk = pd_json_walk_begin(pd_json_member(json, "threads"));
+  while (pd_json_walk_next(&walk, NULL, &thread)) {
+    CLEANUP(pd_buf_done) pd_buf id = {0};
+    TRY(pd_json_decode(pd_json_member(thread, "thread_id"), &id, &turn->err));
+    if (!pd_bytes_starts(pd_buf_bytes(&id), prefix)) continue;
+    f->total++;
+    if (f->count == VALUES_MAX) continue;
+    pd_json_text(f->w, pd_buf_bytes(&id));
+    f->count++;
+  }
+  return PD_OK;
+}
+
 static void add_words(found *f, const char *const *words, pd_bytes prefix)
 {
   for (; *words; words++) {
@@ -105,6 +126,7 @@ static pd_code complete(pd_mcp_turn *turn, pd_json reference, const char *argume
   }
   if (!pd_json_is(type, "ref/resource"))
     return pd_mcp_refuse(turn, PD_MCP_INVALID_PARAMS, "params.ref.type is neither ref/prompt nor ref/resource");
+  if (strcmp(argument, "id") == 0 && pd_json_is(uri, "state://threads/{id}")) return add_threads(turn, value, f);
   if (strcmp(argument, "key") != 0) return PD_OK;
   if (pd_json_is(uri, "state://persistent/{key}")) return pd_mcp_keys_each(turn, PD_MCP_PERSISTENT, value, add_key, f, &turn->err);
   if (pd_json_is(uri, "state://shared/{key}")) return pd_mcp_keys_each(turn, PD_MCP_SHARED, value, add_key, f, &turn->err);

@@ -19,7 +19,7 @@ static const struct {
 } kinds[] = {
   [PD_MCP_PERSISTENT] = {"state://persistent/", "persistent", "A value of your persistent state.", "key"},
   [PD_MCP_SHARED] = {"state://shared/", "shared", "A value that all agents see.", "key"},
-  [PD_MCP_THREAD] = {"state://threads/", "threads", "A thread of yours: its version and its state.", "id"},
+  [PD_MCP_THREAD] = {"state://threads/", "threads", "A thread of yours: its version, state and last messages.", "id"},
   [PD_MCP_COMMIT] = {"state://commits/", "commits", "A commit of your store: parents, changes, who, when and why.", "id"},
 };
 
@@ -312,28 +312,23 @@ static pd_code read_commit(pd_mcp_turn *turn, const char *uri, const char *id)
   return turn->w.code;
 }
 
-/* ---- threads: the ref thread/ID of the agent's store ---- */
+/* ---- threads ---- */
 
 static pd_code read_thread(pd_mcp_turn *turn, const char *uri, const char *id)
 {
-  CLEANUP(pd_buf_done) pd_buf text = {0};
-  char name[PD_REF_SIZE_MAX + 1], time[PD_TIME_TEXT_SIZE];
-  pd_json_writer w = {.out = &text, .err = &turn->err};
-  pd_store *store = NULL;
-  pd_ref ref;
-  int size = snprintf(name, sizeof name, "thread/%s", id);
-  if (size < 0 || (size_t)size >= sizeof name || pd_ref_check(name, NULL)) return not_found(turn, uri);
-  if (pd_home_borrow(turn->mcp->home, turn->peer->agent, false, &store, &turn->err)) return not_found(turn, uri);
-  pd_code code = pd_ref_get(store, name, &ref, &turn->err);
-  if (code == PD_NOT_FOUND) return not_found(turn, uri);
-  TRY(code);
+  CLEANUP(pd_buf_done) pd_buf input = {0};
+  CLEANUP(pd_buf_done) pd_buf answer = {0};
+  pd_json_writer w = {.out = &input, .err = &turn->err};
+  pd_ctx who = {.home = turn->mcp->home, .agent = turn->peer->agent};
   pd_json_open(&w, '{');
-  pd_json_put_text(&w, "id", id);
-  put_id(&w, "commit", &ref.commit.id);
-  pd_json_put_text(&w, "updated_at", pd_time_text(ref.updated_ms, time));
+  pd_json_put_text(&w, "thread_id", id);
   pd_json_close(&w, '}');
   TRY(w.code);
-  write_content(turn, uri, pd_buf_bytes(&text));
+  pd_code code = pd_mcp_call(turn, &who, "threads.load", pd_buf_bytes(&input), &answer, &turn->err);
+  if (code == PD_NOT_FOUND || code == PD_INVALID || code == PD_LIMIT) return not_found(turn, uri);
+  if (code == PD_DENIED) return pd_mcp_refuse(turn, PD_MCP_INVALID_PARAMS, "%s", turn->err.message);
+  TRY(code);
+  write_content(turn, uri, pd_buf_bytes(&answer));
   return turn->w.code;
 }
 

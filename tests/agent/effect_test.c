@@ -108,6 +108,7 @@ static void count_effects(void *ctx, const pd_effect *effect)
 static pd_agent *open_with_effects(pd_storage *storage, const char *first, const char *state, int count)
 {
   char *list = malloc(200000);
+  if (!list) abort();
   int size = sprintf(list, "%s", first);
   for (int i = 0; i < count; i++) size += sprintf(list + size, "%s{\"id\":\"e%d\",\"event\":\"\",%s}", size ? "," : "", i, state);
   char *document = text_of("{\"agent_id\":\"x\",\"tick_index\":1,\"timestamp\":1,\"status\":\"s\",\"memory\":{\"short_term_history\":[],"

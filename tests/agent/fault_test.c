@@ -322,6 +322,42 @@ static void snapshot__over_the_size_limit_is_refused_and_the_step_stays_open(voi
   free(text);
 }
 
+/* ---- a full disk --------------------------------------------------------------------------------------------------- */
+
+#define STEP(number, is_right)                                                                                                             \
+  if (!(is_right)) return number
+
+static int live_on_full_disk(const char *folder, const void *ctx)
+{
+  char *uri = text_of("%s%s/data", (const char *)ctx, folder), *big = calloc(1, 3800001);
+  pd_agent *agent = NULL;
+  pd_step step;
+  pd_push pushed;
+  uint32_t n = 1;
+  for (int i = 0; i < 3800000; i++) big[i] = (char)('A' + ((n = n * 1664525u + 1013904223u) >> 20) % 26);
+  STEP(1, !pd_agent_open(uri, "x", NULL, &agent, NULL));
+  STEP(2, !pd_agent_event_push(agent, pd_text("{\"id\":\"1\"}"), &pushed, NULL));
+  STEP(3, !pd_agent_step_begin(agent, PD_NEXT_EVENT, &step, NULL) && step == PD_STEP_NEW);
+  STEP(4, !pd_agent_step_set_text(agent, "big", big, NULL) && !pd_agent_step_reply_text(agent, "one", NULL));
+  STEP(5, pd_agent_step_commit(agent, NULL) == PD_FULL && pd_agent_reply(agent).size == 0);
+  STEP(6, !pd_agent_step_unset(agent, "big", NULL) && !pd_agent_step_commit(agent, NULL));
+  pd_agent_close(agent);
+  STEP(7, !pd_agent_open(uri, "x", NULL, &agent, NULL));
+  pd_agent_info info = agent_info(agent);
+  STEP(8, info.tick_index == 1 && info.event_count == 0 && info.epoch == 2 && info.variable_count == 0);
+  STEP(9, !pd_agent_step_begin(agent, PD_NEXT_EVENT, &step, NULL) && step == PD_STEP_SEEN);
+  pd_agent_close(agent);
+  return 0;
+}
+
+static void full_disk__loses_nothing_and_the_step_stays_open(void **state)
+{
+  (void)state;
+  run_on_small_disk(live_on_full_disk, "file:");
+  run_on_small_disk(live_on_full_disk, "sqlite-snapshots:");
+  run_on_small_disk(live_on_full_disk, "perdure:sqlite:");
+}
+
 /* ---- a file's epoch ------------------------------------------------------------------------------------------------ */
 
 static void file_epoch__a_half_written_one_goes_back_to_the_one_before(void **state)
@@ -420,6 +456,7 @@ int main(int argc, char **argv)
     IN_ALL(ledger__what_perdure_did_not_write_is_refused_and_kept),
     {"snapshot__of_another_agent", snapshot__of_another_agent_or_none_is_refused_and_kept, file_set_up, file_tear_down, NULL},
     {"snapshot__over_the_size_limit", snapshot__over_the_size_limit_is_refused_and_the_step_stays_open, file_set_up, file_tear_down, NULL},
+    cmocka_unit_test(full_disk__loses_nothing_and_the_step_stays_open),
     {"file_epoch__half_written", file_epoch__a_half_written_one_goes_back_to_the_one_before, file_set_up, file_tear_down, NULL},
     IN_ALL(killed__no_step_is_lost_and_none_is_done_twice),
   };

@@ -88,6 +88,7 @@ want_out_like 'gave_up'
 t run__waiting_grows_from_min_to_max_with_jitter
 run run --agent w --backoff 16ms..64ms --max-restarts 4/1m -- false
 grep -o 'in [0-9]* ms' "$err" | tr -dc '0-9\n' >delays
+# shellcheck disable=SC2046
 set -- $(cat delays)
 want_true test $# = 4
 want_true test "$1" -ge 8 -a "$1" -le 16 -a "$2" -ge 16 -a "$2" -le 32 -a "$3" -ge 32 -a "$3" -le 64 -a "$4" -ge 32 -a "$4" -le 64

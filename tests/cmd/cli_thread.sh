@@ -68,6 +68,53 @@ want_code 0
 run thread show other
 want_code 1
 
+t cli__thread_a_run_waits_for_a_decision_and_finishes
+trip
+run thread begin trip --run-id r2 --messages '[{"id":"m2"}]'
+want_line r2
+run thread begin trip
+want_code 3
+run thread tool-begin trip c1 book --arguments '{"to":"Rome"}'
+want_code 0
+run thread tool-suspend trip c1 '"Pay?"'
+want_code 0
+run --json thread status trip
+want_out_has '"status":"waiting"'
+run thread tool-resume trip c1 d1
+want_line 5
+run thread tool-resume trip c1 d1
+want_line 5
+run thread tool-begin trip c1 book
+run thread tool-end trip c1 --patches '[{"op":"set","path":"/booked","value":true}]'
+want_code 0
+run thread finish trip
+want_line 8
+run thread finish trip --run-id r2
+want_line 8
+run thread checkpoint trip UserMessage --run-id r2 --messages '[{"id":"m3"}]'
+want_code 3
+run thread state trip /booked
+want_line true
+
+t cli__mailbox_a_letter_is_claimed_and_accepted_once
+run mailbox send trip '{"text":"hello"}' --dedupe-key web-1
+want_line 1
+run mailbox send trip '{"text":"hello"}' --dedupe-key web-1
+want_line 1
+run --json mailbox claim trip w1
+want_out_has '"number":1'
+token=$(sed -n 's/.*"token":"\([0-9a-f]*\)".*/\1/p' "$out")
+run --json mailbox claim trip w2
+want_out_has '"letters":[]'
+run mailbox accept trip 1 00000000000000000000000000000000
+want_code 3
+run mailbox accept trip 1 "$token"
+want_code 0
+run mailbox list trip --status accepted
+want_out_like '^1'
+run mailbox cancel trip 1
+want_code 3
+
 t cli__thread_an_export_replays_elsewhere_to_the_same_commit
 trip
 run thread export trip

@@ -60,11 +60,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
   CLEANUP(pd_buf_done) pd_buf text = {0};
   pd_snapshot_parts parts;
+  pd_snapshot facts;
   pd_error err = {0};
   FUZZ_REQUIRE(pd_buf_append(&text, data, size, NULL) == PD_OK && pd_buf_byte(&text, 0, NULL) == PD_OK);
-  pd_code code = pd_snapshot_parse((pd_bytes){data, size}, NULL, &parts, NULL, &err);
+  pd_code code = pd_snapshot_check((pd_bytes){data, size}, NULL, NULL, &err);
   FUZZ_REQUIRE(code == PD_OK || ((code == PD_INVALID || code == PD_LIMIT) && *err.message));
-  if (code == PD_OK) round_trip(&parts);
+  if (code == PD_OK) {
+    FUZZ_REQUIRE(pd_snapshot_split((pd_bytes){data, size}, NULL, &parts, &facts, NULL) == PD_OK);
+    round_trip(&parts);
+  }
   look_at_others((pd_bytes){data, size}, (const char *)text.data);
   return 0;
 }

@@ -101,14 +101,14 @@ static int live_on_full_disk(const char *scheme, const char *name, const char *f
   return 0;
 }
 
-void expect_full_disk_is_survived(const char *scheme, const char *name)
+void run_on_small_disk(int (*live)(const char *folder, const void *ctx), const void *ctx)
 {
   char *folder = temp_folder_new();
   pid_t child = fork();
   if (!child) {
     if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) || mount("none", folder, "tmpfs", 0, "size=3m"))
       _exit(NO_DISK);
-    _exit(live_on_full_disk(scheme, name, folder));
+    _exit(live(folder, ctx));
   }
   int status = 0;
   assert_int_equal(waitpid(child, &status, 0), child);
@@ -116,4 +116,19 @@ void expect_full_disk_is_survived(const char *scheme, const char *name)
   assert_true(WIFEXITED(status));
   if (WEXITSTATUS(status) == NO_DISK) skip();
   assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+typedef struct place {
+  const char *scheme, *name;
+} place;
+
+static int live_there(const char *folder, const void *ctx)
+{
+  const place *p = ctx;
+  return live_on_full_disk(p->scheme, p->name, folder);
+}
+
+void expect_full_disk_is_survived(const char *scheme, const char *name)
+{
+  run_on_small_disk(live_there, &(place){scheme, name});
 }

@@ -15,8 +15,10 @@ void write_text(const char *path, const char *text, size_t size);
 /* The whole file, with a NUL behind; freed by the caller. */
 char *read_text(const char *path, size_t *out_size);
 
-/* On a disk of 3 MB: a snapshot that does not fit is PD_FULL, the one before is still there, and the next one that fits is saved.
- * Skips the test where no such disk is to be had. */
+/* `live` in a process of its own, with a folder on a disk of 3 MB; it has to give 0, else the number of the step that went wrong. Skips the
+ * test where no such disk is to be had. */
+void run_on_small_disk(int (*live)(const char *folder, const void *ctx), const void *ctx);
+/* On a disk of 3 MB: a snapshot that does not fit is PD_FULL, the one before is still there, and the next one that fits is saved. */
 void expect_full_disk_is_survived(const char *scheme, const char *name);
 
 #endif

@@ -1,0 +1,307 @@
+/* tool_test.c: capabilities as tools: names, schemas, hints, sessions, the filter, errors. */
+#include "wire/mcp/mcp_world.h"
+
+#include "base/base.h"
+#include "base/buf.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#define LIST "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}"
+
+/* The list, to be walked. */
+static pd_json list_of(mcp_world *m)
+{
+  pd_json json;
+  mcp_send(m, LIST);
+  assert_int_equal(pd_json_parse(pd_text(m->last.messages[0]), &json, NULL), PD_OK);
+  return pd_json_member(pd_json_member(json, "result"), "tools");
+}
+
+static pd_json find(pd_json list, const char *name)
+{
+  pd_json tool;
+  pd_json_walk walk = pd_json_walk_begin(list);
+  while (pd_json_walk_next(&walk, NULL, &tool))
+    if (pd_json_is(pd_json_member(tool, "name"), name)) return tool;
+  return (pd_json){0};
+}
+
+static void tool__every_capability_of_an_agent_is_a_tool_and_the_operators_are_not(void **state)
+{
+  (void)state;
+  mcp_world m;
+  pd_capability_info info;
+  mcp_open(&m, NULL, NULL);
+  pd_json list = list_of(&m), tool;
+  size_t count = 0, want = 0;
+  pd_json_walk walk = pd_json_walk_begin(list);
+  while (pd_json_walk_next(&walk, NULL, &tool)) count++;
+  for (size_t i = 0; pd_capability_at(i, &info, NULL) == PD_OK; i++) {
+    char name[128];
+    snprintf(name, sizeof name, "%s", info.name);
+    for (char *c = name; *c; c++)
+      if (*c == '.') *c = '_';
+    tool = find(list, name);
+    if (info.permission == PD_PERMIT_OPERATOR) {
+      assert_int_equal(tool.kind, PD_JSON_NONE);
+      continue;
+    }
+    want++;
+    assert_true(pd_json_is(pd_json_member(tool, "title"), info.name));
+    static const char *const hints[] = {"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"};
+    for (size_t h = 0; h < COUNT_OF(hints); h++)
+      assert_int_equal(pd_json_member(pd_json_member(tool, "annotations"), hints[h]).kind, PD_JSON_BOOL);
+  }
+  assert_int_equal(count, want);
+  mcp_close(&m);
+}
+
+static bool hint(pd_json list, const char *tool, const char *name)
+{
+  return pd_json_true(pd_json_member(pd_json_member(find(list, tool), "annotations"), name));
+}
+
+static void tool__hints_say_what_reads_and_what_destroys(void **state)
+{
+  (void)state;
+  mcp_world m;
+  mcp_open(&m, NULL, NULL);
+  pd_json list = list_of(&m);
+  assert_true(hint(list, "state_persistent_get", "readOnlyHint"));
+  assert_false(hint(list, "state_persistent_get", "destructiveHint"));
+  assert_false(hint(list, "state_persistent_set", "readOnlyHint"));
+  assert_false(hint(list, "state_persistent_set", "destructiveHint")); /* the version before is kept */
+  assert_true(hint(list, "state_persistent_delete", "destructiveHint"));
+  assert_true(hint(list, "state_backup_restore", "destructiveHint"));
+  assert_false(hint(list, "queue_send", "openWorldHint"));
+  mcp_close(&m);
+}
+
+/* No schema without a type, no format that only we know. */
+static void check_schema(pd_json schema, const char *where)
+{
+  pd_json key, value;
+  if (pd_json_member(schema, "type").kind == PD_JSON_NONE && pd_json_member(schema, "anyOf").kind == PD_JSON_NONE)
+    fail_msg("%s: a schema without a type: %.*s", where, (int)schema.raw.size, (const char *)schema.raw.data);
+  pd_json format = pd_json_member(schema, "format");
+  if (format.kind != PD_JSON_NONE && !pd_json_is(format, "date-time"))
+    fail_msg("%s: format %.*s", where, (int)format.raw.size, (const char *)format.raw.data);
+  pd_json_walk walk = pd_json_walk_begin(pd_json_member(schema, "properties"));
+  while (pd_json_walk_next(&walk, &key, &value)) check_schema(value, where);
+}
+
+static void tool__schemas_have_types_everywhere_and_only_formats_that_clients_know(void **state)
+{
+  (void)state;
+  mcp_world m;
+  mcp_open(&m, NULL, NULL);
+  pd_json list = list_of(&m), tool;
+  pd_json_walk walk = pd_json_walk_begin(list);
+  while (pd_json_walk_next(&walk, NULL, &tool)) {
+    char name[128];
+    snprintf(name, sizeof name, "%.*s", (int)pd_json_member(tool, "name").raw.size, (const char *)pd_json_member(tool, "name").raw.data);
+    check_schema(pd_json_member(tool, "inputSchema"), name);
+    check_schema(pd_json_member(tool, "outputSchema"), name);
+  }
+  pd_json get = pd_json_member(pd_json_member(find(list, "state_session_get"), "inputSchema"), "properties");
+  assert_int_equal(pd_json_member(get, "session_id").kind, PD_JSON_OBJECT);
+  get = pd_json_member(pd_json_member(find(list, "state_persistent_get"), "inputSchema"), "properties");
+  assert_int_equal(pd_json_member(get, "session_id").kind, PD_JSON_NONE);
+  mcp_close(&m);
+}
+
+static void tool__both_spellings_are_accepted_and_others_are_not(void **state)
+{
+  (void)state;
+  mcp_world m;
+  mcp_open(&m, NULL, NULL);
+  mcp_tool(&m, "state_persistent_set", "{\"key\":\"k\",\"value\":1}");
+  assert_string_equal(mcp_last(&m, "result.structuredContent.version"), "1");
+  mcp_tool(&m, "state.persistent.set", "{\"key\":\"k\",\"value\":2}");
+  assert_string_equal(mcp_last(&m, "result.structuredContent.version"), "2");
+  mcp_tool(&m, "state_persistent.set", "{\"key\":\"k\",\"value\":3}");
+  assert_string_equal(mcp_last(&m, "error.code"), "-32602");
+  mcp_tool(&m, "approvals_approve", "{\"approval_id\":\"x\"}");
+  assert_string_equal(mcp_last(&m, "error.code"), "-32602");
+  mcp_close(&m);
+}
+
+static void tool__text_and_structured_content_are_one_and_digits_are_kept(void **state)
+{
+  (void)state;
+  mcp_world m;
+  mcp_open(&m, NULL, NULL);
+  mcp_tool(&m, "state_persistent_set", "{\"key\":\"k\",\"value\":{\"n\":1.500,\"t\":\"\\u00e4\\n\"}}");
+  mcp_tool(&m, "state_persistent_get", "{\"key\":\"k\"}");
+  assert_string_equal(mcp_last(&m, "result.structuredContent.value.n"), "1.500");
+  assert_string_equal(mcp_last(&m, "result.isError"), "false");
+  CLEANUP(pd_buf_done) pd_buf text = {0};
+  pd_json json;
+  assert_int_equal(pd_json_parse(pd_text(mcp_last(&m, "result.content.0.text")), &json, NULL), PD_OK);
+  assert_int_equal(pd_json_decode(json, &text, NULL), PD_OK);
+  assert_true(pd_bytes_equal(pd_buf_bytes(&text), pd_text(mcp_last(&m, "result.structuredContent"))));
+  mcp_close(&m);
+}
+
+static void wants_error(mcp_world *m, const char *code, const char *action)
+{
+  assert_string_equal(mcp_last(m, "result.isError"), "true");
+  assert_string_equal(mcp_last(m, "result.structuredContent"), "");
+  char found[64];
+  snprintf(found, sizeof found, "\\\"code\\\":\\\"%s\\\"", code);
+  if (!strstr(mcp_last(m, "result.content.0.text"), found)) fail_msg("not %s: %s", code, m->member);
+  snprintf(found, sizeof found, "\\\"action\\\":\\\"%s\\\"", action);
+  if (!strstr(mcp_last(m, "result.content.0.text"), found)) fail_msg("no %s: %s", action, m->member);
+}
+
+static void tool__errors_are_results_with_code_and_recovery(void **state)
+{
+  (void)state;
+  mcp_world m;
+  mcp_open(&m, NULL, NULL);
+  mcp_tool(&m, "state_shared_set", "{\"key\":\"k\",\"value\":1,\"expected_version\":9}");
+  wants_error(&m, "VersionConflict", "retry");
+  mcp_tool(&m, "state_persistent_get", "{\"key\":\"\"}");
+  wants_error(&m, "InvalidInput", "correct");
+  mcp_tool(&m, "state_persistent_get", "{\"key\":\"k\",\"keys\":1}");
+  wants_error(&m, "InvalidInput", "correct");
+  mcp_tool(&m, "state_session_get", "{\"key\":\"k\",\"session_id\":7}");
+  assert_string_equal(mcp_last(&m, "result.isError"), "true");
+  mcp_tool(&m, "state_session_get", "{\"key\":\"k\",\"session_id\":\"nobody\"}");
+  wants_error(&m, "SessionNotFound", "reconnect");
+  mcp_tool(&m, "state_persistent_get", "[]");
+  assert_string_equal(mcp_last(&m, "error.code"), "-32602");
+  mcp_send(&m, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"arguments\":{}}}");
+  assert_string_equal(mcp_last(&m, "error.code"), "-32602");
+  mcp_close(&m);
+}
+
+static void tool__session_state_belongs_to_the_connection_unless_a_session_is_named(void **state)
+{
+  (void)state;
+  mcp_world m;
+  char session[64];
+  mcp_open(&m, NULL, NULL);
+  mcp_tool(&m, "state_session_set", "{\"key\":\"k\",\"value\":1}");
+  mcp_tool(&m, "state_session_get", "{\"key\":\"k\"}");
+  assert_string_equal(mcp_last(&m, "result.structuredContent.found"), "true");
+  mcp_tool(&m, "session_begin", "{}");
+  snprintf(session, sizeof session, "%s", mcp_last(&m, "result.structuredContent.session_id"));
+  mcp_sendf(&m,
+            "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"state_session_get\",\"arguments\":{"
+            "\"session_id\":%s,\"key\":\"k\"}}}",
+            session);
+  assert_string_equal(mcp_last(&m, "result.structuredContent.found"), "false");
+  mcp_close(&m);
+}
+
+static void tool__a_session_that_idled_away_is_begun_anew(void **state)
+{
+  (void)state;
+  mcp_world m;
+  mcp_open(&m, NULL, NULL);
+  mcp_tool(&m, "state_session_set", "{\"key\":\"k\",\"value\":1}");
+  m.w.now_ms += (int64_t)365 * 24 * 3600 * 1000;
+  mcp_tool(&m, "state_session_get", "{\"key\":\"k\"}");
+  assert_string_equal(mcp_last(&m, "result.structuredContent.found"), "false");
+  mcp_tool(&m, "state_session_set", "{\"key\":\"k\",\"value\":1}");
+  mcp_tool(&m, "state_session_get", "{\"key\":\"k\"}");
+  assert_string_equal(mcp_last(&m, "result.structuredContent.found"), "true");
+  mcp_close(&m);
+}
+
+static void tool__the_filter_hides_and_refuses(void **state)
+{
+  (void)state;
+  mcp_world m;
+  mcp_open(&m, "state.session.*, queue_send", NULL);
+  pd_json list = list_of(&m);
+  assert_int_equal(find(list, "queue_send").kind, PD_JSON_OBJECT);
+  assert_int_equal(find(list, "state_session_get").kind, PD_JSON_OBJECT);
+  assert_int_equal(find(list, "queue_receive").kind, PD_JSON_NONE);
+  mcp_tool(&m, "queue_receive", "{}");
+  assert_string_equal(mcp_last(&m, "error.code"), "-32602");
+  mcp_close(&m);
+}
+
+/* ---- a gate, as a server has one ---- */
+
+static pd_code deny_writes(void *ctx, const pd_ctx *who, const char *capability, pd_bytes input, pd_buf *out, pd_error *err)
+{
+  (void)ctx;
+  if (strcmp(capability, "state.persistent.set") == 0) {
+    err->code = PD_DENIED;
+    snprintf(err->message, sizeof err->message, "not with this token");
+    return PD_DENIED;
+  }
+  return pd_call(who, capability, input, out, err);
+}
+
+static bool sees_state(void *ctx, const char *capability)
+{
+  (void)ctx;
+  return strncmp(capability, "state.", 6) == 0;
+}
+
+static void tool__what_the_gate_does_not_let_through_is_not_seen_and_not_run(void **state)
+{
+  (void)state;
+  mcp_world m;
+  mcp_open(&m, NULL, NULL);
+  m.peer.gate = (pd_mcp_gate){.call = deny_writes, .sees = sees_state};
+  assert_int_equal(find(list_of(&m), "queue_send").kind, PD_JSON_NONE);
+  mcp_tool(&m, "queue_send", "{\"to\":\"a\",\"kind\":\"b\"}");
+  assert_string_equal(mcp_last(&m, "error.code"), "-32602");
+  mcp_tool(&m, "state_persistent_set", "{\"key\":\"k\",\"value\":1}");
+  assert_string_equal(mcp_last(&m, "result.isError"), "true");
+  assert_non_null(strstr(mcp_last(&m, "result.content.0.text"), "not with this token"));
+  m.peer.gate = (pd_mcp_gate){0};
+  mcp_tool(&m, "state_persistent_get", "{\"key\":\"k\"}");
+  assert_string_equal(mcp_last(&m, "result.structuredContent.found"), "false");
+  mcp_close(&m);
+}
+
+/* ---- prompt and completion ---- */
+
+static void tool__the_briefing_is_a_prompt(void **state)
+{
+  (void)state;
+  mcp_world m;
+  mcp_open(&m, NULL, NULL);
+  mcp_send(&m, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"prompts/get\",\"params\":{\"name\":\"briefing\",\"arguments\":{\"since\":"
+               "\"2026-01-01T00:00:00Z\"}}}");
+  assert_string_equal(mcp_last(&m, "result.messages.0.role"), "\"user\"");
+  assert_non_null(strstr(mcp_last(&m, "result.messages.0.content.text"), "2026-01-01T00:00:00.000Z"));
+  mcp_send(&m,
+           "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"prompts/get\",\"params\":{\"name\":\"briefing\",\"arguments\":{\"since\":\"x\"}}}");
+  assert_string_equal(mcp_last(&m, "error.code"), "-32602");
+  mcp_send(&m, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"prompts/get\",\"params\":{\"name\":\"other\"}}");
+  assert_string_equal(mcp_last(&m, "error.code"), "-32602");
+  mcp_send(&m, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"completion/complete\",\"params\":{\"ref\":{\"type\":\"ref/prompt\",\"name\":"
+               "\"briefing\"},\"argument\":{\"name\":\"detail_level\",\"value\":\"d\"}}}");
+  assert_string_equal(mcp_last(&m, "result.completion.values"), "[\"detailed\"]");
+  mcp_close(&m);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+    cmocka_unit_test(tool__every_capability_of_an_agent_is_a_tool_and_the_operators_are_not),
+    cmocka_unit_test(tool__hints_say_what_reads_and_what_destroys),
+    cmocka_unit_test(tool__schemas_have_types_everywhere_and_only_formats_that_clients_know),
+    cmocka_unit_test(tool__both_spellings_are_accepted_and_others_are_not),
+    cmocka_unit_test(tool__text_and_structured_content_are_one_and_digits_are_kept),
+    cmocka_unit_test(tool__errors_are_results_with_code_and_recovery),
+    cmocka_unit_test(tool__session_state_belongs_to_the_connection_unless_a_session_is_named),
+    cmocka_unit_test(tool__a_session_that_idled_away_is_begun_anew),
+    cmocka_unit_test(tool__the_filter_hides_and_refuses),
+    cmocka_unit_test(tool__what_the_gate_does_not_let_through_is_not_seen_and_not_run),
+    cmocka_unit_test(tool__the_briefing_is_a_prompt),
+  };
+  return cmocka_run_group_tests_name("tool", tests, NULL, NULL);
+}
