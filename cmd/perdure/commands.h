@@ -37,6 +37,7 @@ extern const cli_command cmd_approvals, cmd_audit, cmd_policy; /* approvals.c, a
 extern const cli_command cmd_agent; /* agent.c */
 
 extern const cli_command cmd_config; /* config.c */
+extern const cli_command cmd_token;  /* token.c */
 extern const cli_command cmd_serve;  /* serve.c */
 
 extern const cli_command cmd_mcp;                  /* mcp.c */

@@ -92,6 +92,7 @@ static const cli_command *const commands[] = {
   &cmd_vault,
   &cmd_backup,
   &cmd_serve,
+  &cmd_token,
   &cmd_man,
   &cmd_complete,
   NULL,

@@ -50,6 +50,7 @@ const pd_config_item pd_config_items[] = {
    "a connection without a whole request head is cut after this time"},
   {"server.drain", PD_UNIT_MS, AT(server_drain_ms), 20 * SECOND, 0, 3600 * SECOND,
    "a server that is told to stop waits so long for requests at work"},
+  {"server.rate", PD_UNIT_COUNT, AT(server_rate), 0, 0, 10000000, "requests a second of one token, unless the token says it; 0: no limit"},
   {"server.watchers_max", PD_UNIT_COUNT, AT(server_watchers_max), 4096, 0, 1000000, "who follow GET /v1/watch at once"},
   {"server.watch_queue", PD_UNIT_BYTES, AT(server_watch_queue_bytes), 256 * 1024, 4096, 64 * MB,
    "what a watcher may be behind before it is cut off"},

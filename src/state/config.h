@@ -36,7 +36,8 @@ typedef struct pd_config {
   uint64_t briefing_files_max;
   /* of a server */
   uint64_t server_body_max_bytes, server_connections_max, server_in_flight_max, server_agent_in_flight_max;
-  uint64_t server_request_ms, server_idle_ms, server_drain_ms, server_heartbeat_ms, server_watchers_max, server_watch_queue_bytes;
+  uint64_t server_request_ms, server_idle_ms, server_drain_ms, server_heartbeat_ms, server_watchers_max, server_watch_queue_bytes,
+    server_rate;
 
   char *file;                                    /* that was read; NULL: none */
   pd_config_origin origins[PD_CONFIG_COUNT_MAX]; /* of each item */

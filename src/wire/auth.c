@@ -1,39 +1,142 @@
-/* auth.c: who calls. */
+/*
+ * auth.c: who calls. By a token (Authorization: Bearer …); over the Unix socket by the peer's user, if it is the server's own, who could
+ * open the files anyway; with --no-auth by what the request says.
+ *
+ * An agent's token is for that agent alone. The operator and the auditor may name one with Perdure-Agent.
+ */
 #include "base/base.h"
+#include "base/error.h"
 #include "wire/http.h"
 
 #include <stdio.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
-/* Perdure-Agent, Perdure-Session, Perdure-Role: names that the caller gives. */
-static bool take_names(pd_request *request)
+static bool refuse(pd_request *request, unsigned status, const char *name, const char *hint, const char *message)
 {
-  pd_caller *caller = &request->caller;
-  const char *agent = pd_request_header(request, "Perdure-Agent"), *session = pd_request_header(request, "Perdure-Session");
-  const char *role = pd_request_header(request, "Perdure-Role");
+  pd_reply_failure(request, status, status == MHD_HTTP_BAD_REQUEST ? PD_INVALID : PD_DENIED, name, hint, "%s", message);
+  return false;
+}
+
+/* ---- names ---- */
+
+static bool take_session(pd_request *request)
+{
+  const char *session = pd_request_header(request, "Perdure-Session");
+  if (session && strlen(session) >= sizeof request->caller.session)
+    return refuse(request, MHD_HTTP_BAD_REQUEST, "InvalidInput", "Use the session_id that session.begin answered.",
+                  "Perdure-Session: that is no session's id");
+  snprintf(request->caller.session, sizeof request->caller.session, "%s", session ? session : "");
+  return true;
+}
+
+/* Perdure-Agent, for those who may be anybody. */
+static bool take_agent(pd_request *request)
+{
+  const char *agent = pd_request_header(request, "Perdure-Agent");
   pd_error err = {0};
   if (agent && *agent && pd_agent_check(agent, &err)) {
     pd_reply_failure(request, MHD_HTTP_BAD_REQUEST, PD_INVALID, "InvalidInput", "Name an agent: letters, digits, '.', '_' and '-'.",
                      "Perdure-Agent: %s", err.message);
     return false;
   }
-  if (session && strlen(session) >= sizeof caller->session) {
-    pd_reply_failure(request, MHD_HTTP_BAD_REQUEST, PD_INVALID, "InvalidInput", "Use the session_id that session.begin answered.",
-                     "Perdure-Session: that is no session's id");
-    return false;
-  }
-  if (role && strcmp(role, "agent") != 0 && strcmp(role, "operator") != 0) {
-    pd_reply_failure(request, MHD_HTTP_BAD_REQUEST, PD_INVALID, "InvalidInput", "Use agent or operator.",
-                     "Perdure-Role: there is no role '%.40s'", role);
-    return false;
-  }
-  snprintf(caller->agent, sizeof caller->agent, "%s", agent ? agent : "");
-  snprintf(caller->session, sizeof caller->session, "%s", session ? session : "");
-  caller->is_operator = role && strcmp(role, "operator") == 0;
+  snprintf(request->caller.agent, sizeof request->caller.agent, "%s", agent ? agent : "");
+  return true;
+}
+
+/* ---- without a token ---- */
+
+/* Perdure-Role: agent (and then `main` if none is named) or operator. */
+static bool take_role(pd_request *request, const char *otherwise)
+{
+  pd_caller *caller = &request->caller;
+  const char *role = pd_request_header(request, "Perdure-Role");
+  if (!role) role = *caller->agent ? "agent" : otherwise;
+  if (strcmp(role, "agent") != 0 && strcmp(role, "operator") != 0)
+    return refuse(request, MHD_HTTP_BAD_REQUEST, "InvalidInput", "Use agent or operator.", "Perdure-Role: there is no such role");
+  caller->is_operator = strcmp(role, "operator") == 0;
+  caller->token.role = caller->is_operator ? PD_ROLE_OPERATOR : PD_ROLE_AGENT;
   if (!*caller->agent && !caller->is_operator) snprintf(caller->agent, sizeof caller->agent, "main");
   return true;
 }
 
+static bool is_own_user(const pd_request *request)
+{
+  struct ucred peer;
+  socklen_t size = sizeof peer;
+  if (!request->conn || !request->conn->listener->is_unix) return false;
+  return getsockopt(request->conn->fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && (peer.uid == geteuid() || peer.uid == 0);
+}
+
+/* ---- with one ---- */
+
+static const char *token_of(const pd_request *request)
+{
+  const char *given = pd_request_header(request, MHD_HTTP_HEADER_AUTHORIZATION);
+  if (!given || strncasecmp(given, "Bearer ", 7) != 0) return NULL;
+  given += 7;
+  while (*given == ' ') given++;
+  return given;
+}
+
+static bool take_token(pd_request *request, const char *text)
+{
+  pd_caller *caller = &request->caller;
+  pd_error err = {0};
+  const char *agent = pd_request_header(request, "Perdure-Agent"), *role = pd_request_header(request, "Perdure-Role");
+  pd_code code = pd_token_check(request->server->home, text, &caller->token, &err);
+  if (code && code != PD_DENIED) {
+    pd_reply_error(request, &err);
+    return false;
+  }
+  if (code)
+    return refuse(request, MHD_HTTP_UNAUTHORIZED, "Unauthorized", "Ask the operator for a token: perdure token create.", err.message);
+  caller->has_token = true;
+  caller->is_operator = caller->token.role != PD_ROLE_AGENT;
+  if (role && strcmp(role, pd_role_name(caller->token.role)) != 0)
+    return refuse(request, MHD_HTTP_FORBIDDEN, "PermissionDenied", "Leave Perdure-Role out: the token says it.",
+                  "the token is of another role");
+  if (caller->is_operator) return take_agent(request);
+  if (agent && strcmp(agent, caller->token.agent) != 0)
+    return refuse(request, MHD_HTTP_FORBIDDEN, "PermissionDenied", "Leave Perdure-Agent out: the token says it.",
+                  "the token is another agent's");
+  snprintf(caller->agent, sizeof caller->agent, "%s", caller->token.agent);
+  return true;
+}
+
+/* One token's requests a second: its own limit, or the server's. */
+static bool is_in_rate(pd_request *request)
+{
+  const pd_token_info *token = &request->caller.token;
+  uint64_t rate = token->rate ? token->rate : request->server->settings.rate;
+  if (!request->caller.has_token || !rate || pd_rate_take(request->server->rates, token->id, rate)) return true;
+  request->retry_after_s = 1;
+  pd_reply_failure(request, MHD_HTTP_TOO_MANY_REQUESTS, PD_LIMIT, "TooManyRequests", "Ask more slowly.",
+                   "this token may ask %llu times a second", (unsigned long long)rate);
+  return false;
+}
+
 bool pd_auth_admits(pd_request *request)
 {
-  return take_names(request);
+  const char *text = token_of(request);
+  request->caller.server = request->server;
+  if (!take_session(request)) return false;
+  if (request->server->options->no_auth) return take_agent(request) && take_role(request, "agent");
+  if (text) return take_token(request, text) && is_in_rate(request);
+  if (is_own_user(request)) return take_agent(request) && take_role(request, "operator");
+  return refuse(request, MHD_HTTP_UNAUTHORIZED, "Unauthorized", "Send Authorization: Bearer TOKEN; perdure token create makes one.",
+                "who calls? There is no token");
+}
+
+/* ---- what a caller may do ---- */
+
+pd_code pd_caller_permits(const pd_caller *caller, const char *capability, pd_bytes input, pd_error *err)
+{
+  return caller->has_token ? pd_token_permits(&caller->token, capability, input, err) : PD_OK;
+}
+
+bool pd_caller_is_narrow(const pd_caller *caller)
+{
+  return caller->has_token && caller->token.prefixes[0][0];
 }

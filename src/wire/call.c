@@ -45,11 +45,15 @@ static bool is_json(const pd_request *request)
   return strncasecmp(type, json, sizeof json - 1) == 0 && strchr("; \t", type[sizeof json - 1]); /* its NUL is found, too */
 }
 
-pd_code pd_wire_call(pd_server *server, const pd_ctx *ctx, const char *capability, pd_bytes input, pd_buf *out, pd_error *err)
+pd_code pd_wire_call(const pd_caller *caller, const pd_ctx *ctx, const char *capability, pd_bytes input, pd_buf *out, pd_error *err)
 {
   int64_t begun_us = pd_clock_monotonic_us();
-  pd_code code = pd_call(ctx, capability, input, out, err);
-  pd_metrics_call(server->metrics, capability, code, pd_clock_monotonic_us() - begun_us);
+  pd_code code = pd_caller_permits(caller, capability, input, err);
+  if (code)
+    pd_wire_error(out, err, NULL, NULL);
+  else
+    code = pd_call(ctx, capability, input, out, err);
+  pd_metrics_call(caller->server->metrics, capability, code, pd_clock_monotonic_us() - begun_us);
   return code;
 }
 
@@ -70,7 +74,7 @@ void pd_route_call(pd_request *request)
     .session = *caller->session ? caller->session : NULL,
     .is_operator = caller->is_operator,
   };
-  pd_code code = pd_wire_call(request->server, &ctx, request->rest, pd_buf_bytes(&request->body), &request->out, &err);
+  pd_code code = pd_wire_call(caller, &ctx, request->rest, pd_buf_bytes(&request->body), &request->out, &err);
   if (!code) {
     pd_reply(request, MHD_HTTP_OK);
   } else if (request->out.size) {

@@ -34,7 +34,7 @@ typedef struct pd_request pd_request;
 /* Of [server] in perdure.toml; read with relaxed atomics, as a reload may change them. */
 typedef struct pd_wire_settings {
   _Atomic uint64_t body_size_max, connection_count_max, in_flight_max, agent_in_flight_max, request_ms, idle_ms, drain_ms;
-  _Atomic uint64_t heartbeat_ms, watcher_count_max, watch_queue_bytes;
+  _Atomic uint64_t heartbeat_ms, watcher_count_max, watch_queue_bytes, rate;
 } pd_wire_settings;
 
 /* ---- connections (connection.c) ---- */
@@ -71,10 +71,18 @@ typedef struct pd_conns {
 /* ---- who calls (auth.c) ---- */
 
 typedef struct pd_caller {
+  pd_server *server;
   char agent[PD_NAME_SIZE_MAX + 1]; /* "": none was named */
   char session[PD_SESSION_ID_SIZE]; /* "": none */
-  bool is_operator;
+  bool is_operator;                 /* or an auditor, which its token says */
+  bool has_token;                   /* else: --no-auth, or the server's own user on the Unix socket */
+  pd_token_info token;
 } pd_caller;
+
+/* What the caller's token lets it call. PD_DENIED. */
+PD_MUST_USE pd_code pd_caller_permits(const pd_caller *caller, const char *capability, pd_bytes input, pd_error *err);
+/* Is it limited to some keys? */
+bool pd_caller_is_narrow(const pd_caller *caller);
 
 /* ---- routes (route.c) ---- */
 
@@ -165,6 +173,8 @@ void pd_reply_error(pd_request *request, const pd_error *err);
 /* The same with another status, and what to do about it. */
 void pd_reply_failure(pd_request *request, unsigned status, pd_code code, const char *name, const char *hint, const char *fmt, ...)
   PD_PRINTF(6, 7);
+/* The shape itself replaces what `out` holds. `hint` NULL: the code's own; `request_id` may be NULL. */
+void pd_wire_error(pd_buf *out, const pd_error *err, const char *hint, const char *request_id);
 /* A header of the answer; `value` is copied, as far as there is room. */
 void pd_reply_header(pd_request *request, const char *name, const char *value);
 /* To libmicrohttpd. */
@@ -193,6 +203,12 @@ void pd_meter_free(pd_meter *meter);
 PD_MUST_USE bool pd_meter_enter(pd_meter *meter, const char *name, uint64_t max);
 void pd_meter_leave(pd_meter *meter, const char *name);
 
+typedef struct pd_rates pd_rates; /* rate.c */
+PD_MUST_USE pd_code pd_rates_new(pd_rates **out, pd_error *err);
+void pd_rates_free(pd_rates *rates);
+/* One more request of the token `id`, which may make `rate` a second. */
+PD_MUST_USE bool pd_rate_take(pd_rates *rates, const char *id, uint64_t rate);
+
 /* ---- the server (server.c) ---- */
 
 struct pd_server {
@@ -205,6 +221,7 @@ struct pd_server {
   pd_conns conns;
   pd_pool writers, slow, readers; /* readers: for watchers that are behind */
   pd_meter *meter;
+  pd_rates *rates;
   pd_hub *hub;
   pd_metrics *metrics;
   struct pd_mcp_http *mcp; /* mcp_http.h */
@@ -239,8 +256,9 @@ void pd_conns_hang_up(pd_server *server);
 /* describe.c: what there is: the capabilities and the OpenAPI document, made once. */
 PD_MUST_USE pd_code pd_describe(pd_server *server, pd_error *err);
 
-/* call.c: pd_call, counted. For every way in. */
-PD_MUST_USE pd_code pd_wire_call(pd_server *server, const pd_ctx *ctx, const char *capability, pd_bytes input, pd_buf *out, pd_error *err);
+/* call.c: pd_call within the caller's scopes, counted. For every way in. `out` may be empty after a failure. */
+PD_MUST_USE pd_code pd_wire_call(const pd_caller *caller, const pd_ctx *ctx, const char *capability, pd_bytes input, pd_buf *out,
+                                 pd_error *err);
 
 /* ---- routes' functions ---- */
 

@@ -359,6 +359,7 @@ static bool start_beside(pd_request *request, flow *f, const pd_mcp_peer *peer)
   request->body = (pd_buf){0};
   b->peer = *peer;
   b->peer.agent = b->caller.agent;
+  if (b->peer.gate.call) b->peer.gate.ctx = &b->caller;
   b->peer.version = b->headers[0], b->peer.method = b->headers[1], b->peer.name = b->headers[2];
   f->refs++;
   if (pthread_create(&thread, NULL, run_beside, b)) {
@@ -409,9 +410,16 @@ static bool find_session(pd_request *request, pd_mcp_http *http, pd_mcp_session 
   return false;
 }
 
+/* Tools are called as everything is: within the scopes of the token. */
+static pd_code call_within_scopes(void *ctx, const pd_ctx *who, const char *capability, pd_bytes input, pd_buf *out, pd_error *err)
+{
+  return pd_wire_call(ctx, who, capability, input, out, err);
+}
+
 /* What the caller may do, as far as MCP is concerned. */
 static void admit(const pd_request *request, pd_mcp_peer *peer)
 {
+  peer->gate = (pd_mcp_gate){.call = call_within_scopes, .ctx = (void *)(uintptr_t)&request->caller};
   peer->may_approve = !request->server->options->no_mcp_approvals;
 }
 
@@ -491,7 +499,10 @@ static void delete_session(pd_request *request, pd_mcp_http *http)
 void pd_route_mcp(pd_request *request)
 {
   pd_mcp_http *http = request->server->mcp;
-  if (!*request->caller.agent)
+  if (pd_caller_is_narrow(&request->caller))
+    refuse(request, MHD_HTTP_FORBIDDEN, PD_MCP_INVALID_REQUEST,
+           "resources cannot be limited to keys: use a token without prefixes for MCP");
+  else if (!*request->caller.agent)
     refuse(request, MHD_HTTP_FORBIDDEN, PD_MCP_INVALID_REQUEST, "MCP serves an agent: use an agent's token, or name one in Perdure-Agent");
   else if (strcmp(request->method, "POST") == 0)
     post(request, http);

@@ -101,6 +101,13 @@ static pd_code check_policy(const pd_request *request, const char *capability, c
 pd_code pd_read_permit(const pd_request *request, const char *name, const char *like, const char *key, pd_error *err)
 {
   const pd_caller *caller = &request->caller;
+  CLEANUP(pd_buf_done) pd_buf input = {0};
+  pd_json_writer w = {.out = &input, .err = err};
+  pd_json_open(&w, '{');
+  if (key && *key) pd_json_put_text(&w, "key", key);
+  pd_json_close(&w, '}');
+  TRY(w.code);
+  TRY(pd_caller_permits(caller, like, pd_buf_bytes(&input), err));
   if (caller->is_operator) return PD_OK;
   if (strcmp(name, "shared") != 0 && strcmp(name, caller->agent) != 0)
     return pd_error_named(err, PD_DENIED, "PermissionDenied", "agent %s may read its own state and shared, not that of '%s'", caller->agent,
@@ -294,7 +301,9 @@ static pd_code read_object(reading *r, pd_error *err)
 static pd_code run(reading *r, pd_error *err)
 {
   TRY(split_path(r, err));
-  TRY(pd_read_permit(r->request, r->store_name, like_capability(r), r->key ? r->key : pd_request_query(r->request, "prefix"), err));
+  bool is_list = strcmp(r->what, "state") == 0;
+  const char *key = r->key ? r->key : is_list ? pd_request_query(r->request, "prefix") : NULL;
+  TRY(pd_read_permit(r->request, r->store_name, like_capability(r), key, err));
   TRY(pd_read_store(r->request, r->store_name, false, &r->store, err));
   const char *at = pd_request_query(r->request, strcmp(r->what, "diff") == 0 ? "to" : "at");
   TRY(pd_resolve(r->store, at && *at ? at : REF, &r->commit, err));

@@ -69,10 +69,10 @@ static void write_recovery(pd_json_writer *w, const char *action, const char *hi
   pd_json_close(w, '}');
 }
 
-static void write_error(pd_request *request, const pd_error *err, const char *hint)
+void pd_wire_error(pd_buf *out, const pd_error *err, const char *hint, const char *request_id)
 {
-  pd_json_writer w = {.out = &request->out};
-  pd_buf_clear(&request->out);
+  pd_json_writer w = {.out = out};
+  pd_buf_clear(out);
   pd_json_open(&w, '{');
   pd_json_key(&w, "error");
   pd_json_open(&w, '{');
@@ -82,7 +82,7 @@ static void write_error(pd_request *request, const pd_error *err, const char *hi
   pd_json_open(&w, '{');
   pd_json_put_text(&w, "class", pd_class_name(pd_code_class(err->code)));
   pd_json_put_text(&w, "kind", pd_code_name(err->code));
-  pd_json_put_text(&w, "request_id", request->id);
+  if (request_id) pd_json_put_text(&w, "request_id", request_id);
   pd_json_close(&w, '}');
   pd_json_key(&w, "recovery");
   pd_json_open(&w, '[');
@@ -99,7 +99,7 @@ void pd_reply_error(pd_request *request, const pd_error *err)
   request->code = err->code;
   request->type = "application/json";
   request->etag[0] = 0;
-  write_error(request, err, NULL);
+  pd_wire_error(&request->out, err, NULL, request->id);
   pd_reply(request, pd_status_of(err));
 }
 
@@ -113,7 +113,7 @@ void pd_reply_failure(pd_request *request, unsigned status, pd_code code, const 
   request->outcome = name;
   request->code = code;
   request->type = "application/json";
-  write_error(request, &err, hint);
+  pd_wire_error(&request->out, &err, hint, request->id);
   pd_reply(request, status);
 }
 

@@ -15,6 +15,7 @@ static const struct {
   {"server.request_time", offsetof(pd_wire_settings, request_ms)},
   {"server.idle", offsetof(pd_wire_settings, idle_ms)},
   {"server.drain", offsetof(pd_wire_settings, drain_ms)},
+  {"server.rate", offsetof(pd_wire_settings, rate)},
   {"server.heartbeat", offsetof(pd_wire_settings, heartbeat_ms)},
   {"server.watchers_max", offsetof(pd_wire_settings, watcher_count_max)},
   {"server.watch_queue", offsetof(pd_wire_settings, watch_queue_bytes)},

@@ -1,0 +1,54 @@
+/*
+ * token.h: who may call over a wire. A token stands for an agent, for the operator, or for an auditor, who may look at everything and
+ * change nothing. Tokens are made, listed, revoked and rotated by the operator: capabilities tokens.create, .list, .revoke, .rotate.
+ *
+ *     pd_token_info who;
+ *     if (pd_token_check(home, text, &who, &err)) …                        // 401
+ *     if (pd_token_permits(&who, "state.persistent.get", input, &err)) …   // 403
+ *     pd_ctx ctx = {.home = home, .agent = who.agent, .is_operator = who.role != PD_ROLE_AGENT};
+ *
+ * Only hashes are stored, in the store `system`; the text is shown once, when the token is made. A token that was revoked, anywhere, is
+ * refused from then on: it is looked up each time, in memory.
+ */
+#ifndef PERDURE_TOKEN_H
+#define PERDURE_TOKEN_H
+
+#include <perdure/perdure.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum pd_role { PD_ROLE_AGENT = 0, PD_ROLE_OPERATOR = 1, PD_ROLE_AUDITOR = 2 } pd_role;
+
+/* "agent", "operator", "auditor". Static storage. */
+PD_API const char *pd_role_name(pd_role role);
+
+#define PD_TOKEN_ID_SIZE 17   /* 16 hex digits and a NUL */
+#define PD_TOKEN_TEXT_SIZE 85 /* pd_ID_SECRET and a NUL: 3 + 16 + 1 + 64 */
+#define PD_TOKEN_SCOPES_MAX 16
+#define PD_TOKEN_SCOPE_SIZE 129
+
+/* What a token says. */
+typedef struct pd_token_info {
+  char id[PD_TOKEN_ID_SIZE];
+  pd_role role;
+  char agent[PD_NAME_SIZE_MAX + 1];                            /* of PD_ROLE_AGENT; else "" */
+  int64_t expires_ms;                                          /* 0: never */
+  uint32_t rate;                                               /* requests a second; 0: no limit of its own */
+  char capabilities[PD_TOKEN_SCOPES_MAX][PD_TOKEN_SCOPE_SIZE]; /* globs; the first one "": all */
+  char prefixes[PD_TOKEN_SCOPES_MAX][PD_TOKEN_SCOPE_SIZE];     /* of keys; the first one "": all */
+} pd_token_info;
+
+/* Is `text` a token that is good now? PD_DENIED named Unauthorized if not, whatever the reason. Compares in constant time. */
+PD_API PD_MUST_USE pd_code pd_token_check(pd_home *home, const char *text, pd_token_info *out, pd_error *err);
+
+/* May it call this, as far as the token is concerned? Its capabilities; its prefixes, which every `key` and `prefix` of the input has to
+ * begin with (a token with prefixes calls nothing that names neither, but session.*); an auditor calls what has no side effects. PD_DENIED
+ * names what is missing. What the input says besides is left to pd_call. */
+PD_API PD_MUST_USE pd_code pd_token_permits(const pd_token_info *token, const char *capability, pd_bytes input, pd_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

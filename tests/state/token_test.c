@@ -1,0 +1,248 @@
+/* token_test.c: tokens: what is stored, what is good, what it may do. */
+#include "state/world.h"
+
+#include "base/base.h"
+#include "base/buf.h"
+
+#include <perdure/token.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+static char text[PD_TOKEN_TEXT_SIZE], id[PD_TOKEN_ID_SIZE];
+
+static void unquote(const char *json, char *out, size_t size)
+{
+  assert_true(strlen(json) >= 2 && strlen(json) - 2 < size);
+  snprintf(out, size, "%.*s", (int)strlen(json) - 2, json + 1);
+}
+
+static void take(world *w)
+{
+  unquote(world_out(w, "token"), text, sizeof text);
+  unquote(world_out(w, "token_id"), id, sizeof id);
+}
+
+static void open_world(world *w)
+{
+  world_open(w, NULL);
+  w->is_operator = true;
+}
+
+static void want_bad(world *w, const char *given)
+{
+  pd_token_info info;
+  pd_error err = {0};
+  assert_int_equal(pd_token_check(w->home, given, &info, &err), PD_DENIED);
+  assert_string_equal(pd_error_name(&err), "Unauthorized");
+}
+
+static void token__a_new_one_is_good_and_says_whose_it_is(void **state)
+{
+  (void)state;
+  world w;
+  pd_token_info info;
+  open_world(&w);
+  world_ok(&w, "tokens.create", "{\"role\":\"agent\",\"agent\":\"writer\",\"label\":\"x\"}");
+  take(&w);
+  assert_int_equal(pd_token_check(w.home, text, &info, NULL), PD_OK);
+  assert_int_equal(info.role, PD_ROLE_AGENT);
+  assert_string_equal(info.agent, "writer");
+  assert_string_equal(info.id, id);
+  world_ok(&w, "tokens.create", "{\"role\":\"auditor\"}");
+  take(&w);
+  world_restart(&w);
+  assert_int_equal(pd_token_check(w.home, text, &info, NULL), PD_OK);
+  assert_int_equal(info.role, PD_ROLE_AUDITOR);
+  world_close(&w);
+}
+
+static void token__what_is_none_is_refused_with_one_answer(void **state)
+{
+  (void)state;
+  world w;
+  open_world(&w);
+  world_ok(&w, "tokens.create", "{\"role\":\"operator\"}");
+  take(&w);
+  char other[PD_TOKEN_TEXT_SIZE + 8];
+  want_bad(&w, "");
+  want_bad(&w, "pd_");
+  snprintf(other, sizeof other, "%s", text);
+  other[PD_TOKEN_TEXT_SIZE - 2] = other[PD_TOKEN_TEXT_SIZE - 2] == '0' ? '1' : '0'; /* a digit of the secret */
+  want_bad(&w, other);
+  snprintf(other, sizeof other, "%s", text);
+  other[3] = other[3] == '0' ? '1' : '0'; /* a digit of the id */
+  want_bad(&w, other);
+  snprintf(other, sizeof other, "%s0", text);
+  want_bad(&w, other);
+  snprintf(other, sizeof other, "%.*s", PD_TOKEN_TEXT_SIZE - 2, text);
+  want_bad(&w, other);
+  world_close(&w);
+}
+
+static void token__only_its_hash_is_stored(void **state)
+{
+  (void)state;
+  world w;
+  CLEANUP(pd_buf_done) pd_buf value = {0};
+  pd_store *store;
+  char key[64];
+  open_world(&w);
+  world_ok(&w, "tokens.create", "{\"role\":\"operator\"}");
+  take(&w);
+  assert_int_equal(pd_home_borrow(w.home, "system", false, &store, NULL), PD_OK);
+  snprintf(key, sizeof key, "token/%s", id);
+  assert_int_equal(pd_get(store, "main", pd_text(key), &value, NULL, NULL), PD_OK);
+  assert_int_equal(pd_buf_byte(&value, 0, NULL), PD_OK);
+  pd_id hash = pd_value_id(pd_text(text));
+  char hex[PD_ID_HEX_SIZE];
+  assert_non_null(strstr((char *)value.data, pd_id_hex(&hash, hex)));
+  assert_null(strstr((char *)value.data, text + 3 + PD_TOKEN_ID_SIZE)); /* the secret */
+  world_ok(&w, "tokens.list", "{}");
+  assert_null(strstr(world_out(&w, "tokens"), hex));
+  assert_string_equal(world_out(&w, "count"), "1");
+  world_close(&w);
+}
+
+static void token__expires(void **state)
+{
+  (void)state;
+  world w;
+  pd_token_info info;
+  open_world(&w);
+  world_ok(&w, "tokens.create", "{\"role\":\"operator\",\"expires_in\":60}");
+  take(&w);
+  w.now_ms += 59999;
+  assert_int_equal(pd_token_check(w.home, text, &info, NULL), PD_OK);
+  w.now_ms += 1;
+  want_bad(&w, text);
+  world_ok(&w, "tokens.list", "{}");
+  assert_string_equal(world_out(&w, "tokens.0.expired"), "true");
+  world_close(&w);
+}
+
+static void token__revoked_is_worthless_at_once(void **state)
+{
+  (void)state;
+  world w;
+  open_world(&w);
+  world_ok(&w, "tokens.create", "{\"role\":\"operator\"}");
+  take(&w);
+  assert_int_equal(world_callf(&w, "tokens.revoke", "{\"token_id\":\"%s\"}", id), PD_OK);
+  want_bad(&w, text);
+  char input[64];
+  snprintf(input, sizeof input, "{\"token_id\":\"%s\"}", id);
+  world_fails(&w, "tokens.revoke", input, "TokenNotFound", "list_tokens");
+  world_fails(&w, "tokens.rotate", input, "TokenNotFound", "list_tokens");
+  world_fails(&w, "tokens.revoke", "{\"token_id\":\"x\"}", "TokenNotFound", NULL);
+  world_close(&w);
+}
+
+static void token__rotated_has_a_new_text_and_the_old_one_a_grace(void **state)
+{
+  (void)state;
+  world w;
+  pd_token_info info;
+  char old[PD_TOKEN_TEXT_SIZE];
+  open_world(&w);
+  world_ok(&w, "tokens.create", "{\"role\":\"agent\",\"agent\":\"writer\",\"prefixes\":[\"a/\"]}");
+  take(&w);
+  memcpy(old, text, sizeof old);
+  assert_int_equal(world_callf(&w, "tokens.rotate", "{\"token_id\":\"%s\",\"grace\":10}", id), PD_OK);
+  take(&w);
+  assert_string_not_equal(old, text);
+  assert_int_equal(pd_token_check(w.home, old, &info, NULL), PD_OK);
+  assert_int_equal(pd_token_check(w.home, text, &info, NULL), PD_OK);
+  assert_string_equal(info.prefixes[0], "a/");
+  w.now_ms += 10000;
+  want_bad(&w, old);
+  memcpy(old, text, sizeof old);
+  assert_int_equal(world_callf(&w, "tokens.rotate", "{\"token_id\":\"%s\"}", id), PD_OK);
+  want_bad(&w, old);
+  world_close(&w);
+}
+
+static void want_permit(const pd_token_info *info, const char *capability, const char *input, bool is_permitted)
+{
+  pd_error err = {0};
+  pd_code code = pd_token_permits(info, capability, pd_text(input), &err);
+  if ((code == PD_OK) != is_permitted) print_message("%s %s: %s\n", capability, input, err.message);
+  assert_int_equal(code, is_permitted ? PD_OK : PD_DENIED);
+}
+
+static void token__capabilities_limit_what_it_may_call(void **state)
+{
+  (void)state;
+  pd_token_info info = {.role = PD_ROLE_AGENT, .agent = "a", .capabilities = {"state.persistent.*", "queue.count"}};
+  want_permit(&info, "state.persistent.get", "{\"key\":\"k\"}", true);
+  want_permit(&info, "queue.count", "", true);
+  want_permit(&info, "queue.send", "{}", false);
+  want_permit(&info, "state.shared.get", "{\"key\":\"k\"}", false);
+  want_permit(&info, "no.such", "{}", false);
+}
+
+static void token__prefixes_limit_the_keys_it_may_name(void **state)
+{
+  (void)state;
+  pd_token_info info = {.role = PD_ROLE_AGENT, .agent = "a", .prefixes = {"drafts/", "x"}};
+  want_permit(&info, "state.persistent.get", "{\"key\":\"drafts/1\"}", true);
+  want_permit(&info, "state.persistent.get", "{\"key\":\"draft\"}", false);
+  want_permit(&info, "state.persistent.get", "{\"key\":\"\\u0064rafts/1\"}", true);
+  want_permit(&info, "state.persistent.get", "{\"\\u006bey\":\"other\"}", false);
+  want_permit(&info, "state.persistent.get", "{\"key\":\"drafts/1\",\"key\":\"other\"}", false);
+  want_permit(&info, "state.persistent.list", "{}", false);
+  want_permit(&info, "state.persistent.list", "", false);
+  want_permit(&info, "state.persistent.list", "{\"prefix\":\"drafts/2026\"}", true);
+  want_permit(&info, "state.persistent.list", "{\"prefix\":\"d\"}", false);
+  want_permit(&info, "state.briefing.generate", "{}", false);
+  want_permit(&info, "session.begin", "{}", true);
+}
+
+static void token__an_auditor_only_looks(void **state)
+{
+  (void)state;
+  pd_token_info info = {.role = PD_ROLE_AUDITOR};
+  want_permit(&info, "audit.list", "{}", true);
+  want_permit(&info, "state.persistent.get", "{\"key\":\"k\"}", true);
+  want_permit(&info, "state.persistent.set", "{\"key\":\"k\",\"value\":1}", false);
+  want_permit(&info, "approvals.approve", "{}", false);
+  want_permit(&info, "tokens.create", "{}", false);
+  want_permit(&info, "tokens.list", "{}", true);
+}
+
+static void token__wrong_inputs_are_named(void **state)
+{
+  (void)state;
+  world w;
+  open_world(&w);
+  world_fails(&w, "tokens.create", "{\"role\":\"operator\",\"agent\":\"x\"}", "InvalidInput", NULL);
+  world_fails(&w, "tokens.create", "{\"role\":\"agent\",\"agent\":\"system\"}", "InvalidInput", NULL);
+  world_fails(&w, "tokens.create", "{\"role\":\"root\"}", "InvalidInput", NULL);
+  world_fails(&w, "tokens.create", "{\"role\":\"operator\",\"prefixes\":[1]}", "InvalidInput", NULL);
+  world_fails(&w, "tokens.create", "{\"role\":\"operator\",\"prefixes\":[\"\"]}", "InvalidInput", NULL);
+  world_fails(&w, "tokens.create", "{\"role\":\"operator\",\"capabilities\":[\"a\\nb\"]}", "InvalidInput", NULL);
+  world_fails(&w, "tokens.create", "{\"role\":\"operator\",\"expires_in\":0}", "InvalidInput", NULL);
+  w.is_operator = false;
+  world_fails(&w, "tokens.list", "{}", "PermissionDenied", NULL);
+  world_close(&w);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+    cmocka_unit_test(token__a_new_one_is_good_and_says_whose_it_is),
+    cmocka_unit_test(token__what_is_none_is_refused_with_one_answer),
+    cmocka_unit_test(token__only_its_hash_is_stored),
+    cmocka_unit_test(token__expires),
+    cmocka_unit_test(token__revoked_is_worthless_at_once),
+    cmocka_unit_test(token__rotated_has_a_new_text_and_the_old_one_a_grace),
+    cmocka_unit_test(token__capabilities_limit_what_it_may_call),
+    cmocka_unit_test(token__prefixes_limit_the_keys_it_may_name),
+    cmocka_unit_test(token__an_auditor_only_looks),
+    cmocka_unit_test(token__wrong_inputs_are_named),
+  };
+  return cmocka_run_group_tests_name("state token", tests, NULL, NULL);
+}

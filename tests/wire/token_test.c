@@ -1,0 +1,363 @@
+/*
+ * token_test.c: who may do what over HTTP: without a token, with one of each role, with scopes; and a walk of a stranger with every name of
+ * a victim through every capability and every path.
+ */
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/json.h"
+#include "support/temp_folder.h"
+#include "wire/server_world.h"
+
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define SECRET "s3cr3t-9b1c"
+
+static const char *const none[] = {NULL};
+
+/* `perdure token ARGS…` on the server's home, which runs; the first line that it prints. */
+static char *token(const served *s, const char *args)
+{
+  char *command = text_of("%s --store %s/home token %s 2>/dev/null", served_binary, s->folder, args), line[512] = "";
+  FILE *f = popen(command, "r");
+  assert_non_null(f);
+  if (!fgets(line, sizeof line, f)) line[0] = 0;
+  line[strcspn(line, "\n")] = 0;
+  if (pclose(f) != 0) print_message("failed: %s\n", command);
+  free(command);
+  return text_of("%s", line);
+}
+
+static reply ask_as(const served *s, const char *text, const char *more, const char *capability, const char *input)
+{
+  char *path = text_of("/v1/call/%s", capability), *headers = text_of("Authorization: Bearer %s\r\n%s", text, more);
+  reply r = ask(s, "POST", path, headers, input);
+  free(path);
+  free(headers);
+  return r;
+}
+
+static void want_call(const served *s, const char *text, const char *more, const char *capability, const char *input, int status)
+{
+  reply r = ask_as(s, text, more, capability, input);
+  if (r.status != status) print_message("%s %s as %.20s…: %d %s\n", capability, input, text, r.status, r.body);
+  assert_int_equal(r.status, status);
+  reply_done(&r);
+}
+
+static void want_get(const served *s, const char *text, const char *path, int status)
+{
+  char *headers = text_of("Authorization: Bearer %s\r\n", text);
+  reply r = ask(s, "GET", path, headers, NULL);
+  if (r.status != status) print_message("%s: %d %s\n", path, r.status, r.body);
+  assert_int_equal(r.status, status);
+  assert_null(strstr(r.body, SECRET));
+  reply_done(&r);
+  free(headers);
+}
+
+/* ---- tests ---- */
+
+static void auth__without_a_token_nothing_but_health_is_answered(void **state)
+{
+  (void)state;
+  served *s = served_start(none);
+  char value[64];
+  reply r = ask(s, "POST", "/v1/call/state.persistent.list", "", "{}");
+  assert_int_equal(r.status, 401);
+  assert_string_equal(reply_header(&r, "WWW-Authenticate", value, sizeof value), "Bearer realm=\"perdure\"");
+  reply_done(&r);
+  static const char *const closed[] = {"/v1/capabilities",       "/v1/openapi.json",      "/metrics",
+                                       "/v1/watch?store=shared", "/v1/agents/main/state", "/mcp"};
+  for (size_t i = 0; i < COUNT_OF(closed); i++) {
+    r = ask(s, "GET", closed[i], "", NULL);
+    assert_int_equal(r.status, 401);
+    reply_done(&r);
+  }
+  r = ask(s, "GET", "/healthz", "", NULL);
+  assert_int_equal(r.status, 200);
+  reply_done(&r);
+  want_call(s, "pd_0123456789abcdef_0000000000000000000000000000000000000000000000000000000000000000", "", "state.persistent.list", "{}",
+            401);
+  want_call(s, "", "", "state.persistent.list", "{}", 401);
+  served_free(s);
+}
+
+static void auth__an_agents_token_is_that_agents_and_revoking_ends_it(void **state)
+{
+  (void)state;
+  served *s = served_start(none);
+  char *text = token(s, "create --agent writer");
+  want_call(s, text, "", "state.persistent.set", "{\"key\":\"k\",\"value\":1}", 200);
+  want_call(s, text, "Perdure-Agent: writer\r\n", "state.persistent.get", "{\"key\":\"k\"}", 200);
+  want_call(s, text, "Perdure-Agent: other\r\n", "state.persistent.get", "{\"key\":\"k\"}", 403);
+  want_call(s, text, "Perdure-Role: operator\r\n", "policy.list", "{}", 403);
+  want_call(s, text, "", "policy.list", "{}", 403);
+  want_call(s, text, "", "tokens.list", "{}", 403);
+  want_get(s, text, "/v1/agents/writer/state/k", 200);
+  want_get(s, text, "/metrics", 403);
+  char id[17];
+  snprintf(id, sizeof id, "%.16s", text + 3);
+  char *args = text_of("revoke %s", id);
+  free(token(s, args));
+  want_call(s, text, "", "state.persistent.get", "{\"key\":\"k\"}", 401);
+  free(args);
+  free(text);
+  char *log = served_file(s, "log");
+  assert_null(strstr(log, "pd_")); /* no token, not even a wrong one */
+  free(log);
+  served_free(s);
+}
+
+static void auth__operator_and_auditor(void **state)
+{
+  (void)state;
+  served *s = served_start(none);
+  char *boss = token(s, "create --role operator"), *auditor = token(s, "create --role auditor");
+  want_call(s, boss, "Perdure-Agent: writer\r\n", "state.persistent.set", "{\"key\":\"k\",\"value\":1}", 200);
+  want_call(s, boss, "", "tokens.list", "{}", 200);
+  want_call(s, auditor, "Perdure-Agent: writer\r\n", "state.persistent.get", "{\"key\":\"k\"}", 200);
+  want_call(s, auditor, "Perdure-Agent: writer\r\n", "state.persistent.set", "{\"key\":\"k\",\"value\":2}", 403);
+  want_call(s, auditor, "", "tokens.create", "{\"role\":\"operator\"}", 403);
+  want_call(s, auditor, "", "audit.list", "{}", 200);
+  want_get(s, auditor, "/metrics", 200);
+  want_get(s, auditor, "/v1/agents/writer/state/k", 200);
+  free(boss);
+  free(auditor);
+  served_free(s);
+}
+
+static void auth__scopes_hold_for_calls_reads_and_watches(void **state)
+{
+  (void)state;
+  served *s = served_start(none);
+  char *text = token(s, "create --agent writer --capability 'state.persistent.*' --prefix drafts/");
+  want_call(s, text, "", "state.persistent.set", "{\"key\":\"drafts/1\",\"value\":1}", 200);
+  want_call(s, text, "", "state.persistent.set", "{\"key\":\"other\",\"value\":1}", 403);
+  want_call(s, text, "", "state.persistent.list", "{}", 403);
+  want_call(s, text, "", "state.persistent.list", "{\"prefix\":\"drafts/\"}", 200);
+  want_call(s, text, "", "state.shared.get", "{\"key\":\"drafts/1\"}", 403);
+  want_get(s, text, "/v1/agents/writer/state/drafts/1", 200);
+  want_get(s, text, "/v1/agents/writer/state/other", 403);
+  want_get(s, text, "/v1/agents/writer/state", 403);
+  want_get(s, text, "/v1/agents/writer/state?prefix=drafts/", 200);
+  want_get(s, text, "/v1/agents/writer/log", 403);
+  want_get(s, text, "/v1/agents/writer/diff", 403);
+  want_get(s, text, "/v1/agents/shared/state", 403);
+  want_get(s, text, "/v1/watch", 403);
+  want_get(s, text, "/v1/watch?store=shared&prefix=drafts/", 403);
+  want_get(s, text, "/mcp", 403);
+  free(text);
+  served_free(s);
+}
+
+static void auth__a_token_may_ask_only_so_often(void **state)
+{
+  (void)state;
+  served *s = served_start(none);
+  char *text = token(s, "create --agent writer --rate 5"), *other = token(s, "create --agent writer");
+  int refused = 0;
+  for (int i = 0; i < 30; i++) {
+    reply r = ask_as(s, text, "", "state.persistent.get", "{\"key\":\"k\"}");
+    refused += r.status == 429;
+    reply_done(&r);
+  }
+  assert_true(refused > 0);
+  for (int i = 0; i < 30; i++) want_call(s, other, "", "state.persistent.get", "{\"key\":\"k\"}", 200);
+  poll(NULL, 0, 1100); /* time itself is what is waited for */
+  want_call(s, text, "", "state.persistent.get", "{\"key\":\"k\"}", 200);
+  free(text);
+  free(other);
+  served_free(s);
+}
+
+static void auth__the_unix_socket_knows_its_own_user(void **state)
+{
+  (void)state;
+  served *s = served_start((const char *const[]){"--socket", "@socket", NULL});
+  int fd = served_connect_unix(s);
+  reply r = ask_on(fd, "POST", "/v1/call/policy.list", "", "{}");
+  assert_int_equal(r.status, 200); /* the operator */
+  reply_done(&r);
+  r = ask_on(fd, "POST", "/v1/call/policy.list", "Perdure-Agent: writer\r\n", "{}");
+  assert_int_equal(r.status, 403); /* as an agent, an agent */
+  reply_done(&r);
+  r = ask_on(fd, "POST", "/v1/call/policy.list", "Authorization: Bearer wrong\r\n", "{}");
+  assert_int_equal(r.status, 401); /* a token that is shown has to be good */
+  reply_done(&r);
+  close(fd);
+  served_free(s);
+}
+
+/* ---- the walk ---- */
+
+typedef struct walk {
+  served *s;
+  char *victim, *stranger; /* tokens */
+  char session[PD_SESSION_ID_SIZE];
+} walk;
+
+/* A value for a field of a schema that names what is the victim's. */
+static void write_field(pd_json_writer *w, const walk *k, const char *name, pd_json schema)
+{
+  pd_json type = pd_json_member(schema, "type"), format = pd_json_member(schema, "format"), choices = pd_json_member(schema, "enum"), first;
+  uint64_t least = 1;
+  pd_json_walk c = pd_json_walk_begin(choices);
+  pd_json_key(w, name);
+  if (pd_json_walk_next(&c, NULL, &first)) {
+    pd_json_value(w, first);
+  } else if (pd_json_is(type, "integer")) {
+    if (!pd_json_u64(pd_json_member(schema, "minimum"), &least)) least = 1;
+    pd_json_number(w, least);
+  } else if (pd_json_is(type, "boolean")) {
+    pd_json_bool(w, true);
+  } else if (pd_json_is(type, "array")) {
+    pd_json_open(w, '[');
+    pd_json_text(w, pd_text("victim"));
+    pd_json_close(w, ']');
+  } else if (pd_json_is(type, "object")) {
+    pd_json_open(w, '{');
+    pd_json_close(w, '}');
+  } else if (pd_json_is(format, "agent")) {
+    pd_json_text(w, pd_text("victim"));
+  } else if (strstr(name, "session")) {
+    pd_json_text(w, pd_text(k->session));
+  } else {
+    pd_json_text(w, pd_text("plan"));
+  }
+}
+
+/* All fields, or those that are needed. */
+static char *make_input(const walk *k, pd_json inputs, bool has_all)
+{
+  pd_buf out = {0};
+  pd_json_writer w = {.out = &out};
+  pd_json key, schema, item;
+  pd_json_walk walk_ = pd_json_walk_begin(pd_json_member(inputs, "properties"));
+  pd_json_open(&w, '{');
+  while (pd_json_walk_next(&walk_, &key, &schema)) {
+    bool is_needed = has_all;
+    pd_json_walk needed = pd_json_walk_begin(pd_json_member(inputs, "required"));
+    while (pd_json_walk_next(&needed, NULL, &item)) is_needed = is_needed || pd_bytes_equal(item.raw, key.raw);
+    char name[128];
+    snprintf(name, sizeof name, "%.*s", (int)key.raw.size - 2, (const char *)key.raw.data + 1);
+    if (is_needed && strcmp(name, "wait_ms") != 0) write_field(&w, k, name, schema);
+  }
+  pd_json_close(&w, '}');
+  assert_int_equal(pd_buf_byte(&out, 0, NULL), PD_OK);
+  return (char *)out.data;
+}
+
+static void try_capability(const walk *k, pd_json capability, size_t *tried)
+{
+  pd_buf name = {0};
+  assert_int_equal(pd_json_decode(pd_json_member(capability, "name"), &name, NULL), PD_OK);
+  assert_int_equal(pd_buf_byte(&name, 0, NULL), PD_OK);
+  bool is_operators = pd_json_is(pd_json_member(capability, "permission"), "operator");
+  char *sessions[] = {text_of(" "), text_of("Perdure-Session: %s\r\n", k->session)};
+  sessions[0][0] = 0;
+  for (int i = 0; i < 4; i++) {
+    char *input = make_input(k, pd_json_member(capability, "inputs"), i & 1);
+    reply r = ask_as(k->s, k->stranger, sessions[i >> 1], (char *)name.data, input);
+    if (strstr(r.body, SECRET) || (is_operators && r.status != 403 && r.status != 400))
+      print_message("%s %s: %d %s\n", (char *)name.data, input, r.status, r.body);
+    assert_null(strstr(r.body, SECRET));
+    if (is_operators) assert_true(r.status == 403 || r.status == 400);
+    assert_true(r.status != 0 && r.status != 500);
+    reply_done(&r);
+    free(input);
+    reply refused = ask_as(k->s, k->stranger, "Perdure-Agent: victim\r\n", (char *)name.data, "{}");
+    assert_int_equal(refused.status, 403);
+    reply_done(&refused);
+    ++*tried;
+  }
+  free(sessions[0]);
+  free(sessions[1]);
+  pd_buf_done(&name);
+}
+
+static void set_up(walk *k)
+{
+  k->s = served_start(none);
+  k->victim = token(k->s, "create --agent victim");
+  k->stranger = token(k->s, "create --agent stranger");
+  reply r = ask_as(k->s, k->victim, "", "session.begin", "{}");
+  const char *at = strstr(r.body, "\"session_id\":\"");
+  assert_non_null(at);
+  snprintf(k->session, sizeof k->session, "%.*s", (int)strcspn(at + 14, "\""), at + 14);
+  reply_done(&r);
+  char *session = text_of("Perdure-Session: %s\r\n", k->session);
+  want_call(k->s, k->victim, session, "state.session.set", "{\"key\":\"plan\",\"value\":\"" SECRET "\"}", 200);
+  want_call(k->s, k->victim, "", "state.persistent.set", "{\"key\":\"plan\",\"value\":\"" SECRET "\"}", 200);
+  want_call(k->s, k->victim, "", "queue.send", "{\"to\":\"victim\",\"body\":\"" SECRET "\"}", 200);
+  want_call(k->s, k->victim, "", "alerts.send", "{\"severity\":\"info\",\"title\":\"t\",\"message\":\"" SECRET "\"}", 200);
+  free(session);
+}
+
+static void isolation__a_stranger_with_every_name_of_a_victim_learns_and_changes_nothing(void **state)
+{
+  (void)state;
+  static walk k;
+  set_up(&k);
+  char *headers = text_of("Authorization: Bearer %s\r\n", k.stranger);
+  reply all = ask(k.s, "GET", "/v1/capabilities", headers, NULL);
+  pd_json json, capability;
+  size_t tried = 0;
+  assert_int_equal(pd_json_parse((pd_bytes){all.body, all.body_size}, &json, NULL), PD_OK);
+  pd_json_walk each = pd_json_walk_begin(pd_json_member(json, "capabilities"));
+  while (pd_json_walk_next(&each, NULL, &capability)) try_capability(&k, capability, &tried);
+  assert_true(tried > 200);
+  reply_done(&all);
+  free(headers);
+  static const char *const paths[] = {"/v1/agents/victim/state",
+                                      "/v1/agents/victim/state/plan",
+                                      "/v1/agents/victim/log",
+                                      "/v1/agents/victim/diff",
+                                      "/v1/agents/victim/state/plan?at=main",
+                                      "/v1/agents/system/state",
+                                      "/v1/agents/system/log",
+                                      "/v1/watch?store=victim",
+                                      "/v1/watch?store=system",
+                                      "/v1/watch?store=victim&from=start",
+                                      "/metrics"};
+  for (size_t i = 0; i < COUNT_OF(paths); i++) want_get(k.s, k.stranger, paths[i], 403);
+  reply r = ask_as(k.s, k.victim, "", "state.persistent.get", "{\"key\":\"plan\"}");
+  assert_non_null(strstr(r.body, "\"value\":\"" SECRET "\",\"version\":1,"));
+  reply_done(&r);
+  char *session = text_of("Perdure-Session: %s\r\n", k.session);
+  r = ask_as(k.s, k.victim, session, "state.session.get", "{\"key\":\"plan\"}");
+  assert_non_null(strstr(r.body, SECRET));
+  reply_done(&r);
+  r = ask_as(k.s, k.victim, "", "queue.receive", "{}");
+  assert_non_null(strstr(r.body, SECRET));
+  reply_done(&r);
+  free(session);
+  free(k.victim);
+  free(k.stranger);
+  served_free(k.s);
+}
+
+int main(int argc, char **argv)
+{
+  const struct CMUnitTest tests[] = {
+    cmocka_unit_test(auth__without_a_token_nothing_but_health_is_answered),
+    cmocka_unit_test(auth__an_agents_token_is_that_agents_and_revoking_ends_it),
+    cmocka_unit_test(auth__operator_and_auditor),
+    cmocka_unit_test(auth__scopes_hold_for_calls_reads_and_watches),
+    cmocka_unit_test(auth__a_token_may_ask_only_so_often),
+    cmocka_unit_test(auth__the_unix_socket_knows_its_own_user),
+    cmocka_unit_test(isolation__a_stranger_with_every_name_of_a_victim_learns_and_changes_nothing),
+  };
+  if (argc < 2) return 2;
+  served_binary = argv[1];
+  signal(SIGPIPE, SIG_IGN);
+  return cmocka_run_group_tests_name("wire token", tests, NULL, NULL);
+}
