@@ -68,7 +68,8 @@ static pd_code check_host(const pd_serve_options *options, const char *host, pd_
     return pd_error_set(err, PD_DENIED, "--no-auth is for loopback alone: whoever reaches %s could do everything", host);
   if (!options->insecure_listen)
     return pd_error_set(
-      err, PD_DENIED, "%s is no loopback address: give --tls-cert and --tls-key, or --insecure-listen if the network is yours alone", host);
+      err, PD_DENIED, "%s is no loopback address: put a proxy with TLS before it, or give --insecure-listen if the network is yours alone",
+      host);
   return PD_OK;
 }
 

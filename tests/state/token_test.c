@@ -124,7 +124,7 @@ static void token__expires(void **state)
   world_close(&w);
 }
 
-static void token__revoked_is_worthless_at_once(void **state)
+static void tokens_revoke__err_TokenNotFound__a_revoked_one_is_worthless_and_gone(void **state)
 {
   (void)state;
   world w;
@@ -141,7 +141,7 @@ static void token__revoked_is_worthless_at_once(void **state)
   world_close(&w);
 }
 
-static void token__rotated_has_a_new_text_and_the_old_one_a_grace(void **state)
+static void tokens_rotate__err_TokenNotFound__and_one_that_is_there_has_a_new_text_and_the_old_one_a_grace(void **state)
 {
   (void)state;
   world w;
@@ -237,8 +237,8 @@ int main(void)
     cmocka_unit_test(token__what_is_none_is_refused_with_one_answer),
     cmocka_unit_test(token__only_its_hash_is_stored),
     cmocka_unit_test(token__expires),
-    cmocka_unit_test(token__revoked_is_worthless_at_once),
-    cmocka_unit_test(token__rotated_has_a_new_text_and_the_old_one_a_grace),
+    cmocka_unit_test(tokens_revoke__err_TokenNotFound__a_revoked_one_is_worthless_and_gone),
+    cmocka_unit_test(tokens_rotate__err_TokenNotFound__and_one_that_is_there_has_a_new_text_and_the_old_one_a_grace),
     cmocka_unit_test(token__capabilities_limit_what_it_may_call),
     cmocka_unit_test(token__prefixes_limit_the_keys_it_may_name),
     cmocka_unit_test(token__an_auditor_only_looks),
