@@ -114,15 +114,16 @@ const cli_command cmd_thread = {
   .spec = {"thread", thread_options, 0, WORDS_MAX, true},
   .group = "agents",
   .summary = "Conversations with their state: every version kept, forked and replayed",
-  .usage = "create [ID]|list|show ID [VERSION]|append ID|log ID [AFTER]|messages ID|state ID [PATH]|fork ID [VERSION [NEW_ID]]|\n"
-           "rewind ID VERSION|diff ID FROM [TO]|runs ID|blame ID [PATH]|replay ID|delete ID|export ID|import FILE [NEW_ID]|\n"
-           "begin ID|checkpoint ID REASON|finish ID [REASON]|status ID|tool-begin ID CALL NAME|tool-suspend ID CALL|\n"
-           "tool-resume ID CALL DECISION|tool-end ID CALL [STATUS]",
-  .about = "A thread is a row of change sets: messages, patches of a JSON state, who and why. `append` takes\n"
-           "them as --messages, --patches, --snapshot (JSON), with --run-id, --reason and --expected-version; exit code 3\n"
-           "says that another writer was faster. `state --version N` and `show ID N` look back. `replay` rebuilds\n"
-           "the thread from its change sets and compares every commit id; `export` writes it as lines of JSON.\n"
-           "`begin` to `tool-end` are a run on it: one at a time, each call a checkpoint.",
+  .usage = "VERB [ID] [WORDS…] [--FIELD VALUE…]",
+  .about = "A thread is a row of change sets: messages, patches of a JSON state, who and why.\n"
+           "create [ID], list, show ID [VERSION], state ID [PATH], messages ID, log ID [AFTER], runs ID, delete ID;\n"
+           "append ID takes a change set as --messages, --patches, --snapshot (JSON), with --run-id, --reason and\n"
+           "--expected-version; exit code 3 says that another writer was faster. fork ID [VERSION [NEW_ID]],\n"
+           "rewind ID VERSION, diff ID FROM [TO], blame ID [PATH]. replay ID rebuilds the thread from its change sets\n"
+           "and compares every commit id; export ID writes it as lines of JSON, import FILE [NEW_ID] reads them.\n"
+           "A run on it, one at a time, each call a checkpoint: begin ID, checkpoint ID REASON, finish ID [REASON],\n"
+           "status ID, tool-begin ID CALL NAME, tool-suspend ID CALL, tool-resume ID CALL DECISION,\n"
+           "tool-end ID CALL [STATUS].",
   .example = "$ perdure thread create trip --owner ada\n"
              "$ perdure thread append trip --expected-version 0 --run-id r1 --reason UserMessage \\\n"
              "    --messages '[{\"id\":\"m1\",\"role\":\"user\",\"content\":\"To Rome!\"}]' \\\n"
