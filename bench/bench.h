@@ -36,6 +36,8 @@ typedef struct bench_sizes {
   uint32_t statestore_ops; /* sets, and gets, a run */
   uint32_t thread_turns;   /* of a conversation */
   uint32_t snapshot_saves;
+  uint32_t wire_ms; /* a run of the server's clients, and side */
+  uint32_t wire_watchers, wire_connections;
 } bench_sizes;
 
 typedef struct bench {
@@ -70,6 +72,8 @@ typedef struct bench_series {
 
 void bench_series_add(bench_series *series, double value);
 double bench_series_median(const bench_series *series);
+/* The value that 99 of 100 do not exceed. */
+double bench_series_p99(const bench_series *series);
 
 typedef enum bench_sense { BENCH_AT_LEAST, BENCH_AT_MOST } bench_sense;
 

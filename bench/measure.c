@@ -34,6 +34,15 @@ double bench_series_median(const bench_series *series)
   return n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
 }
 
+double bench_series_p99(const bench_series *series)
+{
+  double sorted[BENCH_SERIES_COUNT_MAX];
+  if (series->count == 0) return 0;
+  memcpy(sorted, series->values, series->count * sizeof(*sorted));
+  qsort(sorted, series->count, sizeof(*sorted), compare_doubles);
+  return sorted[(series->count * 99 + 99) / 100 - 1];
+}
+
 void bench_judge(bench_line *line, double ratio, bench_sense sense, double budget)
 {
   bool is_least = sense == BENCH_AT_LEAST;

@@ -24,6 +24,10 @@ const bench_row bench_rows[] = {
   {20, "thread", "a conversation as a thread", "LangGraph checkpoint-sqlite", "≥ 20×; ≥ 1×; ≤ 0.05×", row_thread},
   {21, "snapshots", "AgentSnapshots of 1,000 messages through perdure:", "file:, redis:; sqlite-snapshots:", "≤ 0.05×; ≤ 1×",
    row_snapshots},
+  {22, "wireset", "durable state.shared.set over HTTP, 64 clients", "Redis SET, appendfsync always; etcd put", "≥ 1×; ≥ 5×", row_wire_set},
+  {23, "wireget", "state.persistent.get over HTTP, 64 clients", "Redis GET; etcd get, linearizable", "≥ 0.5×; ≥ 5×", row_wire_get},
+  {24, "watchers", "a commit reaches 1,000 watchers of the server", "one watcher", "≤ 10×", row_watchers},
+  {25, "idle", "memory of an idle connection to the server", "16 KiB", "≤ 1×", row_idle},
 };
 const size_t bench_row_count = sizeof(bench_rows) / sizeof(bench_rows[0]);
 
@@ -51,6 +55,9 @@ const bench_sizes bench_sizes_full = {
   .statestore_ops = 5000000,
   .thread_turns = 500,
   .snapshot_saves = 1000,
+  .wire_ms = 2000,
+  .wire_watchers = 1000,
+  .wire_connections = 2000,
 };
 
 const bench_sizes bench_sizes_quick = {
@@ -77,4 +84,7 @@ const bench_sizes bench_sizes_quick = {
   .statestore_ops = 50000,
   .thread_turns = 20,
   .snapshot_saves = 20,
+  .wire_ms = 100,
+  .wire_watchers = 50,
+  .wire_connections = 200,
 };

@@ -40,6 +40,8 @@ static pd_code take_options(const cli_session *cli, const args_parsed *args, pd_
     .socket = args_get(args, "socket"),
     .no_auth = args_get(args, "no-auth"),
     .insecure_listen = args_get(args, "insecure-listen"),
+    .mcp_tools = args_get(args, "mcp-tools"),
+    .no_mcp_approvals = args_get(args, "no-mcp-approvals"),
   };
   if (!out->listen && !out->socket) out->listen = "127.0.0.1:7373";
   if (mode) {
@@ -98,6 +100,8 @@ static const args_option serve_options[] = {
   {"insecure-listen", 0, NULL, "listen beyond loopback without TLS"},
   {"allow-host", 0, "NAME", "a name that Host may have besides localhost and addresses; may be repeated"},
   {"allow-origin", 0, "ORIGIN", "a web page that may call, as https://console.example; may be repeated"},
+  {"mcp-tools", 0, "GLOBS", "the tools that /mcp offers: state.persistent.*,queue.* (default: all)"},
+  {"no-mcp-approvals", 0, NULL, "never ask the person behind an MCP client to approve"},
   {"log", 0, "FORMAT", "json or human (default: human on a terminal)"},
   {"log-level", 0, "LEVEL", "error, warn, info, or debug: every request (default info)"},
   {0},

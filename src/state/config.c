@@ -32,6 +32,7 @@ const pd_config_item pd_config_items[] = {
   {"audit.keep", PD_UNIT_DAYS, AT(audit_keep_days), 0, 0, 36500, "audit lines are kept this long; 0: forever"},
   {"queue.visibility", PD_UNIT_MS, AT(queue_visibility_ms), 30 * SECOND, 0, 365 * DAY, "a received message comes again after this time"},
   {"queue.count_max", PD_UNIT_COUNT, AT(queue_count_max), 100000, 1, 10000000, "messages in one agent's queue"},
+  {"mailbox.count_max", PD_UNIT_COUNT, AT(mailbox_count_max), 10000, 1, 1000000, "letters that wait in the mailbox of one thread"},
   {"runs.keep", PD_UNIT_COUNT, AT(runs_keep), 1000, 1, 10000, "runs that are over kept of one agent"},
   {"runs.keep_age", PD_UNIT_MS, AT(runs_keep_ms), 30 * DAY, 0, 36500 * DAY, "a run that is over is kept this long; 0: forever"},
   {"runs.lease", PD_UNIT_MS, AT(runs_lease_ms), 900 * SECOND, 0, 3650 * DAY,

@@ -30,6 +30,7 @@ typedef struct pd_config {
   uint64_t vault_idle_ms;
   uint64_t audit_flush_ms, audit_keep_days; /* days 0: forever */
   uint64_t queue_visibility_ms, queue_count_max;
+  uint64_t mailbox_count_max;                      /* of one thread */
   uint64_t runs_keep, runs_keep_ms, runs_lease_ms; /* keep_ms 0: forever; lease 0: never ends */
   uint64_t activity_flush_ms;
   uint64_t briefing_files_max;

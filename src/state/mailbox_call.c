@@ -10,11 +10,6 @@
 #include <perdure/mailbox.h>
 #include <stdio.h>
 
-static int64_t now_of(void *ctx)
-{
-  return pd_home_now(ctx);
-}
-
 static void shut(pd_mailbox **box)
 {
   pd_mailbox_close(*box);
@@ -24,7 +19,10 @@ static void shut(pd_mailbox **box)
 static pd_code open_box(pd_frame *frame, bool create, pd_mailbox **out, pd_error *err)
 {
   pd_thread_name id = pd_in_thread(frame);
-  pd_mailbox_options options = {.now_ms = now_of, .now_ctx = frame->home, .author = *frame->agent ? frame->agent : "operator"};
+  pd_mailbox_options options = {.now_ms = pd_threads_now,
+                                .now_ctx = frame->home,
+                                .count_max = frame->home->config.mailbox_count_max,
+                                .author = *frame->agent ? frame->agent : "operator"};
   pd_store *store;
   TRY(pd_thread_id_check(id.text, "thread", err));
   if (create)

@@ -21,18 +21,6 @@ char *pd_queue_key(const char *noun, const char *agent, uint64_t number, char ou
   return out;
 }
 
-uint64_t pd_queue_number(pd_bytes key)
-{
-  uint64_t number = 0;
-  if (key.size < 20) return 0;
-  const char *at = (const char *)key.data + key.size - 20;
-  for (int i = 0; i < 20; i++) {
-    if (at[i] < '0' || at[i] > '9') return 0;
-    number = number * 10 + (uint64_t)(at[i] - '0');
-  }
-  return number;
-}
-
 pd_code pd_queue_parse(const char *key, pd_bytes text, pd_json *out, pd_error *err)
 {
   pd_error why = {0};

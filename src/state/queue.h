@@ -67,8 +67,6 @@ PD_MUST_USE pd_code pd_queue_retry(pd_code (*attempt)(void *ctx, pd_error *err),
 /* "queue/AGENT/<20 digits>", with "flight" for the delivery; returns `out`. */
 #define PD_QUEUE_KEY_SIZE 128
 char *pd_queue_key(const char *noun, const char *agent, uint64_t number, char out[PD_QUEUE_KEY_SIZE]);
-/* The number at the end of such a key; 0 if there is none. */
-uint64_t pd_queue_number(pd_bytes key);
 /* Parse what the queue wrote. PD_CORRUPT names the key. */
 PD_MUST_USE pd_code pd_queue_parse(const char *key, pd_bytes text, pd_json *out, pd_error *err);
 /* A number of such an object; PD_CORRUPT names the key if it is none. */

@@ -4,6 +4,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/key.h"
 #include "state/queue.h"
 #include "state/subscription.h"
 
@@ -41,7 +42,7 @@ static pd_code next_flight(walk *k, pd_error *err)
   pd_code code = pd_iter_next(k->flights, &entry, &text, err);
   if (code == PD_NOT_FOUND) return PD_OK;
   TRY(code);
-  k->ahead.number = pd_queue_number(entry.key);
+  k->ahead.number = pd_key_number(entry.key);
   TRY(pd_queue_parse("flight", text, &json, err));
   TRY(pd_queue_field("flight", json, "until", &k->ahead.until, err));
   return pd_queue_field("flight", json, "deliveries", &k->ahead.deliveries, err);
@@ -63,7 +64,7 @@ static pd_code walk_next(walk *k, uint64_t *out_number, uint64_t *out_size, deli
 {
   pd_entry entry;
   TRY(pd_iter_next(k->messages, &entry, NULL, err));
-  *out_number = pd_queue_number(entry.key);
+  *out_number = pd_key_number(entry.key);
   *out_size = entry.size;
   while (k->ahead.number && k->ahead.number < *out_number) TRY(next_flight(k, err));
   *out = k->ahead.number == *out_number ? k->ahead : (delivery){0};

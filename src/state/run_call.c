@@ -11,10 +11,7 @@
 
 #include <perdure/run.h>
 
-static int64_t now_of(void *ctx)
-{
-  return pd_home_now(ctx);
-}
+#define RETRY_MAX 100
 
 /* A run that a call works with, and its thread. */
 typedef struct held {
@@ -34,7 +31,7 @@ static pd_run_options options_of(pd_frame *frame, held *h)
   return (pd_run_options){
     .run_id = pd_in_string(frame, "run_id", h->run_id, sizeof h->run_id) ? h->run_id : NULL,
     .author = *frame->agent ? frame->agent : "operator",
-    .now_ms = now_of,
+    .now_ms = pd_threads_now,
     .now_ctx = frame->home,
   };
 }
@@ -108,7 +105,7 @@ pd_code pd_cap_runs_begin(pd_frame *frame, pd_error *err)
   return PD_OK;
 }
 
-pd_code pd_cap_runs_checkpoint(pd_frame *frame, pd_error *err)
+static pd_code try_checkpoint(pd_frame *frame, pd_error *err)
 {
   CLEANUP(let_go) held h = {0};
   char reason[32] = "";
@@ -121,7 +118,7 @@ pd_code pd_cap_runs_checkpoint(pd_frame *frame, pd_error *err)
   return PD_OK;
 }
 
-pd_code pd_cap_runs_finish(pd_frame *frame, pd_error *err)
+static pd_code try_finish(pd_frame *frame, pd_error *err)
 {
   CLEANUP(let_go) held h = {0};
   char reason[32] = "natural";
@@ -178,7 +175,7 @@ static pd_code patch_call(pd_frame *frame, held *h, pd_error *err)
   return patches.kind == PD_JSON_ARRAY ? pd_tool_call_patch(h->run, h->call_id, patches.raw, err) : PD_OK;
 }
 
-pd_code pd_cap_runs_tool_begin(pd_frame *frame, pd_error *err)
+static pd_code try_tool_begin(pd_frame *frame, pd_error *err)
 {
   CLEANUP(let_go) held h = {0};
   char name[257] = "";
@@ -189,7 +186,7 @@ pd_code pd_cap_runs_tool_begin(pd_frame *frame, pd_error *err)
   return commit_call(frame, &h, pd_tool_status_name(PD_TOOL_RUNNING), err);
 }
 
-pd_code pd_cap_runs_tool_suspend(pd_frame *frame, pd_error *err)
+static pd_code try_tool_suspend(pd_frame *frame, pd_error *err)
 {
   CLEANUP(let_go) held h = {0};
   TRY(attach_call(frame, &h, err));
@@ -198,7 +195,7 @@ pd_code pd_cap_runs_tool_suspend(pd_frame *frame, pd_error *err)
   return commit_call(frame, &h, pd_tool_status_name(PD_TOOL_SUSPENDED), err);
 }
 
-pd_code pd_cap_runs_tool_resume(pd_frame *frame, pd_error *err)
+static pd_code try_tool_resume(pd_frame *frame, pd_error *err)
 {
   CLEANUP(let_go) held h = {0};
   char id[PD_RUN_DECISION_ID_SIZE_MAX + 1] = "";
@@ -213,15 +210,57 @@ pd_code pd_cap_runs_tool_resume(pd_frame *frame, pd_error *err)
   return PD_OK;
 }
 
-pd_code pd_cap_runs_tool_end(pd_frame *frame, pd_error *err)
+static pd_code try_tool_end(pd_frame *frame, pd_error *err)
 {
   CLEANUP(let_go) held h = {0};
   char status[32] = "succeeded";
   pd_in_string(frame, "status", status, sizeof status);
-  pd_tool_result result = {
-    .status = pd_tool_status_parse(status), .message = pd_in(frame, "message").raw, .is_forced = pd_in_bool(frame, "is_forced", false)};
+  pd_tool_result result = {.status = pd_tool_status_parse(status), .message = pd_in(frame, "message").raw};
   TRY(attach_call(frame, &h, err));
   TRY(patch_call(frame, &h, err));
   TRY(pd_tool_call_end(h.run, h.call_id, &result, err));
   return commit_call(frame, &h, status, err);
+}
+
+/* ---- races ---- */
+
+/* Who appended between the attaching and the checkpoint was first; the call knows nothing of the version before, so it is made again. */
+static pd_code settle(pd_frame *frame, pd_cap_run attempt, pd_error *err)
+{
+  pd_code code = PD_CONFLICT;
+  for (int i = 0; i < RETRY_MAX && code == PD_CONFLICT; i++) {
+    code = attempt(frame, err);
+    if (code == PD_CONFLICT && strcmp(pd_error_name(err), "VersionConflict") != 0) break;
+  }
+  return code;
+}
+
+pd_code pd_cap_runs_checkpoint(pd_frame *frame, pd_error *err)
+{
+  return settle(frame, try_checkpoint, err);
+}
+
+pd_code pd_cap_runs_finish(pd_frame *frame, pd_error *err)
+{
+  return settle(frame, try_finish, err);
+}
+
+pd_code pd_cap_runs_tool_begin(pd_frame *frame, pd_error *err)
+{
+  return settle(frame, try_tool_begin, err);
+}
+
+pd_code pd_cap_runs_tool_suspend(pd_frame *frame, pd_error *err)
+{
+  return settle(frame, try_tool_suspend, err);
+}
+
+pd_code pd_cap_runs_tool_resume(pd_frame *frame, pd_error *err)
+{
+  return settle(frame, try_tool_resume, err);
+}
+
+pd_code pd_cap_runs_tool_end(pd_frame *frame, pd_error *err)
+{
+  return settle(frame, try_tool_end, err);
 }

@@ -16,6 +16,11 @@ pd_thread_name pd_in_thread(const pd_frame *frame)
   return name;
 }
 
+int64_t pd_threads_now(void *home)
+{
+  return pd_home_now(home);
+}
+
 pd_code pd_threads_store(pd_frame *frame, pd_store **out, pd_error *err)
 {
   pd_error why;

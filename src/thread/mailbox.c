@@ -58,18 +58,6 @@ char *pd_mail_key(const char *noun, uint64_t number, char out[PD_MAIL_KEY_SIZE])
   return out;
 }
 
-uint64_t pd_mail_number(pd_bytes key)
-{
-  uint64_t number = 0;
-  if (key.size < 20) return 0;
-  const char *at = (const char *)key.data + key.size - 20;
-  for (int i = 0; i < 20; i++) {
-    if (at[i] < '0' || at[i] > '9') return 0;
-    number = number * 10 + (uint64_t)(at[i] - '0');
-  }
-  return number;
-}
-
 pd_code pd_mail_corrupt(const pd_mailbox *box, const char *key, pd_error *err)
 {
   return pd_error_set(err, PD_CORRUPT, "'%s' on ref '%s' is not what perdure wrote there", key, box->ref);

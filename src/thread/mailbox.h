@@ -49,8 +49,6 @@ PD_MUST_USE pd_code pd_mail_retry(pd_code (*attempt)(void *ctx, pd_error *err), 
 
 /* "NOUN/<20 digits>"; returns `out`. */
 char *pd_mail_key(const char *noun, uint64_t number, char out[PD_MAIL_KEY_SIZE]);
-/* The number at the end of such a key; 0 if there is none. */
-uint64_t pd_mail_number(pd_bytes key);
 /* PD_CORRUPT that names what was read. */
 PD_MUST_USE pd_code pd_mail_corrupt(const pd_mailbox *box, const char *key, pd_error *err);
 

@@ -2,6 +2,7 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "base/key.h"
 #include "thread/mailbox.h"
 
 #include <stdio.h>
@@ -93,7 +94,7 @@ static pd_code pick(claim_job *job, pd_mail_tx *tx, uint64_t *numbers, uint32_t 
     else if (retry_ms > tx->now_ms)
       due_at(job, retry_ms);
     else
-      numbers[(*out_count)++] = pd_mail_number(entry.key);
+      numbers[(*out_count)++] = pd_key_number(entry.key);
   }
   pd_iter_close(iter);
   return code == PD_NOT_FOUND ? PD_OK : code;

@@ -2,6 +2,7 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "base/key.h"
 #include "thread/mailbox.h"
 
 /* ---- looking ---- */
@@ -36,7 +37,7 @@ static pd_code walk(pd_mailbox *box, const char *at, pd_iter *iter, const pd_let
   while ((!query->limit || shown < query->limit) && (code = pd_iter_next(iter, &entry, &state, err)) == PD_OK) {
     pd_buf_clear(&item.state);
     TRY(pd_buf_append(&item.state, state.data, state.size, err));
-    TRY(read_fixed(box, at, pd_mail_number(entry.key), &item, err));
+    TRY(read_fixed(box, at, pd_key_number(entry.key), &item, err));
     if (!(statuses & 1u << item.letter.status)) continue;
     shown++;
     if (!visit(ctx, &item.letter)) return PD_OK;

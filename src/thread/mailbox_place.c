@@ -3,6 +3,7 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "base/key.h"
 #include "thread/mailbox.h"
 
 #include <stdio.h>
@@ -16,7 +17,7 @@ static void free_places(pd_mail_place **places)
 static bool read_place(const pd_entry *entry, pd_bytes text, pd_mail_place *out)
 {
   pd_json json;
-  out->number = pd_mail_number(entry->key);
+  out->number = pd_key_number(entry->key);
   return out->number && pd_json_parse(text, &json, NULL) == PD_OK && pd_json_i64(json, &out->time_ms);
 }
 

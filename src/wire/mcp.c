@@ -342,9 +342,13 @@ static void batch_send(void *ctx, pd_bytes message, int status, bool is_last)
   b->count++;
 }
 
-static bool may_batch(const pd_mcp_peer *peer)
+static bool may_batch(pd_mcp *mcp, const pd_mcp_peer *peer)
 {
-  const char *revision = peer->session && peer->session->revision ? peer->session->revision : peer->version;
+  const char *revision = NULL;
+  pthread_mutex_lock(&mcp->lock);
+  if (peer->session) revision = peer->session->revision;
+  pthread_mutex_unlock(&mcp->lock);
+  if (!revision) revision = peer->version;
   return !revision || strcmp(revision, "2025-03-26") <= 0;
 }
 
@@ -387,7 +391,7 @@ void pd_mcp_handle(pd_mcp *mcp, const pd_mcp_peer *peer, pd_bytes message, const
   if (err.code || pd_json_parse(message, &json, &err)) {
     send_error(exchange, PD_MCP_PARSE_ERROR, err.message, (pd_bytes){0}, err.code == PD_LIMIT ? 413 : 400);
     pd_mcp_exchange_done(exchange, 400);
-  } else if (json.kind == PD_JSON_ARRAY && may_batch(peer)) {
+  } else if (json.kind == PD_JSON_ARRAY && may_batch(mcp, peer)) {
     take_batch(mcp, peer, json, exchange);
   } else {
     take(mcp, peer, json, exchange, false);

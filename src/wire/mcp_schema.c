@@ -43,6 +43,22 @@ static void write_properties(pd_json_writer *w, pd_json properties, const char *
   pd_json_close(w, '}');
 }
 
+/* ["string","null"] is legal, and several clients refuse it: each type stands alone. */
+static void write_types(pd_json_writer *w, pd_json types)
+{
+  pd_json type;
+  pd_json_walk walk = pd_json_walk_begin(types);
+  pd_json_key(w, "anyOf");
+  pd_json_open(w, '[');
+  while (pd_json_walk_next(&walk, NULL, &type)) {
+    pd_json_open(w, '{');
+    pd_json_key(w, "type");
+    pd_json_value(w, type);
+    pd_json_close(w, '}');
+  }
+  pd_json_close(w, ']');
+}
+
 void pd_mcp_schema_write(pd_json_writer *w, pd_json schema, const char *extra)
 {
   pd_json key, value;
@@ -51,6 +67,10 @@ void pd_mcp_schema_write(pd_json_writer *w, pd_json schema, const char *extra)
   while (pd_json_walk_next(&walk, &key, &value)) {
     if (pd_json_is(key, "format") && !is_known_format(value)) continue;
     if (pd_json_is(key, "required") && value.raw.size <= 2) continue; /* [] says nothing, and draft 4 refuses it */
+    if (pd_json_is(key, "type") && value.kind == PD_JSON_ARRAY) {
+      write_types(w, value);
+      continue;
+    }
     write_key(w, key);
     if (pd_json_is(key, "properties"))
       write_properties(w, value, extra);

@@ -59,13 +59,11 @@ static pd_code set_up_mcp(pd_server *server, pd_error *err)
 {
   char key_file[4400];
   const pd_serve_options *o = server->options;
+  bool has_folder = strncmp(o->uri, "sqlite:", 7) == 0;
   pd_mcp *mcp = NULL;
-  snprintf(key_file, sizeof key_file, "%s/mcp.key", strncmp(o->uri, "sqlite:", 7) == 0 ? o->uri + 7 : "");
-  pd_mcp_options options = {.home = server->home,
-                            .uri = o->uri,
-                            .tools = o->mcp_tools,
-                            .key_file = key_file[0] == '/' && !key_file[8] ? NULL : key_file,
-                            .provider = o->mcp_provider};
+  snprintf(key_file, sizeof key_file, "%s/mcp.key", has_folder ? o->uri + 7 : "");
+  pd_mcp_options options = {
+    .home = server->home, .uri = o->uri, .tools = o->mcp_tools, .key_file = has_folder ? key_file : NULL, .provider = o->mcp_provider};
   TRY(pd_mcp_new(&options, &mcp, err));
   pd_code code = pd_mcp_http_new(mcp, &server->mcp, err);
   if (code) pd_mcp_free(mcp);

@@ -145,6 +145,20 @@ static void step__events_come_in_their_order_also_after_a_crash(void **state)
   pd_agent_close(agent);
 }
 
+/* Whoever sent it did so twice, by both ways. */
+static void step__an_event_that_is_pushed_while_it_is_worked_on_does_not_stay(void **state)
+{
+  pd_agent *agent = agent_open(*state, "x");
+  push(agent, "{\"id\":\"0\"}");
+  assert_int_equal(begin(agent, "{\"id\":\"1\"}"), PD_STEP_NEW);
+  assert_int_equal(push(agent, "{\"id\":\"1\"}"), PD_PUSH_QUEUED);
+  count_step(agent);
+  assert_int_equal(agent_info(agent).event_count, 1);
+  assert_int_equal(begin(agent, NULL), PD_STEP_NEW);
+  assert_string_equal(pd_agent_step_event_id(agent), "0");
+  pd_agent_close(agent);
+}
+
 /* ---- replies ------------------------------------------------------------------------------------------------------- */
 
 static void reply__of_a_finished_event_is_sent_again_instead_of_working_twice(void **state)
@@ -337,6 +351,7 @@ int main(void)
     IN_ALL(step__is_one_save_with_one_tick),
     IN_ALL(step__what_is_aborted_leaves_nothing),
     IN_ALL(step__events_come_in_their_order_also_after_a_crash),
+    IN_ALL(step__an_event_that_is_pushed_while_it_is_worked_on_does_not_stay),
     IN_ALL(reply__of_a_finished_event_is_sent_again_instead_of_working_twice),
     IN_ALL(reply__of_the_last_step_before_a_crash_comes_first),
     IN_ALL(reply__that_was_said_to_have_left_does_not_come_again),

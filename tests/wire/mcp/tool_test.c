@@ -3,6 +3,7 @@
 
 #include "base/base.h"
 #include "base/buf.h"
+#include "state/backup_world.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -88,6 +89,7 @@ static void check_schema(pd_json schema, const char *where)
   pd_json key, value;
   if (pd_json_member(schema, "type").kind == PD_JSON_NONE && pd_json_member(schema, "anyOf").kind == PD_JSON_NONE)
     fail_msg("%s: a schema without a type: %.*s", where, (int)schema.raw.size, (const char *)schema.raw.data);
+  if (pd_json_member(schema, "type").kind == PD_JSON_ARRAY) fail_msg("%s: a list of types", where);
   pd_json format = pd_json_member(schema, "format");
   if (format.kind != PD_JSON_NONE && !pd_json_is(format, "date-time"))
     fail_msg("%s: format %.*s", where, (int)format.raw.size, (const char *)format.raw.data);
@@ -266,6 +268,43 @@ static void tool__what_the_gate_does_not_let_through_is_not_seen_and_not_run(voi
   mcp_close(&m);
 }
 
+/* ---- long calls ---- */
+
+/* A backup that was approved already, by a client that wants to hear how far it is. */
+static void back_up(mcp_world *m, const char *meta)
+{
+  char id[128];
+  mcp_sendf(m, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"state_backup_create\"}}");
+  snprintf(id, sizeof id, "%s", strstr(mcp_last(m, "result.content.1.text"), "apr-"));
+  id[strcspn(id, "\"")] = 0;
+  m->w.is_operator = true;
+  assert_int_equal(world_callf(&m->w, "approvals.approve", "{\"approval_id\":\"%s\"}", id), PD_OK);
+  m->w.is_operator = false;
+  mcp_sendf(m, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"state_backup_create\"%s}}", meta);
+}
+
+static void tool__a_backup_tells_how_far_it_is_to_who_gave_a_token(void **state)
+{
+  (void)state;
+  mcp_world m;
+  mcp_open(&m, NULL, NULL);
+  assert_int_equal(pd_vault_init(m.w.home, pd_text(RIGHT), &cheap, NULL), PD_OK);
+  unlock(&m.w, RIGHT);
+  mcp_tool(&m, "state_persistent_set", "{\"key\":\"k\",\"value\":1}");
+  back_up(&m, "");
+  assert_int_equal(m.last.count, 1);
+  assert_string_equal(mcp_last(&m, "result.isError"), "false");
+  back_up(&m, ",\"_meta\":{\"progressToken\":\"t\"}");
+  assert_true(m.last.count >= 3);
+  for (size_t i = 0; i + 1 < m.last.count; i++) {
+    assert_string_equal(mcp_member(&m, m.last.messages[i], "method"), "\"notifications/progress\"");
+    assert_string_equal(mcp_member(&m, m.last.messages[i], "params.progressToken"), "\"t\"");
+  }
+  assert_string_equal(mcp_member(&m, m.last.messages[0], "params.progress"), "0");
+  assert_string_equal(mcp_last(&m, "result.isError"), "false");
+  mcp_close(&m);
+}
+
 /* ---- prompt and completion ---- */
 
 static void tool__the_briefing_is_a_prompt(void **state)
@@ -301,6 +340,7 @@ int main(void)
     cmocka_unit_test(tool__a_session_that_idled_away_is_begun_anew),
     cmocka_unit_test(tool__the_filter_hides_and_refuses),
     cmocka_unit_test(tool__what_the_gate_does_not_let_through_is_not_seen_and_not_run),
+    cmocka_unit_test(tool__a_backup_tells_how_far_it_is_to_who_gave_a_token),
     cmocka_unit_test(tool__the_briefing_is_a_prompt),
   };
   return cmocka_run_group_tests_name("tool", tests, NULL, NULL);
