@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -31,6 +32,7 @@ static void run_server(const served *s, int out)
   int log = open(text_of("%s/log", s->folder), O_WRONLY | O_CREAT | O_APPEND, 0600);
   dup2(out, STDOUT_FILENO);
   dup2(log, STDERR_FILENO);
+  prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves no server behind */
   execv(served_binary, (char *const *)(uintptr_t)argv);
   _exit(127);
 }

@@ -311,6 +311,32 @@ static void watch__at_the_end_of_the_server_watchers_are_told(void **state)
   served_free(s);
 }
 
+/* Its answer was made when nobody is there to take it. */
+static void watch__who_leaves_before_it_begins_leaves_nothing_behind(void **state)
+{
+  (void)state;
+  served *s = served_start(plain);
+  const char *text = "GET /v1/watch?store=shared HTTP/1.1\r\nHost: localhost\r\n\r\n";
+  for (int i = 0; i < 200; i++) {
+    int fd = served_connect(s);
+    const struct linger at_once = {.l_onoff = 1};
+    assert_true(send_bytes(fd, text, strlen(text)));
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once); /* a reset, not a quiet end */
+    close(fd);
+  }
+  bool is_clean = false;
+  for (int i = 0; i < 100 && !is_clean; i++) {
+    set(s, "k", i, i); /* who is gone is noticed when there is something to tell */
+    reply m = ask(s, "GET", "/metrics", "Perdure-Role: operator\r\n", NULL);
+    is_clean = strstr(m.body, "\nperdure_watchers 0\n");
+    reply_done(&m);
+    poll(NULL, 0, 20);
+  }
+  assert_true(is_clean);
+  assert_int_equal(served_stop(s), 0);
+  served_free(s);
+}
+
 static void watch__more_than_may_be_are_refused(void **state)
 {
   (void)state;
@@ -377,6 +403,7 @@ int main(int argc, char **argv)
     cmocka_unit_test(watch__silence_is_broken_by_heartbeats_with_the_place),
     cmocka_unit_test(watch__a_slow_reader_is_cut_off_with_a_reason_and_can_come_back),
     cmocka_unit_test(watch__at_the_end_of_the_server_watchers_are_told),
+    cmocka_unit_test(watch__who_leaves_before_it_begins_leaves_nothing_behind),
     cmocka_unit_test(watch__more_than_may_be_are_refused),
     cmocka_unit_test(watch__two_thousand_at_once),
   };
