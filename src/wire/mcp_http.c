@@ -7,9 +7,11 @@
 #include "base/error.h"
 #include "wire/mcp_message.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
+#include <time.h>
 
 #define BLOCK_SIZE 4096
 #define QUEUE_SIZE_MAX ((size_t)8 * 1024 * 1024) /* of a stream that nobody reads: then it is cut */
@@ -37,7 +39,8 @@ struct pd_mcp_http {
   pd_mcp *mcp;
   pthread_mutex_t lock; /* of what follows; a flow's lock may be taken under it */
   flow *flows;
-  atomic_uint beside;
+  unsigned beside; /* threads that run a message of their own */
+  pthread_cond_t ended;
 };
 
 pd_code pd_mcp_http_new(pd_mcp *mcp, pd_mcp_http **out, pd_error *err)
@@ -46,6 +49,7 @@ pd_code pd_mcp_http_new(pd_mcp *mcp, pd_mcp_http **out, pd_error *err)
   if (!http) return pd_error_memory(err, "the MCP server");
   http->mcp = mcp;
   pthread_mutex_init(&http->lock, NULL);
+  pthread_cond_init(&http->ended, NULL);
   *out = http;
   return PD_OK;
 }
@@ -53,6 +57,7 @@ pd_code pd_mcp_http_new(pd_mcp *mcp, pd_mcp_http **out, pd_error *err)
 void pd_mcp_http_free(pd_mcp_http *http)
 {
   if (!http) return;
+  pthread_cond_destroy(&http->ended);
   pthread_mutex_destroy(&http->lock);
   free(http);
 }
@@ -261,6 +266,19 @@ void pd_mcp_http_drain(pd_mcp_http *http)
   pthread_mutex_unlock(&http->lock);
 }
 
+bool pd_mcp_http_wait(pd_mcp_http *http, uint32_t timeout_ms)
+{
+  struct timespec end;
+  int why = 0;
+  clock_gettime(CLOCK_REALTIME, &end);
+  pthread_mutex_lock(&http->lock);
+  end.tv_sec += timeout_ms / 1000 + 1;
+  while (http->beside && why != ETIMEDOUT) why = pthread_cond_timedwait(&http->ended, &http->lock, &end);
+  bool is_over = !http->beside;
+  pthread_mutex_unlock(&http->lock);
+  return is_over;
+}
+
 /* ---- answering ---- */
 
 /* One message, or none: a plain reply. The flow is over. */
@@ -329,6 +347,23 @@ static void free_beside(beside *b)
   free(b);
 }
 
+static bool enter(pd_mcp_http *http)
+{
+  pthread_mutex_lock(&http->lock);
+  bool has_room = http->beside < BESIDE_MAX;
+  if (has_room) http->beside++;
+  pthread_mutex_unlock(&http->lock);
+  return has_room;
+}
+
+/* The last touch of `http`: whoever waits for it may free it. */
+static void leave(pd_mcp_http *http)
+{
+  pthread_mutex_lock(&http->lock);
+  if (--http->beside == 0) pthread_cond_broadcast(&http->ended);
+  pthread_mutex_unlock(&http->lock);
+}
+
 static void *run_beside(void *ctx)
 {
   beside *b = ctx;
@@ -338,16 +373,17 @@ static void *run_beside(void *ctx)
   pthread_mutex_lock(&b->f->lock);
   let_go(b->f);
   free_beside(b);
-  atomic_fetch_sub(&http->beside, 1);
+  leave(http);
   return NULL;
 }
 
 static bool start_beside(pd_request *request, flow *f, const pd_mcp_peer *peer)
 {
   pthread_t thread;
-  beside *b = atomic_fetch_add(&f->http->beside, 1) < BESIDE_MAX ? calloc(1, sizeof *b) : NULL;
+  if (!enter(f->http)) return false;
+  beside *b = calloc(1, sizeof *b);
   if (!b) {
-    atomic_fetch_sub(&f->http->beside, 1);
+    leave(f->http);
     return false;
   }
   const char *given[] = {peer->version, peer->method, peer->name};
@@ -368,7 +404,7 @@ static bool start_beside(pd_request *request, flow *f, const pd_mcp_peer *peer)
     b->body = (pd_buf){0};
     b->session = NULL;
     free_beside(b);
-    atomic_fetch_sub(&f->http->beside, 1);
+    leave(f->http);
     return false;
   }
   pthread_detach(thread);

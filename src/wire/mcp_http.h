@@ -21,5 +21,7 @@ pd_mcp *pd_mcp_http_core(pd_mcp_http *http);
 void pd_mcp_http_tick(pd_mcp_http *http);
 /* End every stream, before the server stops. */
 void pd_mcp_http_drain(pd_mcp_http *http);
+/* Wait for the messages that run beside the workers. False: one is not over in time, and nothing that it uses may be freed. */
+bool pd_mcp_http_wait(pd_mcp_http *http, uint32_t timeout_ms);
 
 #endif

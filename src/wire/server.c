@@ -204,6 +204,7 @@ pd_code pd_server_close(pd_server *server, pd_error *err)
   if (!is_over) return PD_OK; /* a thread is inside the home: the process ends as it is, and what was acknowledged is on disk */
   if (server->hub) pd_hub_drain(server->hub); /* libmicrohttpd must find nobody asleep */
   if (server->mcp) pd_mcp_http_drain(server->mcp);
+  if (server->mcp && !pd_mcp_http_wait(server->mcp, STOP_MS)) return PD_OK;
   stop_listening(server);
   pd_hub_free(server->hub);
   if (server->mcp) pd_mcp_free(pd_mcp_http_core(server->mcp));
