@@ -96,6 +96,13 @@ static bool list_letter(void *ctx, const pd_letter *letter)
   return true;
 }
 
+/* Every letter that was claimed is told, however long the answer gets: nobody else gets it before its lease ends. */
+static bool tell_claimed(void *ctx, const pd_letter *letter)
+{
+  write_letter(ctx, letter);
+  return true;
+}
+
 pd_code pd_cap_mailbox_list(pd_frame *frame, pd_error *err)
 {
   CLEANUP(shut) pd_mailbox *box = NULL;
@@ -152,7 +159,7 @@ pd_code pd_cap_mailbox_claim(pd_frame *frame, pd_error *err)
 {
   CLEANUP(shut) pd_mailbox *box = NULL;
   char consumer[PD_MAIL_NAME_SIZE_MAX + 1] = "";
-  letters l = {.frame = frame, .limit = PD_MAIL_CLAIM_COUNT_MAX, .with_token = true};
+  letters l = {.frame = frame, .with_token = true};
   pd_claim_found found = {.next_due_ms = INT64_MAX};
   pd_in_string(frame, "consumer", consumer, sizeof consumer);
   pd_claim claim = {
@@ -163,7 +170,7 @@ pd_code pd_cap_mailbox_claim(pd_frame *frame, pd_error *err)
   TRY(open_box(frame, false, &box, err));
   pd_json_key(&frame->out, "letters");
   pd_json_open(&frame->out, '[');
-  if (box) TRY(pd_mailbox_claim(box, &claim, list_letter, &l, &found, err));
+  if (box) TRY(pd_mailbox_claim(box, &claim, tell_claimed, &l, &found, err));
   pd_json_close(&frame->out, ']');
   pd_out_time(frame, "next_due_at", found.count || found.next_due_ms == INT64_MAX ? 0 : found.next_due_ms);
   return PD_OK;

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#define LOOKS_MAX 3 /* at a value that seems to be empty */
 #define EPOCH_PREFIX "epoch:"
 
 typedef struct redis_key {
@@ -169,18 +170,18 @@ static pd_code read_value(pd_redis *r, const char *agent, redisReply **out, pd_e
   return (*out)->type == REDIS_REPLY_STRING ? PD_OK : unexpected(r, "GETRANGE", err);
 }
 
-/* GETRANGE does not tell an empty value from none. If it gave nothing and the key is there, somebody may have saved in between. */
+/* GETRANGE does not tell an empty value from none, and EXISTS comes later: somebody may have saved, or deleted, in between. */
 static pd_code load(void *handle, const char *agent, pd_storage_take take, void *ctx, pd_error *err)
 {
-  CLEANUP(pd_redis_reply_done) redisReply *reply = NULL;
-  CLEANUP(pd_redis_reply_done) redisReply *again = NULL;
-  long long is_there;
-  TRY(read_value(handle, agent, &reply, err));
-  if (reply->len) return take(ctx, (pd_bytes){reply->str, (size_t)reply->len}, err);
-  TRY(ask_number(handle, "EXISTS", agent, &is_there, err));
-  if (!is_there) return no_snapshot(handle, agent, err);
-  TRY(read_value(handle, agent, &again, err));
-  return take(ctx, (pd_bytes){again->str, (size_t)again->len}, err);
+  for (int looks = 0; looks < LOOKS_MAX; looks++) {
+    CLEANUP(pd_redis_reply_done) redisReply *reply = NULL;
+    long long is_there;
+    TRY(read_value(handle, agent, &reply, err));
+    if (reply->len) return take(ctx, (pd_bytes){reply->str, (size_t)reply->len}, err);
+    TRY(ask_number(handle, "EXISTS", agent, &is_there, err));
+    if (!is_there) return no_snapshot(handle, agent, err);
+  }
+  return take(ctx, pd_text(""), err);
 }
 
 static const char remove_script[] = "local gone = redis.pcall('DEL', KEYS[1]) "

@@ -139,6 +139,25 @@ static void mailbox__a_lease_that_ends_by_the_homes_clock_is_lost_to_the_next(vo
   free(second);
 }
 
+/* An answer of a list stops at 16 MiB; a claim must not: what it does not tell is lost until the lease ends. */
+static void mailbox__a_claim_tells_every_letter_that_it_took(void **state)
+{
+  world *w = *state;
+  size_t size = 1000000;
+  char *body = malloc(size + 1);
+  assert_non_null(body);
+  memset(body, 'x', size);
+  body[size] = 0;
+  char *input = text_of(T ",\"body\":\"%s\"}", body);
+  for (int i = 0; i < 20; i++) world_ok(w, "mailbox.send", input);
+  world_ok(w, "mailbox.claim", T ",\"consumer\":\"a\",\"count\":20}");
+  int tokens = 0;
+  for (const char *at = (const char *)w->out.data; (at = strstr(at, "\"token\":\"")); at++) tokens++;
+  assert_int_equal(tokens, 20);
+  free(input);
+  free(body);
+}
+
 static void mailbox__lists_in_pages_and_tells_no_tokens(void **state)
 {
   world *w = *state;
@@ -169,6 +188,7 @@ int main(void)
     cmocka_unit_test_setup_teardown(runs__of_a_rewound_thread_are_not_active, open_world, close_world),
     cmocka_unit_test_setup_teardown(runs__patches_of_a_call_are_checked, open_world, close_world),
     cmocka_unit_test_setup_teardown(mailbox__a_lease_that_ends_by_the_homes_clock_is_lost_to_the_next, open_world, close_world),
+    cmocka_unit_test_setup_teardown(mailbox__a_claim_tells_every_letter_that_it_took, open_world, close_world),
     cmocka_unit_test_setup_teardown(mailbox__lists_in_pages_and_tells_no_tokens, open_world, close_world),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
