@@ -141,6 +141,7 @@ static const char *name_of(const pd_capability *capability, const pd_error *err)
 {
   if (err->name) return err->name;
   if (err->code == PD_INVALID) return "InvalidInput";
+  if (err->code == PD_FULL) return pd_code_name(PD_FULL); /* unlike other storage errors it is somebody's to mend */
   if (!is_storage(err->code) || !capability) return pd_code_name(err->code);
   for (const pd_cap_error *e = capability->errors; e->code; e++)
     if (strcmp(e->code, "IoError") == 0) return e->code;

@@ -226,6 +226,8 @@ struct pd_server {
   pd_metrics *metrics;
   struct pd_mcp_http *mcp; /* mcp_http.h */
   atomic_bool is_draining;
+  atomic_bool is_full;           /* space.c */
+  atomic_ullong full_count_seen; /* of the metrics' full count */
   atomic_size_t in_flight;
   atomic_ullong request_count;
   char id_prefix[12]; /* of request ids: random */
@@ -255,6 +257,11 @@ void pd_conns_sweep(pd_server *server);
 void pd_conns_hang_up(pd_server *server);
 /* describe.c: what there is: the capabilities and the OpenAPI document, made once. */
 PD_MUST_USE pd_code pd_describe(pd_server *server, pd_error *err);
+
+/* space.c: was a call refused for want of space, and is there still none? */
+bool pd_space_is_full(const pd_server *server);
+/* About once a second, by one thread: look whether there is space again. */
+void pd_space_tick(pd_server *server);
 
 /* call.c: pd_call within the caller's scopes, counted. For every way in. `out` may be empty after a failure. */
 PD_MUST_USE pd_code pd_wire_call(const pd_caller *caller, const pd_ctx *ctx, const char *capability, pd_bytes input, pd_buf *out,

@@ -30,6 +30,7 @@ static void take_signals(sigset_t *out)
   sigaddset(&set, SIGINT);
   sigaddset(&set, SIGHUP);
   pthread_sigmask(SIG_BLOCK, &set, NULL);
+  signal(SIGXFSZ, SIG_IGN); /* a file as large as it may be (ulimit -f) is a full disk, not an end */
   if (out) *out = set;
 }
 
@@ -172,6 +173,7 @@ pd_code pd_server_run(pd_server *server, pd_error *err)
     signal_number = next_signal(signals, LOOK_MS);
     if (signal_number == SIGHUP) reload(server);
     pd_conns_sweep(server);
+    pd_space_tick(server);
     pd_hub_tick(server->hub);
     pd_mcp_http_tick(server->mcp);
   }
