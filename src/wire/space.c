@@ -1,6 +1,6 @@
 /*
- * space.c: whether the disk is full, as the server's calls found it. It is full from the first call that was refused for want of space until
- * a second went by without such a call and the home's folder takes bytes again.
+ * space.c: whether the disk is full, as the server's calls found it. It is full from the first call that was refused for want of space
+ * until a second went by without such a call and the home's folder takes bytes again.
  */
 #include "base/base.h"
 #include "base/file.h"
