@@ -1,8 +1,8 @@
 /*
  * guard.c: requests that a web page made on behalf of somebody who did not ask for it. A page of another site can send requests to an
  * address of this machine, under the name of its own site if its DNS says so (rebinding). So Host has to be an address, localhost, or a
- * name that was allowed; Origin, which browsers send, has to be the server's own or one that was allowed; and without one Sec-Fetch-Site must
- * not tell of another site.
+ * name that was allowed; Origin, which browsers send, has to be the server's own or one that was allowed; and without an Origin,
+ * Sec-Fetch-Site must not tell of another site.
  */
 #include "base/base.h"
 #include "base/buf.h"
