@@ -142,6 +142,7 @@ struct pd_request {
   pd_buf out;
   char etag[PD_ID_HEX_SIZE + 2]; /* with quotes; "": none */
   const char *allow;             /* of a 405 */
+  const char *policy;            /* Content-Security-Policy; NULL: none. As long as the server lives */
   char allow_text[48];
   unsigned retry_after_s; /* 0: none */
   struct {
@@ -230,9 +231,11 @@ struct pd_server {
   atomic_ullong full_count_seen; /* of the metrics' full count */
   atomic_size_t in_flight;
   atomic_ullong request_count;
-  char id_prefix[12]; /* of request ids: random */
+  char id_prefix[12];                /* of request ids: random */
+  char link_token[PD_TOKEN_ID_SIZE]; /* the id of the link's token; "": none */
   pd_buf capabilities, openapi;
-  char capabilities_etag[PD_ID_HEX_SIZE + 2], openapi_etag[PD_ID_HEX_SIZE + 2];
+  char capabilities_etag[PD_ID_HEX_SIZE + 2], openapi_etag[PD_ID_HEX_SIZE + 2], page_etag[PD_ID_HEX_SIZE + 2];
+  pd_buf page_policy; /* text, with its NUL */
 };
 
 /* ---- what the files share ---- */
@@ -262,6 +265,12 @@ PD_MUST_USE pd_code pd_describe(pd_server *server, pd_error *err);
 bool pd_space_is_full(const pd_server *server);
 /* About once a second, by one thread: look whether there is space again. */
 void pd_space_tick(pd_server *server);
+/* link.c: the link's token is good for nothing from here on. */
+void pd_link_revoke(pd_server *server);
+/* page.c: the page, made by tools/embed.c of page/page.html; and its policy. */
+extern const unsigned char pd_page_html[];
+extern const size_t pd_page_html_size;
+PD_MUST_USE pd_code pd_page_prepare(pd_server *server, pd_error *err);
 
 /* call.c: pd_call within the caller's scopes, counted. For every way in. `out` may be empty after a failure. */
 PD_MUST_USE pd_code pd_wire_call(const pd_caller *caller, const pd_ctx *ctx, const char *capability, pd_bytes input, pd_buf *out,
@@ -282,6 +291,8 @@ void pd_route_agents(pd_request *request);
 pd_lane pd_route_agents_lane(pd_request *request);
 void pd_route_watch(pd_request *request);
 pd_lane pd_route_watch_lane(pd_request *request);
+void pd_route_page(pd_request *request);
+void pd_route_icon(pd_request *request);
 void pd_route_metrics(pd_request *request);
 pd_lane pd_route_metrics_lane(pd_request *request);
 

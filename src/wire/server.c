@@ -81,6 +81,7 @@ static pd_code set_up(pd_server *server, pd_error *err)
   TRY(pd_lock_home(server, err));
   TRY(pd_wire_settings_load(server, err));
   TRY(pd_describe(server, err));
+  TRY(pd_page_prepare(server, err));
   TRY(pd_meter_new(&server->meter, err));
   TRY(pd_rates_new(&server->rates, err));
   TRY(pd_hub_new(server, &server->hub, err));
@@ -200,6 +201,7 @@ static void stop_listening(pd_server *server)
 pd_code pd_server_close(pd_server *server, pd_error *err)
 {
   if (!server) return PD_OK;
+  pd_link_revoke(server);
   bool is_over = pd_pool_done(&server->writers, STOP_MS); /* first: they wake connections, which have to be there */
   is_over = pd_pool_done(&server->slow, STOP_MS) && is_over;
   is_over = pd_pool_done(&server->readers, STOP_MS) && is_over;
@@ -219,6 +221,7 @@ pd_code pd_server_close(pd_server *server, pd_error *err)
   pthread_mutex_destroy(&server->conns.lock);
   pd_buf_done(&server->capabilities);
   pd_buf_done(&server->openapi);
+  pd_buf_done(&server->page_policy);
   free(server);
   return code;
 }
