@@ -38,12 +38,15 @@ static pd_code take_options(const cli_session *cli, const args_parsed *args, pd_
     .uri = cli->uri,
     .listen = args_get(args, "listen"),
     .socket = args_get(args, "socket"),
+    .tls_cert = args_get(args, "tls-cert"),
+    .tls_key = args_get(args, "tls-key"),
     .no_auth = args_get(args, "no-auth"),
     .insecure_listen = args_get(args, "insecure-listen"),
     .mcp_tools = args_get(args, "mcp-tools"),
     .no_mcp_approvals = args_get(args, "no-mcp-approvals"),
   };
   if (!out->listen && !out->socket) out->listen = "127.0.0.1:7373";
+  if (!out->tls_cert != !out->tls_key) return pd_error_set(err, PD_INVALID, "--tls-cert and --tls-key belong together: give both");
   if (mode) {
     char *end;
     out->socket_mode = (unsigned)strtoul(mode, &end, 8);
@@ -96,6 +99,8 @@ static const args_option serve_options[] = {
   {"socket", 0, "PATH", "a Unix socket, instead of TCP or besides --listen"},
   {"socket-mode", 0, "MODE", "its mode (default 0600)"},
   {"home", 0, "FOLDER", "the home's folder: the same as --store"},
+  {"tls-cert", 0, "FILE", "serve HTTPS with this certificate (PEM, with those who vouch for it after it); looked at again when it changes"},
+  {"tls-key", 0, "FILE", "the certificate's private key (PEM, without a passphrase)"},
   {"no-auth", 0, NULL, "whoever connects is who they say; for trying things out, on loopback alone"},
   {"insecure-listen", 0, NULL, "listen beyond loopback without TLS"},
   {"allow-host", 0, "NAME", "a name that Host may have besides localhost and addresses; may be repeated"},
