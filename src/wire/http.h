@@ -17,6 +17,7 @@
 #include "wire/metrics.h"
 #include "wire/pool.h"
 #include "wire/serve.h"
+#include "wire/tls.h"
 
 #include <microhttpd.h>
 #include <pthread.h>
@@ -225,6 +226,7 @@ struct pd_server {
   pd_rates *rates;
   pd_hub *hub;
   pd_metrics *metrics;
+  pd_tls *tls;             /* NULL: none */
   struct pd_mcp_http *mcp; /* mcp_http.h */
   atomic_bool is_draining;
   atomic_bool is_full;           /* space.c */

@@ -285,12 +285,21 @@ pd_code pd_daemon_start(pd_listener *listener, unsigned threads, pd_error *err)
 {
   pd_server *server = listener->server;
   unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | MHD_USE_ITC;
-  listener->daemon = MHD_start_daemon(
-    flags, 0, NULL, NULL, answer, listener, MHD_OPTION_EXTERNAL_LOGGER, say, listener, MHD_OPTION_LISTEN_SOCKET, listener->fd,
-    MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)PD_HEAD_SIZE_MAX, MHD_OPTION_CONNECTION_LIMIT,
-    (unsigned)server->settings.connection_count_max, MHD_OPTION_CONNECTION_TIMEOUT, STALL_S, MHD_OPTION_STRICT_FOR_CLIENT, 1,
-    MHD_OPTION_URI_LOG_CALLBACK, begin_uri, listener, MHD_OPTION_NOTIFY_COMPLETED, completed, listener, MHD_OPTION_NOTIFY_CONNECTION,
-    pd_conn_notify, listener, threads > 1 ? MHD_OPTION_THREAD_POOL_SIZE : MHD_OPTION_END, threads, MHD_OPTION_END);
+  struct MHD_OptionItem more[4] = {{MHD_OPTION_END, 0, NULL}};
+  size_t more_count = 0;
+  if (threads > 1) more[more_count++] = (struct MHD_OptionItem){MHD_OPTION_THREAD_POOL_SIZE, threads, NULL};
+  if (listener->is_tls) {
+    flags |= MHD_USE_TLS;
+    more[more_count++] = (struct MHD_OptionItem){MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)(uintptr_t)PD_TLS_PRIORITIES};
+    more[more_count++] = (struct MHD_OptionItem){MHD_OPTION_HTTPS_CERT_CALLBACK2, 0, (void *)pd_tls_retrieve};
+  }
+  more[more_count] = (struct MHD_OptionItem){MHD_OPTION_END, 0, NULL};
+  listener->daemon =
+    MHD_start_daemon(flags, 0, NULL, NULL, answer, listener, MHD_OPTION_EXTERNAL_LOGGER, say, listener, MHD_OPTION_LISTEN_SOCKET,
+                     listener->fd, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)PD_HEAD_SIZE_MAX, MHD_OPTION_CONNECTION_LIMIT,
+                     (unsigned)server->settings.connection_count_max, MHD_OPTION_CONNECTION_TIMEOUT, STALL_S, MHD_OPTION_STRICT_FOR_CLIENT,
+                     1, MHD_OPTION_URI_LOG_CALLBACK, begin_uri, listener, MHD_OPTION_NOTIFY_COMPLETED, completed, listener,
+                     MHD_OPTION_NOTIFY_CONNECTION, pd_conn_notify, listener, MHD_OPTION_ARRAY, more, MHD_OPTION_END);
   if (!listener->daemon) return pd_error_set(err, PD_STORAGE, "cannot serve on %s", listener->address);
   return PD_OK;
 }
