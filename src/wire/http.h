@@ -17,6 +17,7 @@
 #include "wire/metrics.h"
 #include "wire/pool.h"
 #include "wire/serve.h"
+#include "wire/settle.h"
 
 #include <microhttpd.h>
 #include <pthread.h>
@@ -88,13 +89,16 @@ bool pd_caller_is_narrow(const pd_caller *caller);
 
 typedef enum pd_lane {
   PD_LANE_HERE,  /* answers at once, from memory */
-  PD_LANE_WRITE, /* waits for the disk: all who wait share one sync */
+  PD_LANE_STAGE, /* writes: is begun at once, and finished with all others that wait for the same sync */
+  PD_LANE_WRITE, /* waits for the disk */
   PD_LANE_SLOW,  /* may take seconds */
   PD_LANE_WATCH  /* begins to watch */
 } pd_lane;
 
 /* Writes the answer into the request (reply.c). Returns when it is there. */
 typedef void (*pd_route_run)(pd_request *request);
+/* For PD_LANE_STAGE. True: the answer is there; else `run` is owed, when request->begun says that it is worth it. */
+typedef bool (*pd_route_begin)(pd_request *request);
 
 typedef struct pd_route {
   const char *method; /* GET answers HEAD too */
@@ -103,6 +107,7 @@ typedef struct pd_route {
   pd_lane (*lane)(pd_request *request); /* NULL: PD_LANE_HERE */
   bool is_open;                         /* answers whoever asks: health */
   bool is_stream;                       /* does not count as in flight: it has a limit of its own */
+  pd_route_begin begin;                 /* NULL: never in PD_LANE_STAGE */
 } pd_route;
 
 /* The route of a path and method; NULL: none. `*out_allow` then has the methods that the path has, or "". */
@@ -134,6 +139,7 @@ struct pd_request {
   bool is_too_large; /* the body is longer than it may be: what follows is dropped */
   size_t dropped;
   bool is_counted; /* in flight */
+  pd_begun *begun; /* the call, until its route's function finishes it */
   pd_caller caller;
   int64_t begun_us;
   /* the answer */
@@ -157,6 +163,8 @@ struct pd_request {
 
 /* The pools that run what may wait. */
 PD_MUST_USE pd_code pd_request_pools(pd_server *server, pd_error *err);
+/* Run its route's function, and give it back to libmicrohttpd. On a worker. */
+void pd_request_run(pd_request *request);
 /* It is not in flight any more: answered, or a stream that may last. */
 void pd_request_leave(pd_request *request);
 const char *pd_request_header(const pd_request *request, const char *name);
@@ -220,6 +228,7 @@ struct pd_server {
   size_t listener_count;
   pd_conns conns;
   pd_pool writers, slow, readers; /* readers: for watchers that are behind */
+  pd_settler settler;
   pd_meter *meter;
   pd_rates *rates;
   pd_hub *hub;
@@ -263,6 +272,7 @@ PD_MUST_USE pd_code pd_wire_call(const pd_caller *caller, const pd_ctx *ctx, con
 /* ---- routes' functions ---- */
 
 void pd_route_call(pd_request *request);
+bool pd_route_call_begin(pd_request *request);
 pd_lane pd_route_call_lane(pd_request *request);
 void pd_route_capabilities(pd_request *request);
 void pd_route_capability(pd_request *request);

@@ -6,18 +6,18 @@
 
 /* The first that fits. */
 static const pd_route routes[] = {
-  {"POST", "/v1/call/", pd_route_call, pd_route_call_lane, false, false},
-  {"GET", "/v1/capabilities", pd_route_capabilities, NULL, false, false},
-  {"GET", "/v1/capabilities/", pd_route_capability, NULL, false, false},
-  {"GET", "/v1/openapi.json", pd_route_openapi, NULL, false, false},
-  {"GET", "/v1/agents/", pd_route_agents, pd_route_agents_lane, false, false},
-  {"GET", "/v1/watch", pd_route_watch, pd_route_watch_lane, false, true},
-  {"GET", "/metrics", pd_route_metrics, pd_route_metrics_lane, false, false},
-  {"POST", "/mcp", pd_route_mcp, pd_route_mcp_lane, false, false},
-  {"GET", "/mcp", pd_route_mcp, pd_route_mcp_lane, false, false},
-  {"DELETE", "/mcp", pd_route_mcp, pd_route_mcp_lane, false, false},
-  {"GET", "/healthz", pd_route_healthz, NULL, true, false},
-  {"GET", "/readyz", pd_route_readyz, NULL, true, false},
+  {"POST", "/v1/call/", pd_route_call, pd_route_call_lane, false, false, pd_route_call_begin},
+  {"GET", "/v1/capabilities", pd_route_capabilities, NULL, false, false, NULL},
+  {"GET", "/v1/capabilities/", pd_route_capability, NULL, false, false, NULL},
+  {"GET", "/v1/openapi.json", pd_route_openapi, NULL, false, false, NULL},
+  {"GET", "/v1/agents/", pd_route_agents, pd_route_agents_lane, false, false, NULL},
+  {"GET", "/v1/watch", pd_route_watch, pd_route_watch_lane, false, true, NULL},
+  {"GET", "/metrics", pd_route_metrics, pd_route_metrics_lane, false, false, NULL},
+  {"POST", "/mcp", pd_route_mcp, pd_route_mcp_lane, false, false, NULL},
+  {"GET", "/mcp", pd_route_mcp, pd_route_mcp_lane, false, false, NULL},
+  {"DELETE", "/mcp", pd_route_mcp, pd_route_mcp_lane, false, false, NULL},
+  {"GET", "/healthz", pd_route_healthz, NULL, true, false, NULL},
+  {"GET", "/readyz", pd_route_readyz, NULL, true, false, NULL},
 };
 
 static bool fits_path(const pd_route *route, const char *path, const char **out_rest)
