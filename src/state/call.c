@@ -403,15 +403,15 @@ const void *pd_begun_group(const pd_begun *begun)
 pd_code pd_call_finish(pd_begun *begun, pd_buf *answer, pd_error *err)
 {
   bool again = begun->frame.must_wait;
-  pd_code code = PD_OK;
-  if (!again) code = pd_later_wait(begun->frame.later, &again, err);
-  if (code || again) {
-    pd_buf_done(&begun->frame.details);
-    code = call_with(&begun->ctx, &begun->input, PD_OK, answer, err); /* nothing was written: what it says now holds */
-  } else {
-    if (begun->code) *err = begun->err;
-    code = conclude(&begun->frame, begun->code, answer, err);
+  pd_code code = again ? PD_OK : pd_later_wait(begun->frame.later, &again, err);
+  if (!code && !again && begun->code) {
+    code = begun->code;
+    *err = begun->err;
   }
+  if (again)
+    code = call_with(&begun->ctx, &begun->input, PD_OK, answer, err); /* nothing was written: what it says now holds */
+  else
+    code = conclude(&begun->frame, code, answer, err);
   free_begun(begun);
   return code;
 }
