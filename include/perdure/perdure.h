@@ -247,8 +247,8 @@ PD_API PD_MUST_USE pd_code pd_delete(pd_store *store, pd_bytes key, uint64_t exp
  * pd_put_if in two steps, for whoever has many writes at hand and one thread: stage each, then wait for each; one sync serves them all.
  *
  * Never waits for the disk or for others. `out_ack->durability` tells what came of it:
- *   PD_STAGED    the ack tells what the commit will be, and readers do not see it yet. `*out` is set: pd_later_wait is owed, soon, and before
- *                the store is closed; others' commits may wait behind it.
+ *   PD_STAGED    the ack tells what the commit will be, and readers do not see it yet. `*out` is set: pd_later_wait is owed, soon, and
+ *                before the store is closed; others' commits may wait behind it.
  *   PD_BUFFERED  the store is buffered: done, as by pd_put_if.
  *   PD_NOTHING   it could not be staged at once (a large value, a store that is busy with more than commits): use pd_put_if.
  * Errors as pd_put_if.

@@ -121,9 +121,9 @@ PD_API PD_MUST_USE pd_code pd_call(const pd_ctx *ctx, const char *capability, pd
  * can: `*out` is then set, and pd_call_finish is owed, by any thread; `answer` is not to be read before. Else `*out` is NULL, and the call
  * is over as by pd_call. What is worth it: state.persistent.set, state.shared.set; others are done whole.
  *
- * The calls of one group (pd_begun_group, not NULL) share a sync if they are all begun before the first is finished. A call without a group has
- * yet to be done whole: finishing it may take as long as any call. `ctx`'s texts and `input` stay until the call is finished. `err`
- * must not be NULL.
+ * The calls of one group (pd_begun_group, not NULL) share a sync if they are all begun before the first is finished. A call without a
+ * group has yet to be done whole: finishing it may take as long as any call. `ctx`'s texts and `input` stay until the call is finished.
+ * `err` must not be NULL.
  */
 typedef struct pd_begun pd_begun;
 PD_API PD_MUST_USE pd_code pd_call_begin(const pd_ctx *ctx, const char *capability, pd_bytes input, pd_begun **out, pd_buf *answer,
