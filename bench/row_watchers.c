@@ -2,11 +2,11 @@
  * row_watchers.c: rows 24 and 25: how long a commit takes to reach 1,000 watchers of the server against one, and what a connection costs
  * that asks nothing.
  *
- * The time is from before the question is sent to the whole event in the hands of the last watcher: the durable commit is part of both. The
- * watchers are one thread of this process, which shares the processors with the server. So that it is the server that is measured, a
- * watcher does the least that tells: it is woken by epoll and looks at the event once, all of it (MSG_PEEK). Only when the clock has stopped
- * is it taken out of the socket and checked: taking it has TCP acknowledge it, and a thousand acknowledgements cost this machine as much
- * as the sending does, where watchers elsewhere would pay for them themselves.
+ * The time is from before the question is sent to the whole event in the hands of the last watcher: the durable commit is part of both.
+ * The watchers are one thread of this process, which shares the processors with the server. So that it is the server that is measured, a
+ * watcher does the least that tells: it is woken by epoll and looks at the event once, all of it (MSG_PEEK). Only when the clock has
+ * stopped is it taken out of the socket and checked: taking it has TCP acknowledge it, and a thousand acknowledgements cost this machine
+ * as much as the sending does, where watchers elsewhere would pay for them themselves.
  *
  * The memory of row 25 is the server's own (RssAnon) before and after: each connection has had an answer, and is kept.
  */

@@ -19,7 +19,7 @@ typedef void (*pd_team_act)(void *ctx, size_t begin, size_t end);
 PD_MUST_USE pd_code pd_team_new(unsigned threads_max, pd_team **out, pd_error *err);
 /* When nobody runs anything. Takes NULL. */
 void pd_team_free(pd_team *team);
-/* Do `count` pieces, `grain` of them at a time. What the caller wrote before is seen by the helpers, what they write by the caller after. */
+/* Do `count` pieces, `grain` of them at a time. Helpers see what the caller wrote before, and the caller what they wrote. */
 void pd_team_run(pd_team *team, size_t count, size_t grain, pd_team_act act, void *ctx);
 
 #endif
