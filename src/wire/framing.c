@@ -54,7 +54,7 @@ bool pd_framing_admits(pd_request *request, const char *version)
   if (f.codings && strcmp(version, MHD_HTTP_VERSION_1_1) != 0) f.fault = "Transfer-Encoding needs HTTP/1.1";
   if (!f.fault) return true;
   pd_reply_header(request, MHD_HTTP_HEADER_CONNECTION, "close");
-  pd_reply_failure(request, MHD_HTTP_BAD_REQUEST, PD_INVALID, "InvalidInput", "Send one Content-Length, or Transfer-Encoding: chunked alone.",
-                   "where the request ends is not certain: %s", f.fault);
+  pd_reply_failure(request, MHD_HTTP_BAD_REQUEST, PD_INVALID, "InvalidInput",
+                   "Send one Content-Length, or Transfer-Encoding: chunked alone.", "where the request ends is not certain: %s", f.fault);
   return false;
 }

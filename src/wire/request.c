@@ -142,8 +142,9 @@ static bool admits(pd_request *request, const char *url, const char *method, con
                      request->bad_uri);
     return false;
   }
-  return pd_framing_admits(request, version) && pd_guard_admits(request) && !pd_guard_preflight(request) && find_route(request) && is_serving(request) &&
-         is_small_enough(request) && (request->route->is_open || pd_auth_admits(request)) && (request->route->is_stream || enter(request));
+  return pd_framing_admits(request, version) && pd_guard_admits(request) && !pd_guard_preflight(request) && find_route(request) &&
+         is_serving(request) && is_small_enough(request) && (request->route->is_open || pd_auth_admits(request)) &&
+         (request->route->is_stream || enter(request));
 }
 
 static bool has_body(const pd_request *request)

@@ -25,7 +25,7 @@
 #define FILES_FOR_US 200
 #define BYTES_EACH_MAX ((uint64_t)16 * 1024) /* of an idle connection: issue 7 */
 #define ANSWER_MS_MAX 2000                   /* of a request beside the crowd, on a machine that does other things */
-#define MEMORY_LEFT_MAX ((uint64_t)12 << 20)  /* after they have gone */
+#define MEMORY_LEFT_MAX ((uint64_t)12 << 20) /* after they have gone */
 #define WAIT_MS 10000
 
 static const char *const plain[] = {"--no-auth", "--log-level", "error", NULL};
@@ -168,7 +168,8 @@ static void crowd__of_ten_thousand_is_served_costs_little_and_leaves_nothing_beh
   print_message("# memory: %llu KiB before, %llu after one crowd, %llu after two\n", (unsigned long long)bytes >> 10,
                 (unsigned long long)after_one >> 10, (unsigned long long)after_two >> 10);
   if (!SERVED_IS_SANITIZED) assert_true(after_one < bytes + MEMORY_LEFT_MAX);
-  if (!SERVED_IS_SANITIZED) assert_true(after_two < after_one + (uint64_t)crowd_count * 256); /* a leak of 128 bytes a connection would be seen */
+  if (!SERVED_IS_SANITIZED)
+    assert_true(after_two < after_one + (uint64_t)crowd_count * 256); /* a leak of 128 bytes a connection would be seen */
   await_metric(s, "process_open_fds", files);
   await_metric(s, "perdure_requests_in_flight", 1);
   assert_int_equal(served_stop(s), 0);
