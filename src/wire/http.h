@@ -67,7 +67,7 @@ struct pd_conn {
 typedef struct pd_conns {
   pthread_mutex_t lock;
   pd_conn *first;
-  size_t count;
+  size_t count, peak; /* peak: since memory was given back */
 } pd_conns;
 
 /* ---- who calls (auth.c) ---- */
@@ -186,6 +186,9 @@ void pd_wire_error(pd_buf *out, const pd_error *err, const char *hint, const cha
 void pd_reply_header(pd_request *request, const char *name, const char *value);
 /* To libmicrohttpd. */
 enum MHD_Result pd_reply_send(pd_request *request);
+
+/* framing.c: is it certain where the request ends? An answer is in the request if not. */
+bool pd_framing_admits(pd_request *request, const char *version);
 
 /* ---- the guard (guard.c) ---- */
 

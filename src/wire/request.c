@@ -32,7 +32,7 @@ const char *pd_request_query(const pd_request *request, const char *name)
 /* libmicrohttpd decodes on its own and would stop at an encoded NUL: another path than was asked for. */
 static const char *fault_of_uri(const char *uri)
 {
-  for (const char *at = uri; *at && *at != '?'; at++) {
+  for (const char *at = uri; *at; at++) {
     if ((unsigned char)*at < 0x21 || *at == 0x7f) return "a byte that no URI has";
     if (*at != '%') continue;
     if (!isxdigit((unsigned char)at[1]) || !isxdigit((unsigned char)at[2])) return "a percent sign without two hex digits after it";
@@ -131,7 +131,7 @@ static bool is_serving(pd_request *request)
 }
 
 /* Everything that can be said without the body. */
-static bool admits(pd_request *request, const char *url, const char *method)
+static bool admits(pd_request *request, const char *url, const char *method, const char *version)
 {
   set_id(request);
   snprintf(request->method, sizeof request->method, "%s", method);
@@ -142,8 +142,9 @@ static bool admits(pd_request *request, const char *url, const char *method)
                      request->bad_uri);
     return false;
   }
-  return pd_guard_admits(request) && !pd_guard_preflight(request) && find_route(request) && is_serving(request) &&
-         is_small_enough(request) && (request->route->is_open || pd_auth_admits(request)) && (request->route->is_stream || enter(request));
+  return pd_framing_admits(request, version) && pd_guard_admits(request) && !pd_guard_preflight(request) && find_route(request) &&
+         is_serving(request) && is_small_enough(request) && (request->route->is_open || pd_auth_admits(request)) &&
+         (request->route->is_stream || enter(request));
 }
 
 static bool has_body(const pd_request *request)
@@ -152,9 +153,9 @@ static bool has_body(const pd_request *request)
   return pd_request_header(request, MHD_HTTP_HEADER_TRANSFER_ENCODING) || (size && strcmp(size, "0") != 0);
 }
 
-static enum MHD_Result take_head(pd_request *request, const char *url, const char *method)
+static enum MHD_Result take_head(pd_request *request, const char *url, const char *method, const char *version)
 {
-  bool is_admitted = admits(request, url, method);
+  bool is_admitted = admits(request, url, method, version);
   if (!request->path) return MHD_NO;
   if (request->conn) pd_conn_enter(request->conn, is_admitted ? PD_CONN_READING : PD_CONN_BUSY);
   request->state = is_admitted ? PD_REQUEST_READING : PD_REQUEST_ANSWERED;
@@ -246,10 +247,10 @@ static enum MHD_Result answer(void *cls, struct MHD_Connection *connection, cons
                               const char *data, size_t *size, void **con_cls)
 {
   pd_request *request = *con_cls;
-  (void)cls, (void)connection, (void)version;
+  (void)cls, (void)connection;
   if (!request) return MHD_NO; /* no memory for it */
   switch (request->state) {
-  case PD_REQUEST_NEW: return take_head(request, url, method);
+  case PD_REQUEST_NEW: return take_head(request, url, method, version);
   case PD_REQUEST_READING: return *size ? take_body(request, data, size) : take_end(request);
   case PD_REQUEST_ANSWERED: return pd_reply_send(request);
   case PD_REQUEST_WORKING:
