@@ -76,6 +76,7 @@ void pd_route_call(pd_request *request)
   };
   pd_code code = pd_wire_call(caller, &ctx, request->rest, pd_buf_bytes(&request->body), &request->out, &err);
   if (!code) {
+    if (request->server->is_buffered) pd_reply_header(request, "Perdure-Durability", "buffered");
     pd_reply(request, MHD_HTTP_OK);
   } else if (request->out.size) {
     request->outcome = pd_error_name(&err);

@@ -226,6 +226,7 @@ struct pd_server {
   pd_hub *hub;
   pd_metrics *metrics;
   struct pd_mcp_http *mcp; /* mcp_http.h */
+  bool is_buffered;        /* store.flush: an ok does not wait for the disk */
   atomic_bool is_draining;
   atomic_size_t in_flight;
   atomic_ullong request_count;
