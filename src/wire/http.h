@@ -237,6 +237,7 @@ struct pd_server {
   pd_metrics *metrics;
   pd_tls *tls;             /* NULL: none */
   struct pd_mcp_http *mcp; /* mcp_http.h */
+  bool is_buffered;        /* store.flush: an ok does not wait for the disk */
   atomic_bool is_draining;
   atomic_bool is_full;           /* space.c */
   atomic_ullong full_count_seen; /* of the metrics' full count */
