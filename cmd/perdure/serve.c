@@ -116,5 +116,6 @@ const cli_command cmd_serve = {
            "begun and stops; SIGHUP reads policy.toml and [server] of perdure.toml again.",
   .example = "$ perdure serve --no-auth\n"
              "$ curl --json '{\"key\":\"plan\",\"value\":1}' localhost:7373/v1/call/state.persistent.set",
+  .no_server = "it is the server",
   .run = run_serve,
 };

@@ -90,6 +90,7 @@ typedef enum pd_lane {
   PD_LANE_HERE,  /* answers at once, from memory */
   PD_LANE_WRITE, /* waits for the disk: all who wait share one sync */
   PD_LANE_SLOW,  /* may take seconds */
+  PD_LANE_WAIT,  /* waits for somebody else */
   PD_LANE_WATCH  /* begins to watch */
 } pd_lane;
 
@@ -220,6 +221,8 @@ struct pd_server {
   size_t listener_count;
   pd_conns conns;
   pd_pool writers, slow, readers; /* readers: for watchers that are behind */
+  pd_pool waiters;                /* who waits for the log to grow */
+  struct pd_raw *raw;             /* stores.h */
   pd_meter *meter;
   pd_rates *rates;
   pd_hub *hub;
@@ -275,6 +278,10 @@ void pd_route_agents(pd_request *request);
 pd_lane pd_route_agents_lane(pd_request *request);
 void pd_route_watch(pd_request *request);
 pd_lane pd_route_watch_lane(pd_request *request);
+void pd_route_stores(pd_request *request);
+pd_lane pd_route_stores_lane(pd_request *request);
+void pd_route_store(pd_request *request);
+pd_lane pd_route_store_lane(pd_request *request);
 void pd_route_metrics(pd_request *request);
 pd_lane pd_route_metrics_lane(pd_request *request);
 
