@@ -36,6 +36,7 @@ static pd_code take_options(const cli_session *cli, const args_parsed *args, pd_
   const char *mode = args_get(args, "socket-mode");
   *out = (pd_serve_options){
     .uri = cli->uri,
+    .program = "/proc/self/exe",
     .listen = args_get(args, "listen"),
     .socket = args_get(args, "socket"),
     .no_auth = args_get(args, "no-auth"),

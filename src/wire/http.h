@@ -282,6 +282,7 @@ void pd_route_stores(pd_request *request);
 pd_lane pd_route_stores_lane(pd_request *request);
 void pd_route_store(pd_request *request);
 pd_lane pd_route_store_lane(pd_request *request);
+void pd_route_home(pd_request *request);
 void pd_route_metrics(pd_request *request);
 pd_lane pd_route_metrics_lane(pd_request *request);
 

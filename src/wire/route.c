@@ -12,6 +12,8 @@ static const pd_route routes[] = {
   {"GET", "/v1/openapi.json", pd_route_openapi, NULL, false, false},
   {"GET", "/v1/agents/", pd_route_agents, pd_route_agents_lane, false, false},
   {"GET", "/v1/watch", pd_route_watch, pd_route_watch_lane, false, true},
+  {"GET", "/v1/home/", pd_route_home, pd_route_stores_lane, false, false},
+  {"POST", "/v1/home/", pd_route_home, pd_route_stores_lane, false, false},
   {"GET", "/v1/stores", pd_route_stores, pd_route_stores_lane, false, false},
   {"GET", "/v1/stores/", pd_route_store, pd_route_store_lane, false, false},
   {"POST", "/v1/stores/", pd_route_store, pd_route_store_lane, false, false},
