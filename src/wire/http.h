@@ -93,6 +93,7 @@ typedef enum pd_lane {
   PD_LANE_STAGE, /* a call that writes: begun at once, and finished with all others that wait for the same sync */
   PD_LANE_WRITE, /* waits for the disk */
   PD_LANE_SLOW,  /* may take seconds */
+  PD_LANE_WAIT,  /* waits for somebody else */
   PD_LANE_WATCH  /* begins to watch */
 } pd_lane;
 
@@ -231,6 +232,8 @@ struct pd_server {
   pd_conns conns;
   pd_pool writers, slow, readers; /* readers: for watchers that are behind */
   pd_settler settler;
+  pd_pool waiters;                /* who waits for the log to grow */
+  struct pd_raw *raw;             /* stores.h */
   pd_meter *meter;
   pd_rates *rates;
   pd_hub *hub;
@@ -307,6 +310,11 @@ void pd_route_watch(pd_request *request);
 pd_lane pd_route_watch_lane(pd_request *request);
 void pd_route_page(pd_request *request);
 void pd_route_icon(pd_request *request);
+void pd_route_stores(pd_request *request);
+pd_lane pd_route_stores_lane(pd_request *request);
+void pd_route_store(pd_request *request);
+pd_lane pd_route_store_lane(pd_request *request);
+void pd_route_home(pd_request *request);
 void pd_route_metrics(pd_request *request);
 pd_lane pd_route_metrics_lane(pd_request *request);
 

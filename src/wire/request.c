@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "wire/http.h"
+#include "wire/stores.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -98,6 +99,7 @@ static bool is_small_enough(pd_request *request)
 {
   const char *text = pd_request_header(request, MHD_HTTP_HEADER_CONTENT_LENGTH);
   uint64_t max = request->server->settings.body_size_max;
+  if (request->route->run == pd_route_store && max < PD_RAW_BODY_MAX) max = PD_RAW_BODY_MAX;
   request->body.size_max = max;
   if (!text || strtoull(text, NULL, 10) <= max) return true;
   pd_reply_failure(request, MHD_HTTP_CONTENT_TOO_LARGE, PD_LIMIT, "LimitExceeded",
@@ -192,6 +194,7 @@ pd_code pd_request_pools(pd_server *server, pd_error *err)
   TRY(pd_pool_init(&server->writers, 64, 4096, err));
   pd_settler_init(&server->settler, &server->writers);
   TRY(pd_pool_init(&server->slow, 64, 1024, err));
+  TRY(pd_pool_init(&server->waiters, 128, 1024, err));
   return pd_pool_init(&server->readers, 4, 65536, err);
 }
 
@@ -231,13 +234,14 @@ static enum MHD_Result take_end(pd_request *request)
   if (request->is_too_large) {
     pd_reply_failure(request, MHD_HTTP_CONTENT_TOO_LARGE, PD_LIMIT, "LimitExceeded",
                      "Split the input, or raise server.body_max in perdure.toml.", "the body is too large; the most is %llu bytes",
-                     (unsigned long long)request->server->settings.body_size_max);
+                     (unsigned long long)request->body.size_max);
     return pd_reply_send(request);
   }
   pd_lane lane = request->route->lane ? request->route->lane(request) : PD_LANE_HERE;
   if (lane == PD_LANE_STAGE) return begin_here(request);
   if (lane == PD_LANE_WRITE) return hand_over(request, &request->server->writers);
   if (lane == PD_LANE_SLOW) return hand_over(request, &request->server->slow);
+  if (lane == PD_LANE_WAIT) return hand_over(request, &request->server->waiters);
   if (lane == PD_LANE_WATCH) return hand_over(request, &request->server->readers);
   request->route->run(request);
   return pd_reply_send(request);
