@@ -46,6 +46,8 @@ typedef struct pd_listener {
   int fd;
   struct MHD_Daemon *daemon;
   bool is_unix, is_tls;
+  size_t count, room; /* connections; the lock of the connections */
+  bool is_full;       /* and it was said */
   char address[160];
 } pd_listener;
 
@@ -230,6 +232,8 @@ struct pd_server {
   pd_listener listeners[PD_LISTENERS_MAX];
   size_t listener_count;
   pd_conns conns;
+  size_t connection_room; /* of all listeners: who were accepted beyond it would have no descriptor */
+  atomic_llong files_told_ms;
   pd_pool writers, slow, readers; /* readers: for watchers that are behind */
   pd_settler settler;
   pd_pool waiters;                /* who waits for the log to grow */
@@ -269,6 +273,9 @@ PD_MUST_USE pd_code pd_read_store(const pd_request *request, const char *name, b
 /* connection.c */
 void pd_conn_notify(void *cls, struct MHD_Connection *connection, void **socket_context, enum MHD_ConnectionNotificationCode code);
 void pd_conn_enter(pd_conn *conn, pd_conn_state state);
+size_t pd_conns_count(pd_server *server);
+/* Say that there is no room for more; once, until there is again. */
+void pd_conns_tell_full(pd_server *server);
 /* Cut those who take too long to ask. */
 void pd_conns_sweep(pd_server *server);
 /* Cut those who ask nothing now. */
