@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "wire/http.h"
-#include "wire/spawn.h"
+#include "wire/start.h"
 #include "wire/sse.h"
 #include "wire/watcher.h"
 
