@@ -1,7 +1,8 @@
 /*
  * guard.c: requests that a web page made on behalf of somebody who did not ask for it. A page of another site can send requests to an
  * address of this machine, under the name of its own site if its DNS says so (rebinding). So Host has to be an address, localhost, or a
- * name that was allowed; and Origin, which browsers send, has to be the server's own or one that was allowed.
+ * name that was allowed; Origin, which browsers send, has to be the server's own or one that was allowed; and without an Origin,
+ * Sec-Fetch-Site must not tell of another site.
  */
 #include "base/base.h"
 #include "base/buf.h"
@@ -87,11 +88,23 @@ static bool is_own_origin(const pd_request *request, const char *origin)
   return at && host && strcasecmp(at + 3, host) == 0;
 }
 
+/* Browsers do not send Origin with what a page loads as an image, a script or a frame, but say in Sec-Fetch-Site whose page it is. That
+ * somebody follows a link to us is no page's doing. */
+static bool admits_load(pd_request *request)
+{
+  const char *site = pd_request_header(request, "Sec-Fetch-Site");
+  if (!site || strcmp(site, "same-origin") == 0 || strcmp(site, "none") == 0) return true;
+  const char *dest = pd_request_header(request, "Sec-Fetch-Dest");
+  if (dest && strcmp(dest, "document") == 0) return true;
+  return refuse(request, "Sec-Fetch-Site", "Pages of other sites load nothing from here; allow their origin with --allow-origin.", site);
+}
+
 bool pd_guard_admits(pd_request *request)
 {
   if (!admits_host(request)) return false;
   const char *origin = pd_request_header(request, MHD_HTTP_HEADER_ORIGIN);
-  if (!origin || is_own_origin(request, origin) || is_one_of(request->server->options->origins, origin)) return true;
+  if (!origin) return admits_load(request);
+  if (is_own_origin(request, origin) || is_one_of(request->server->options->origins, origin)) return true;
   return refuse(request, "Origin", "Allow it with --allow-origin if that page may call.", origin);
 }
 

@@ -30,6 +30,7 @@ static void take_signals(sigset_t *out)
   sigaddset(&set, SIGINT);
   sigaddset(&set, SIGHUP);
   pthread_sigmask(SIG_BLOCK, &set, NULL);
+  signal(SIGXFSZ, SIG_IGN); /* a file as large as it may be (ulimit -f) is a full disk, not an end */
   if (out) *out = set;
 }
 
@@ -83,6 +84,7 @@ static pd_code set_up(pd_server *server, pd_error *err)
   TRY(pd_lock_home(server, err));
   TRY(pd_wire_settings_load(server, err));
   TRY(pd_describe(server, err));
+  TRY(pd_page_prepare(server, err));
   TRY(pd_meter_new(&server->meter, err));
   TRY(pd_rates_new(&server->rates, err));
   TRY(pd_hub_new(server, &server->hub, err));
@@ -179,6 +181,7 @@ pd_code pd_server_run(pd_server *server, pd_error *err)
     if (signal_number == SIGHUP) reload(server);
     pd_conns_sweep(server);
     pd_conns_tell_full(server);
+    pd_space_tick(server);
     pd_hub_tick(server->hub);
     pd_mcp_http_tick(server->mcp);
     if (server->tls) pd_tls_look(server->tls);
@@ -206,6 +209,7 @@ static void stop_listening(pd_server *server)
 pd_code pd_server_close(pd_server *server, pd_error *err)
 {
   if (!server) return PD_OK;
+  pd_link_revoke(server);
   bool is_over = pd_pool_done(&server->writers, STOP_MS); /* first: they wake connections, which have to be there */
   is_over = pd_pool_done(&server->slow, STOP_MS) && is_over;
   is_over = pd_pool_done(&server->readers, STOP_MS) && is_over;
@@ -226,6 +230,7 @@ pd_code pd_server_close(pd_server *server, pd_error *err)
   pthread_mutex_destroy(&server->conns.lock);
   pd_buf_done(&server->capabilities);
   pd_buf_done(&server->openapi);
+  pd_buf_done(&server->page_policy);
   free(server);
   return code;
 }

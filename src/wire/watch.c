@@ -42,8 +42,10 @@ static pd_code begin(pd_request *request, pd_error *err)
   if (strcmp(wanted.options.ref, "*") == 0) wanted.options.ref = NULL;
   TRY(take_from(request, &wanted.options.from, err));
   bool is_shared = strcmp(wanted.name, "shared") == 0, is_own = strcmp(wanted.name, caller->agent) == 0;
-  TRY(pd_read_permit(request, wanted.name, is_shared ? "state.shared.watch" : "state.persistent.list", prefix, err));
-  TRY(pd_read_store(request, wanted.name, is_shared || is_own, &wanted.store, err));
+  bool is_auditor = caller->token.role == PD_ROLE_AUDITOR; /* who changes nothing: makes no store, and needs no leave to subscribe */
+  const char *like = !is_shared ? "state.persistent.list" : is_auditor ? "state.shared.list" : "state.shared.watch";
+  TRY(pd_read_permit(request, wanted.name, like, prefix, err));
+  TRY(pd_read_store(request, wanted.name, !is_auditor && (is_shared || is_own), &wanted.store, err));
   return pd_hub_add(request->server->hub, &wanted, &request->stream, err);
 }
 
