@@ -60,6 +60,17 @@ pd_code pd_buf_printf(pd_buf *buf, pd_error *err, const char *fmt, ...)
   return code;
 }
 
+size_t pd_u64_text(uint64_t number, char out[PD_U64_TEXT_SIZE])
+{
+  char digits[PD_U64_TEXT_SIZE];
+  size_t at = sizeof digits;
+  digits[--at] = 0;
+  do digits[--at] = (char)('0' + number % 10);
+  while (number /= 10);
+  memcpy(out, digits + at, sizeof digits - at);
+  return sizeof digits - at - 1;
+}
+
 int pd_bytes_compare(pd_bytes a, pd_bytes b)
 {
   size_t shorter = a.size < b.size ? a.size : b.size;

@@ -21,6 +21,11 @@ static inline pd_bytes pd_buf_bytes(const pd_buf *buf)
   return b;
 }
 
+#define PD_U64_TEXT_SIZE 21
+
+/* The number in decimal, with a NUL; returns the size without it. */
+size_t pd_u64_text(uint64_t number, char out[PD_U64_TEXT_SIZE]);
+
 /* memcmp order, the shorter first if one is the other's prefix. */
 int pd_bytes_compare(pd_bytes a, pd_bytes b);
 bool pd_bytes_equal(pd_bytes a, pd_bytes b);

@@ -3,11 +3,20 @@
 #include "base/error.h"
 #include "base/json.h"
 
-#include <inttypes.h>
+#include <string.h>
 
-static void add(pd_json_writer *w, const void *data, size_t size)
+/* Most of what is written are a few bytes, for which there is room. */
+static inline void add(pd_json_writer *w, const void *data, size_t size)
 {
-  if (w->code == PD_OK) w->code = pd_buf_append(w->out, data, size, w->err);
+  pd_buf *out = w->out;
+  if (w->code) return;
+  size_t room = out->size_max && out->size_max < out->capacity ? out->size_max : out->capacity;
+  if (size && out->size + size <= room) {
+    memcpy(out->data + out->size, data, size);
+    out->size += size;
+  } else {
+    w->code = pd_buf_append(out, data, size, w->err);
+  }
 }
 
 static void begin_value(pd_json_writer *w)
@@ -93,8 +102,9 @@ void pd_json_key_as(pd_json_writer *w, pd_json key)
 
 void pd_json_number(pd_json_writer *w, uint64_t number)
 {
+  char digits[PD_U64_TEXT_SIZE];
   begin_value(w);
-  if (w->code == PD_OK) w->code = pd_buf_printf(w->out, w->err, "%" PRIu64, number);
+  add(w, digits, pd_u64_text(number, digits));
 }
 
 void pd_json_bool(pd_json_writer *w, bool value)

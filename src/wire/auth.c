@@ -28,7 +28,7 @@ static bool take_session(pd_request *request)
   if (session && strlen(session) >= sizeof request->caller.session)
     return refuse(request, MHD_HTTP_BAD_REQUEST, "InvalidInput", "Use the session_id that session.begin answered.",
                   "Perdure-Session: that is no session's id");
-  snprintf(request->caller.session, sizeof request->caller.session, "%s", session ? session : "");
+  if (session) memcpy(request->caller.session, session, strlen(session) + 1);
   return true;
 }
 
@@ -36,13 +36,14 @@ static bool take_session(pd_request *request)
 static bool take_agent(pd_request *request)
 {
   const char *agent = pd_request_header(request, "Perdure-Agent");
+  if (!agent || !*agent) return true;
   pd_error err = {0};
-  if (agent && *agent && pd_agent_check(agent, &err)) {
+  if (pd_agent_check(agent, &err)) {
     pd_reply_failure(request, MHD_HTTP_BAD_REQUEST, PD_INVALID, "InvalidInput", "Name an agent: letters, digits, '.', '_' and '-'.",
                      "Perdure-Agent: %s", err.message);
     return false;
   }
-  snprintf(request->caller.agent, sizeof request->caller.agent, "%s", agent ? agent : "");
+  memcpy(request->caller.agent, agent, strlen(agent) + 1); /* it fits, or it would be no name */
   return true;
 }
 
@@ -58,7 +59,7 @@ static bool take_role(pd_request *request, const char *otherwise)
     return refuse(request, MHD_HTTP_BAD_REQUEST, "InvalidInput", "Use agent or operator.", "Perdure-Role: there is no such role");
   caller->is_operator = strcmp(role, "operator") == 0;
   caller->token.role = caller->is_operator ? PD_ROLE_OPERATOR : PD_ROLE_AGENT;
-  if (!*caller->agent && !caller->is_operator) snprintf(caller->agent, sizeof caller->agent, "main");
+  if (!*caller->agent && !caller->is_operator) memcpy(caller->agent, "main", sizeof "main");
   return true;
 }
 

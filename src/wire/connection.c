@@ -72,8 +72,8 @@ void pd_conn_notify(void *cls, struct MHD_Connection *connection, void **socket_
 
 void pd_conn_enter(pd_conn *conn, pd_conn_state state)
 {
-  __atomic_store_n(&conn->since_ms, pd_clock_monotonic_ms(), __ATOMIC_RELAXED);
-  __atomic_store_n(&conn->state, state, __ATOMIC_RELAXED);
+  if (state != PD_CONN_BUSY) __atomic_store_n(&conn->since_ms, pd_clock_monotonic_ms(), __ATOMIC_RELAXED); /* nobody is late then */
+  __atomic_store_n(&conn->state, state, __ATOMIC_RELEASE);                                                 /* who sees it sees its time */
 }
 
 /* The lock keeps the descriptor from being closed meanwhile (libmicrohttpd closes it after `end`). */
@@ -82,7 +82,7 @@ static void cut(pd_server *server, bool (*is_due)(pd_server *server, pd_conn_sta
   int64_t now_ms = pd_clock_monotonic_ms();
   pthread_mutex_lock(&server->conns.lock);
   for (pd_conn *conn = server->conns.first; conn; conn = conn->next) {
-    pd_conn_state state = __atomic_load_n(&conn->state, __ATOMIC_RELAXED);
+    pd_conn_state state = __atomic_load_n(&conn->state, __ATOMIC_ACQUIRE);
     int64_t since_ms = __atomic_load_n(&conn->since_ms, __ATOMIC_RELAXED);
     if (is_due(server, state, now_ms - since_ms)) shutdown(conn->fd, SHUT_RDWR);
   }

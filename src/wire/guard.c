@@ -55,7 +55,7 @@ static bool is_one_of(const char *const *names, const char *name)
 
 static bool is_known_host(const pd_serve_options *options, const char *host)
 {
-  return is_address(host) || strcasecmp(host, "localhost") == 0 || is_one_of(options->hosts, host);
+  return strcasecmp(host, "localhost") == 0 || is_address(host) || is_one_of(options->hosts, host);
 }
 
 static bool refuse(pd_request *request, const char *what, const char *hint, const char *value)

@@ -19,6 +19,7 @@
 #define BODY_DROP_MAX ((size_t)64 * 1024 * 1024) /* of a body that is too large: then the connection is cut */
 #define FILES_TOLD_MS 60000
 #define FILES_REST_MS 50
+#define REPLY_ROOM 512
 #define STALL_S 120u /* a client that takes nothing of its answer for so long is cut off */
 
 const char *pd_request_header(const pd_request *request, const char *name)
@@ -44,10 +45,38 @@ static const char *fault_of_uri(const char *uri)
   return strstr(uri, "%00") ? "an encoded NUL" : NULL;
 }
 
+/* One request that is over waits in each of libmicrohttpd's threads for the next: it is larger than what malloc gives quickly. */
+static pthread_key_t spare_key;
+static pthread_once_t spare_once = PTHREAD_ONCE_INIT;
+static bool has_spare_key;
+
+static void make_spare_key(void)
+{
+  has_spare_key = pthread_key_create(&spare_key, free) == 0;
+}
+
+static pd_request *new_request(void)
+{
+  pthread_once(&spare_once, make_spare_key);
+  pd_request *request = has_spare_key ? pthread_getspecific(spare_key) : NULL;
+  if (!request) return calloc(1, sizeof *request);
+  pthread_setspecific(spare_key, NULL);
+  memset(request, 0, sizeof *request);
+  return request;
+}
+
+static void free_request(pd_request *request)
+{
+  pd_buf_done(&request->body);
+  pd_buf_done(&request->out);
+  free(request->path);
+  if (!has_spare_key || pthread_getspecific(spare_key) || pthread_setspecific(spare_key, request)) free(request);
+}
+
 static void *begin_uri(void *cls, const char *uri, struct MHD_Connection *connection)
 {
   pd_listener *listener = cls;
-  pd_request *request = calloc(1, sizeof *request);
+  pd_request *request = new_request();
   if (!request) return NULL;
   request->server = listener->server;
   request->connection = connection;
@@ -87,6 +116,14 @@ void pd_request_leave(pd_request *request)
 
 /* ---- the head ---- */
 
+static void make_id(pd_request *request)
+{
+  size_t size = strlen(request->server->id_prefix);
+  memcpy(request->id, request->server->id_prefix, size);
+  request->id[size++] = '-';
+  pd_u64_text(atomic_fetch_add(&request->server->request_count, 1), request->id + size);
+}
+
 static void set_id(pd_request *request)
 {
   const char *given = pd_request_header(request, "X-Request-Id");
@@ -94,8 +131,7 @@ static void set_id(pd_request *request)
   if (size && size <= 64 && strspn(given, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-") == size)
     memcpy(request->id, given, size + 1);
   else
-    snprintf(request->id, sizeof request->id, "%s-%llu", request->server->id_prefix,
-             (unsigned long long)atomic_fetch_add(&request->server->request_count, 1));
+    make_id(request);
 }
 
 static bool is_small_enough(pd_request *request)
@@ -139,7 +175,7 @@ static bool is_serving(pd_request *request)
 static bool admits(pd_request *request, const char *url, const char *method, const char *version)
 {
   set_id(request);
-  snprintf(request->method, sizeof request->method, "%s", method);
+  memccpy(request->method, method, 0, sizeof request->method - 1); /* it is zero: a longer one, which no route has, is cut */
   request->path = strdup(url);
   if (!request->path) return false;
   if (request->bad_uri) {
@@ -241,6 +277,7 @@ static enum MHD_Result take_end(pd_request *request)
     return pd_reply_send(request);
   }
   pd_lane lane = request->route->lane ? request->route->lane(request) : PD_LANE_HERE;
+  (void)!pd_buf_reserve(&request->out, REPLY_ROOM, NULL); /* for most answers, at once; without memory they fail on their own */
   if (lane == PD_LANE_STAGE) return begin_here(request);
   if (lane == PD_LANE_WRITE) return hand_over(request, &request->server->writers);
   if (lane == PD_LANE_SLOW) return hand_over(request, &request->server->slow);
@@ -295,10 +332,7 @@ static void completed(void *cls, struct MHD_Connection *connection, void **con_c
   if (request->status) pd_metrics_request(request->server->metrics, request->status);
   if (request->conn) pd_conn_enter(request->conn, PD_CONN_IDLE);
   if (request->stream) MHD_destroy_response(request->stream); /* the client left before it began */
-  pd_buf_done(&request->body);
-  pd_buf_done(&request->out);
-  free(request->path);
-  free(request);
+  free_request(request);
   *con_cls = NULL;
 }
 

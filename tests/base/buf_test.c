@@ -5,6 +5,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include <cmocka.h>
@@ -99,6 +100,18 @@ static void buf__clear_keeps_the_memory(void **state)
   assert_int_equal(pd_buf_bytes(&buf).size, 0);
   assert_int_equal(pd_buf_append(&buf, "bye", 3, NULL), PD_OK);
   assert_ptr_equal(buf.data, data);
+}
+
+static void number__text_is_what_printf_writes(void **state)
+{
+  (void)state;
+  static const uint64_t numbers[] = {0, 1, 9, 10, 99, 100, 12345678901234567u, UINT64_MAX - 1, UINT64_MAX};
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+    char text[PD_U64_TEXT_SIZE], expected[32];
+    int size = snprintf(expected, sizeof expected, "%llu", (unsigned long long)numbers[i]);
+    assert_int_equal(pd_u64_text(numbers[i], text), size);
+    assert_string_equal(text, expected);
+  }
 }
 
 static void bytes__order_is_that_of_unsigned_bytes_shorter_first(void **state)
@@ -198,6 +211,7 @@ int main(void)
     cmocka_unit_test(buf__printf_appends_without_the_final_nul),
     cmocka_unit_test(buf__done_takes_null_and_may_be_repeated),
     cmocka_unit_test(buf__clear_keeps_the_memory),
+    cmocka_unit_test(number__text_is_what_printf_writes),
     cmocka_unit_test(bytes__order_is_that_of_unsigned_bytes_shorter_first),
     cmocka_unit_test(bytes__a_prefix_is_no_longer_than_the_whole),
     cmocka_unit_test(utf8__well_formed_text_passes),

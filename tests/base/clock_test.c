@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -124,6 +125,20 @@ static void time__text_and_parse_are_inverse_over_eight_thousand_years(void **st
   }
 }
 
+/* Every day of some centuries, a second at either side of midnight: the system's own calendar agrees. */
+static void time__text_agrees_with_the_system_calendar(void **state)
+{
+  (void)state;
+  for (int64_t second = -86400LL * 366 * 250; second < 86400LL * 366 * 300; second += 86400 / 2 + (second % 2 ? 1 : -1)) {
+    char text[PD_TIME_TEXT_SIZE], expected[64];
+    time_t given = (time_t)second;
+    struct tm tm;
+    assert_non_null(gmtime_r(&given, &tm));
+    strftime(expected, sizeof expected, "%Y-%m-%dT%H:%M:%S.007Z", &tm);
+    assert_string_equal(pd_time_text(second * 1000 + 7, text), expected);
+  }
+}
+
 static void time__text_of_any_number_fits_its_room(void **state)
 {
   (void)state;
@@ -155,6 +170,7 @@ int main(void)
     cmocka_unit_test(time__parse_reads_every_documented_form),
     cmocka_unit_test(time__parse_refuses_what_is_no_time),
     cmocka_unit_test(time__text_and_parse_are_inverse_over_eight_thousand_years),
+    cmocka_unit_test(time__text_agrees_with_the_system_calendar),
     cmocka_unit_test(time__text_of_any_number_fits_its_room),
     cmocka_unit_test(clock__monotonic_never_goes_back_and_now_is_after_2020),
   };
