@@ -60,6 +60,8 @@ struct pd_conn {
   int fd;
   pd_conn_state state;
   int64_t since_ms;
+  pd_token_mark mark; /* of an answer that lasts: id "": there is none, or it needs no token */
+  bool is_cut;        /* for that token's sake */
 };
 
 typedef struct pd_conns {
@@ -226,6 +228,7 @@ struct pd_server {
   pd_hub *hub;
   pd_metrics *metrics;
   struct pd_mcp_http *mcp; /* mcp_http.h */
+  int64_t rechecked_ms;    /* pd_conns_recheck */
   bool is_buffered;        /* store.flush: an ok does not wait for the disk */
   atomic_bool is_draining;
   atomic_size_t in_flight;
@@ -257,6 +260,12 @@ void pd_conn_enter(pd_conn *conn, pd_conn_state state);
 void pd_conns_sweep(pd_server *server);
 /* Cut those who ask nothing now. */
 void pd_conns_hang_up(pd_server *server);
+/* lasting.c: an answer that may last begins: from here on it ends when the caller's token does. */
+void pd_conn_lasts(pd_conn *conn, const pd_caller *caller);
+/* It is over. */
+void pd_conn_lasted(pd_conn *conn);
+/* About once a second: cut those whose token is not good any more. */
+void pd_conns_recheck(pd_server *server);
 /* describe.c: what there is: the capabilities and the OpenAPI document, made once. */
 PD_MUST_USE pd_code pd_describe(pd_server *server, pd_error *err);
 
