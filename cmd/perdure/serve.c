@@ -42,12 +42,15 @@ static pd_code take_options(const cli_session *cli, const args_parsed *args, pd_
     .uri = cli->uri,
     .listen = args_get(args, "listen"),
     .socket = args_get(args, "socket"),
+    .tls_cert = args_get(args, "tls-cert"),
+    .tls_key = args_get(args, "tls-key"),
     .no_auth = args_get(args, "no-auth"),
     .insecure_listen = args_get(args, "insecure-listen"),
     .mcp_tools = args_get(args, "mcp-tools"),
     .no_mcp_approvals = args_get(args, "no-mcp-approvals"),
   };
   if (!out->listen && !out->socket) out->listen = "127.0.0.1:7373";
+  if (!out->tls_cert != !out->tls_key) return pd_error_set(err, PD_INVALID, "--tls-cert and --tls-key belong together: give both");
   if (mode) {
     char *end;
     out->socket_mode = (unsigned)strtoul(mode, &end, 8);
@@ -160,6 +163,8 @@ static const args_option serve_options[] = {
   {"link", 0, NULL, "print a link that opens the server's page: it carries a fresh operator's token"},
   {"link-ttl", 0, "TIME", "how long that token is good at most: 90s, 15min, 12h, 30d (default 12h)"},
   {"home", 0, "FOLDER", "the home's folder: the same as --store"},
+  {"tls-cert", 0, "FILE", "serve HTTPS with this certificate (PEM, with those who vouch for it after it); looked at again when it changes"},
+  {"tls-key", 0, "FILE", "the certificate's private key (PEM, without a passphrase)"},
   {"no-auth", 0, NULL, "whoever connects is who they say; for trying things out, on loopback alone"},
   {"insecure-listen", 0, NULL, "listen beyond loopback without TLS"},
   {"allow-host", 0, "NAME", "a name that Host may have besides localhost and addresses; may be repeated"},

@@ -64,19 +64,27 @@ static bool refuse(pd_request *request, const char *what, const char *hint, cons
   return false;
 }
 
+static bool is_tls(const pd_request *request)
+{
+  return request->conn && request->conn->listener->is_tls;
+}
+
 static bool admits_host(pd_request *request)
 {
   char host[HOST_SIZE];
   const char *given = pd_request_header(request, MHD_HTTP_HEADER_HOST);
   if (request->conn && request->conn->listener->is_unix) return true; /* no page can reach it */
-  if (given && host_of(given, strlen(given), host) && is_known_host(request->server->options, host)) return true;
+  bool is_host = given && host_of(given, strlen(given), host);
+  if (is_host && is_known_host(request->server->options, host)) return true;
+  if (is_host && is_tls(request) && pd_tls_is_named(request->server->tls, host)) return true; /* a page of another name has no such one */
   return refuse(request, "Host", "Use an address or localhost, or allow the name with --allow-host.", given);
 }
 
-/* scheme://Host: the server's own pages. */
+/* scheme://Host: the server's own pages. Without TLS here it may be a proxy's scheme. */
 static bool is_own_origin(const pd_request *request, const char *origin)
 {
   const char *host = pd_request_header(request, MHD_HTTP_HEADER_HOST), *at = strstr(origin, "://");
+  if (is_tls(request) && strncasecmp(origin, "https://", 8) != 0) return false;
   return at && host && strcasecmp(at + 3, host) == 0;
 }
 

@@ -17,6 +17,8 @@
 #include "wire/metrics.h"
 #include "wire/pool.h"
 #include "wire/serve.h"
+#include "wire/settle.h"
+#include "wire/tls.h"
 
 #include <microhttpd.h>
 #include <pthread.h>
@@ -90,7 +92,8 @@ bool pd_caller_is_narrow(const pd_caller *caller);
 
 typedef enum pd_lane {
   PD_LANE_HERE,  /* answers at once, from memory */
-  PD_LANE_WRITE, /* waits for the disk: all who wait share one sync */
+  PD_LANE_STAGE, /* a call that writes: begun at once, and finished with all others that wait for the same sync */
+  PD_LANE_WRITE, /* waits for the disk */
   PD_LANE_SLOW,  /* may take seconds */
   PD_LANE_WATCH  /* begins to watch */
 } pd_lane;
@@ -136,6 +139,7 @@ struct pd_request {
   bool is_too_large; /* the body is longer than it may be: what follows is dropped */
   size_t dropped;
   bool is_counted; /* in flight */
+  pd_begun *begun; /* the call, until its route's function finishes it */
   pd_caller caller;
   int64_t begun_us;
   /* the answer */
@@ -160,6 +164,8 @@ struct pd_request {
 
 /* The pools that run what may wait. */
 PD_MUST_USE pd_code pd_request_pools(pd_server *server, pd_error *err);
+/* Run its route's function, and give it back to libmicrohttpd. On a worker. */
+void pd_request_run(pd_request *request);
 /* It is not in flight any more: answered, or a stream that may last. */
 void pd_request_leave(pd_request *request);
 const char *pd_request_header(const pd_request *request, const char *name);
@@ -223,14 +229,18 @@ struct pd_server {
   size_t listener_count;
   pd_conns conns;
   pd_pool writers, slow, readers; /* readers: for watchers that are behind */
+  pd_settler settler;
   pd_meter *meter;
   pd_rates *rates;
   pd_hub *hub;
   pd_metrics *metrics;
+  pd_tls *tls;             /* NULL: none */
   struct pd_mcp_http *mcp; /* mcp_http.h */
   int64_t rechecked_ms;    /* pd_conns_recheck */
   bool is_buffered;        /* store.flush: an ok does not wait for the disk */
   atomic_bool is_draining;
+  atomic_bool is_full;           /* space.c */
+  atomic_ullong full_count_seen; /* of the metrics' full count */
   atomic_size_t in_flight;
   atomic_ullong request_count;
   char id_prefix[12];                /* of request ids: random */
@@ -269,6 +279,10 @@ void pd_conns_recheck(pd_server *server);
 /* describe.c: what there is: the capabilities and the OpenAPI document, made once. */
 PD_MUST_USE pd_code pd_describe(pd_server *server, pd_error *err);
 
+/* space.c: was a call refused for want of space, and is there still none? */
+bool pd_space_is_full(const pd_server *server);
+/* About once a second, by one thread: look whether there is space again. */
+void pd_space_tick(pd_server *server);
 /* link.c: the link's token is good for nothing from here on. */
 void pd_link_revoke(pd_server *server);
 /* page.c: the page, made by tools/embed.c of page/page.html; and its policy. */
@@ -283,6 +297,8 @@ PD_MUST_USE pd_code pd_wire_call(const pd_caller *caller, const pd_ctx *ctx, con
 /* ---- routes' functions ---- */
 
 void pd_route_call(pd_request *request);
+/* For PD_LANE_STAGE. True: the answer is there; else request->begun is owed, to pd_route_call. */
+bool pd_route_call_begin(pd_request *request);
 pd_lane pd_route_call_lane(pd_request *request);
 void pd_route_capabilities(pd_request *request);
 void pd_route_capability(pd_request *request);

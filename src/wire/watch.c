@@ -25,11 +25,6 @@ static pd_code take_from(const pd_request *request, pd_watch_cursor *out, pd_err
                         last && *last ? "Last-Event-ID" : "from", text);
 }
 
-static int socket_of(const pd_request *request)
-{
-  return request->conn && !request->conn->listener->is_tls ? request->conn->fd : -1;
-}
-
 static pd_code begin(pd_request *request, pd_error *err)
 {
   const char *store = pd_request_query(request, "store"), *prefix = pd_request_query(request, "prefix"),
@@ -41,7 +36,8 @@ static pd_code begin(pd_request *request, pd_error *err)
                              : "shared",
     .options = {.prefix = pd_text(prefix ? prefix : ""), .ref = ref && *ref ? ref : "main"},
     .connection = request->connection,
-    .fd = socket_of(request),
+    .fd = request->conn ? request->conn->fd : -1,
+    .is_direct = request->conn && !request->conn->listener->is_tls,
   };
   if (strcmp(wanted.options.ref, "*") == 0) wanted.options.ref = NULL;
   TRY(take_from(request, &wanted.options.from, err));

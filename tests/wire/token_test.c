@@ -237,6 +237,17 @@ static void auth__scopes_hold_for_calls_reads_and_watches(void **state)
   want_call(s, text, "", "state.shared.get", "{\"key\":\"drafts/1\"}", 403);
   want_get(s, text, "/v1/agents/writer/state/drafts/1", 200);
   want_get(s, text, "/v1/agents/writer/state/other", 403);
+  char *past = token(s, "create --agent writer --capability 'history.*' --prefix drafts/");
+  want_call(s, past, "", "history.get", "{\"key\":\"drafts/1\",\"at\":\"main\"}", 200);
+  want_call(s, past, "", "history.get", "{\"key\":\"other\"}", 403);
+  want_call(s, past, "", "history.log", "{\"prefix\":\"drafts/\"}", 200);
+  want_call(s, past, "", "history.log", "{}", 403);
+  want_call(s, past, "", "history.show", "{}", 403);
+  want_call(s, past, "", "history.diff", "{\"from\":\"root\"}", 403);
+  want_call(s, past, "", "history.diff", "{\"from\":\"root\",\"prefix\":\"drafts/\"}", 200);
+  want_call(s, past, "", "history.prove", "{\"key\":\"drafts/1\"}", 403);
+  want_call(s, past, "", "history.refs", "{}", 403);
+  free(past);
   want_get(s, text, "/v1/agents/writer/state", 403);
   want_get(s, text, "/v1/agents/writer/state?prefix=drafts/", 200);
   want_get(s, text, "/v1/agents/writer/log", 403);
