@@ -29,9 +29,16 @@ PD_API const char *pd_role_name(pd_role role);
 #define PD_TOKEN_SCOPES_MAX 16
 #define PD_TOKEN_SCOPE_SIZE 129
 
+/* Which token, and which text of it: it may be rotated. */
+typedef struct pd_token_mark {
+  char id[PD_TOKEN_ID_SIZE];
+  pd_id hash; /* SHA-256 of the text */
+} pd_token_mark;
+
 /* What a token says. */
 typedef struct pd_token_info {
   char id[PD_TOKEN_ID_SIZE];
+  pd_id hash; /* of the text that was shown */
   pd_role role;
   char agent[PD_NAME_SIZE_MAX + 1];                            /* of PD_ROLE_AGENT; else "" */
   int64_t expires_ms;                                          /* 0: never */
@@ -42,6 +49,9 @@ typedef struct pd_token_info {
 
 /* Is `text` a token that is good now? PD_DENIED named Unauthorized if not, whatever the reason. Compares in constant time. */
 PD_API PD_MUST_USE pd_code pd_token_check(pd_home *home, const char *text, pd_token_info *out, pd_error *err);
+
+/* The same for a token that was good before, without its text: for answers that last, which have to end with their token. */
+PD_API PD_MUST_USE pd_code pd_token_recheck(pd_home *home, const pd_token_mark *mark, pd_error *err);
 
 /* May it call this, as far as the token is concerned? Its capabilities; its prefixes, which every `key` and `prefix` of the input has to
  * begin with (a token with prefixes calls nothing that names neither, but session.*); an auditor calls what has no side effects. PD_DENIED

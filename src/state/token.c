@@ -164,19 +164,32 @@ static pd_code refuse(pd_error *err)
   return pd_error_named(err, PD_DENIED, "Unauthorized", "the token is not good: unknown, revoked or expired");
 }
 
-pd_code pd_token_check(pd_home *home, const char *text, pd_token_info *out, pd_error *err)
+/* The token `id`, if `given` is the hash of a text of it that is good now. */
+static pd_code find_good(pd_home *home, const char *id, pd_id given, pd_token_info *out, pd_error *err)
 {
   pd_token token = {0};
-  if (!is_formed(text)) return refuse(err);
-  pd_id given = pd_sha256(pd_text(text));
-  pd_code code = pd_token_load(home, (pd_bytes){text + strlen(TEXT_BEGIN), PD_TOKEN_ID_SIZE - 1}, &token, NULL, err);
+  pd_code code = pd_token_load(home, (pd_bytes){id, PD_TOKEN_ID_SIZE - 1}, &token, NULL, err);
   if (code && code != PD_NOT_FOUND) return code;
   int64_t now_ms = pd_home_now(home);
   bool is_it = CRYPTO_memcmp(given.bytes, token.hash.bytes, sizeof given.bytes) == 0; /* also of an unknown one: the same time */
   bool is_old = CRYPTO_memcmp(given.bytes, token.old_hash.bytes, sizeof given.bytes) == 0 && now_ms < token.old_until_ms;
   if (code || (!is_it && !is_old) || (token.info.expires_ms && now_ms >= token.info.expires_ms)) return refuse(err);
   *out = token.info;
+  out->hash = given;
   return PD_OK;
+}
+
+pd_code pd_token_check(pd_home *home, const char *text, pd_token_info *out, pd_error *err)
+{
+  if (!is_formed(text)) return refuse(err);
+  return find_good(home, text + strlen(TEXT_BEGIN), pd_sha256(pd_text(text)), out, err);
+}
+
+pd_code pd_token_recheck(pd_home *home, const pd_token_mark *mark, pd_error *err)
+{
+  pd_token_info info;
+  if (strlen(mark->id) != PD_TOKEN_ID_SIZE - 1) return refuse(err);
+  return find_good(home, mark->id, mark->hash, &info, err);
 }
 
 /* ---- scopes ---- */

@@ -64,6 +64,8 @@ struct pd_conn {
   int fd;
   pd_conn_state state;
   int64_t since_ms;
+  pd_token_mark mark; /* of an answer that lasts: id "": there is none, or it needs no token */
+  bool is_cut;        /* for that token's sake */
 };
 
 typedef struct pd_conns {
@@ -244,6 +246,7 @@ struct pd_server {
   pd_metrics *metrics;
   pd_tls *tls;             /* NULL: none */
   struct pd_mcp_http *mcp; /* mcp_http.h */
+  int64_t rechecked_ms;    /* pd_conns_recheck */
   bool is_buffered;        /* store.flush: an ok does not wait for the disk */
   atomic_bool is_draining;
   atomic_bool is_full;           /* space.c */
@@ -280,6 +283,12 @@ void pd_conns_tell_full(pd_server *server);
 void pd_conns_sweep(pd_server *server);
 /* Cut those who ask nothing now. */
 void pd_conns_hang_up(pd_server *server);
+/* lasting.c: an answer that may last begins: from here on it ends when the caller's token does. */
+void pd_conn_lasts(pd_conn *conn, const pd_caller *caller);
+/* It is over. */
+void pd_conn_lasted(pd_conn *conn);
+/* About once a second: cut those whose token is not good any more. */
+void pd_conns_recheck(pd_server *server);
 /* describe.c: what there is: the capabilities and the OpenAPI document, made once. */
 PD_MUST_USE pd_code pd_describe(pd_server *server, pd_error *err);
 

@@ -330,6 +330,7 @@ static void completed(void *cls, struct MHD_Connection *connection, void **con_c
   pd_request_leave(request);
   tell(request);
   if (request->status) pd_metrics_request(request->server->metrics, request->status);
+  if (request->conn) pd_conn_lasted(request->conn);
   if (request->conn) pd_conn_enter(request->conn, PD_CONN_IDLE);
   if (request->stream) MHD_destroy_response(request->stream); /* the client left before it began */
   free_request(request);

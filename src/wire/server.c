@@ -182,6 +182,7 @@ pd_code pd_server_run(pd_server *server, pd_error *err)
     signal_number = next_signal(signals, LOOK_MS);
     if (signal_number == SIGHUP) reload(server);
     pd_conns_sweep(server);
+    pd_conns_recheck(server);
     pd_space_tick(server);
     pd_conns_tell_full(server);
     pd_hub_tick(server->hub);

@@ -60,6 +60,38 @@ static void token__a_new_one_is_good_and_says_whose_it_is(void **state)
   world_close(&w);
 }
 
+static void token__a_mark_is_good_as_long_as_its_text_is(void **state)
+{
+  (void)state;
+  world w;
+  pd_token_info info;
+  open_world(&w);
+  world_ok(&w, "tokens.create", "{\"role\":\"agent\",\"agent\":\"writer\",\"expires_in\":60}");
+  take(&w);
+  assert_int_equal(pd_token_check(w.home, text, &info, NULL), PD_OK);
+  pd_token_mark mark = {.hash = info.hash}, other;
+  assert_int_equal(pd_token_recheck(w.home, &mark, NULL), PD_DENIED); /* no id */
+  memcpy(mark.id, info.id, sizeof mark.id);
+  assert_int_equal(pd_token_recheck(w.home, &mark, NULL), PD_OK);
+  other = mark;
+  other.hash.bytes[31] ^= 1;
+  assert_int_equal(pd_token_recheck(w.home, &other, NULL), PD_DENIED);
+  assert_int_equal(world_callf(&w, "tokens.rotate", "{\"token_id\":\"%s\",\"grace\":10}", id), PD_OK);
+  assert_int_equal(pd_token_recheck(w.home, &mark, NULL), PD_OK);
+  w.now_ms += 10000;
+  assert_int_equal(pd_token_recheck(w.home, &mark, NULL), PD_DENIED);
+  take(&w);
+  assert_int_equal(pd_token_check(w.home, text, &info, NULL), PD_OK);
+  mark.hash = info.hash;
+  assert_int_equal(pd_token_recheck(w.home, &mark, NULL), PD_OK);
+  w.now_ms += 50000;
+  assert_int_equal(pd_token_recheck(w.home, &mark, NULL), PD_DENIED); /* expired */
+  w.now_ms -= 50000;
+  assert_int_equal(world_callf(&w, "tokens.revoke", "{\"token_id\":\"%s\"}", id), PD_OK);
+  assert_int_equal(pd_token_recheck(w.home, &mark, NULL), PD_DENIED);
+  world_close(&w);
+}
+
 static void token__what_is_none_is_refused_with_one_answer(void **state)
 {
   (void)state;
@@ -234,6 +266,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(token__a_new_one_is_good_and_says_whose_it_is),
+    cmocka_unit_test(token__a_mark_is_good_as_long_as_its_text_is),
     cmocka_unit_test(token__what_is_none_is_refused_with_one_answer),
     cmocka_unit_test(token__only_its_hash_is_stored),
     cmocka_unit_test(token__expires),

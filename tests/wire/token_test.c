@@ -152,6 +152,61 @@ static void auth__an_auditor_watches_everything_and_makes_nothing(void **state)
   served_free(s);
 }
 
+/* A watch that runs: its connection, after the first bytes have come. */
+static int begin_watch(const served *s, const char *text)
+{
+  char *head = text_of("GET /v1/watch HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n\r\n", text), byte;
+  int fd = served_connect(s);
+  assert_true(send_bytes(fd, head, strlen(head)));
+  assert_int_equal(read(fd, &byte, 1), 1);
+  free(head);
+  return fd;
+}
+
+/* Does the server end it, within its time-out of 20 seconds? */
+static bool ends(int fd)
+{
+  char bytes[4096];
+  ssize_t got;
+  while ((got = read(fd, bytes, sizeof bytes)) > 0) {}
+  close(fd);
+  return got == 0;
+}
+
+static void auth__a_watch_ends_with_its_token(void **state)
+{
+  (void)state;
+  served *s = served_start(none);
+  char *revoked = token(s, "create --agent writer"), *rotated = token(s, "create --agent writer"),
+       *expired = token(s, "create --agent writer --expires 3s"), *kept = token(s, "create --agent writer"),
+       *in_grace = token(s, "create --agent writer");
+  int of_revoked = begin_watch(s, revoked), of_rotated = begin_watch(s, rotated), of_expired = begin_watch(s, expired),
+      of_kept = begin_watch(s, kept), of_grace = begin_watch(s, in_grace);
+  char *revoke = text_of("revoke %.16s", revoked + 3), *rotate = text_of("rotate %.16s", rotated + 3),
+       *with_grace = text_of("rotate %.16s --grace 1h", in_grace + 3);
+  free(token(s, revoke));
+  free(token(s, rotate));
+  free(token(s, with_grace));
+  assert_true(ends(of_revoked));
+  assert_true(ends(of_rotated));
+  assert_true(ends(of_expired));
+  want_call(s, kept, "", "state.persistent.set", "{\"key\":\"k\",\"value\":\"still here\"}", 200);
+  int others[] = {of_kept, of_grace};
+  for (size_t i = 0; i < COUNT_OF(others); i++) {
+    char text[4096] = "";
+    for (size_t used = 0; !strstr(text, "event: put");) {
+      ssize_t got = read(others[i], text + used, sizeof text - 1 - used);
+      assert_true(got > 0);
+      used += (size_t)got;
+      text[used] = 0;
+    }
+    close(others[i]);
+  }
+  char *texts[] = {revoked, rotated, expired, kept, in_grace, revoke, rotate, with_grace};
+  for (size_t i = 0; i < COUNT_OF(texts); i++) free(texts[i]);
+  served_free(s);
+}
+
 static void auth__operator_and_auditor(void **state)
 {
   (void)state;
@@ -396,6 +451,7 @@ int main(int argc, char **argv)
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(auth__without_a_token_nothing_but_health_is_answered),
     cmocka_unit_test(auth__an_agents_token_is_that_agents_and_revoking_ends_it),
+    cmocka_unit_test(auth__a_watch_ends_with_its_token),
     cmocka_unit_test(auth__operator_and_auditor),
     cmocka_unit_test(auth__an_auditor_watches_everything_and_makes_nothing),
     cmocka_unit_test(auth__scopes_hold_for_calls_reads_and_watches),
