@@ -150,6 +150,7 @@ struct pd_mcp {
   int64_t (*now_ms)(void *ctx);
   void *now_ctx;
   uint8_t session_key[KEY_SIZE], state_key[KEY_SIZE];
+  atomic_bool is_hurrying; /* who waits should not */
 
   pthread_mutex_t lock; /* of what follows; an exchange's lock may be taken under it, never the other way round */
   pd_mcp_exchange *live;

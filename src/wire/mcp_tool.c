@@ -169,8 +169,9 @@ static pd_code take_session(pd_json arguments, pd_buf *input, char out_session[P
 /* Who only waits has nothing to tell. */
 static bool report(void *ctx, uint64_t done, uint64_t total)
 {
-  if (total) pd_mcp_progress(ctx, done, total);
-  return !pd_mcp_is_cancelled(ctx);
+  pd_mcp_turn *turn = ctx;
+  if (total) pd_mcp_progress(turn, done, total);
+  return !pd_mcp_is_cancelled(turn) && (total || !atomic_load(&turn->mcp->is_hurrying));
 }
 
 /* Call in the session of this connection; if that one has idled away, in a new one. */
