@@ -330,11 +330,9 @@ static void act(pd_mcp *mcp, const pd_mcp_peer *peer, pd_json json, const pd_mcp
     run_request(mcp, peer, message, json.raw, exchange, is_batch);
     return;
   }
-  if (message->kind == PD_MCP_NOTIFICATION)
-    take_notification(mcp, peer, message);
-  else
-    pd_mcp_ask_answer(mcp, peer, message);
-  pd_mcp_exchange_done(exchange, 202);
+  if (message->kind == PD_MCP_NOTIFICATION) take_notification(mcp, peer, message);
+  pd_mcp_exchange_done(exchange, 202); /* who answers does not wait for what goes on with the answer */
+  if (message->kind != PD_MCP_NOTIFICATION) pd_mcp_ask_answer(mcp, peer, message);
 }
 
 static void take(pd_mcp *mcp, const pd_mcp_peer *peer, pd_json json, pd_mcp_exchange *exchange, bool is_batch)

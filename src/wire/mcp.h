@@ -112,6 +112,9 @@ PD_MUST_USE pd_code pd_mcp_session_new(pd_mcp *mcp, const char *agent, const pd_
 /* By its header; also if another process made it, with the same key. PD_NOT_FOUND if it never was, has ended, or is another agent's. To be
  * let go. */
 PD_MUST_USE pd_code pd_mcp_session_find(pd_mcp *mcp, const char *agent, const char *id, pd_mcp_session **out, pd_error *err);
+/* Its id ("": stdio), and the revision that it was begun with. Valid while it is held. */
+const char *pd_mcp_session_id(const pd_mcp_session *session);
+const char *pd_mcp_session_revision(const pd_mcp_session *session);
 /* Let it go. Takes NULL. */
 void pd_mcp_session_release(pd_mcp_session *session);
 /* DELETE: nothing finds it any more, and its session state is gone. */
