@@ -37,10 +37,10 @@ struct pd_mcp_flow {
   char session_id[PD_MCP_SESSION_ID_SIZE]; /* of the session that it belongs to; "": none */
   pthread_mutex_t lock;                    /* of what follows */
   pthread_cond_t changed;
-  pd_buf out;      /* the message, while there is one; of a stream, bytes from `base` on */
-  uint64_t base;   /* where in the stream `out` begins */
-  uint64_t sent;   /* up to here it was handed to a connection */
-  uint64_t *ends;  /* where events end, from that of number first_event on */
+  pd_buf out;     /* the message, while there is one; of a stream, bytes from `base` on */
+  uint64_t base;  /* where in the stream `out` begins */
+  uint64_t sent;  /* up to here it was handed to a connection */
+  uint64_t *ends; /* where events end, from that of number first_event on */
   size_t end_count, end_capacity;
   uint64_t first_event;
   size_t count; /* messages */
@@ -544,14 +544,14 @@ static pd_mcp_flow *take_of_session(pd_mcp_flows *flows, const char *session)
 {
   pthread_mutex_lock(&flows->lock);
   pd_mcp_flow *f = flows->first;
-  for (; f; f = f->next) {
-    if (strcmp(f->session_id, session) != 0) continue;
+  while (f && strcmp(f->session_id, session) != 0) f = f->next;
+  if (f) {
+    unlist(f);
     pthread_mutex_lock(&f->lock);
-    bool is_parked = !f->tap;
+    f->is_done = f->is_lost = true; /* a connection that it has ends, too */
+    wake(f);
     pthread_mutex_unlock(&f->lock);
-    if (is_parked) break;
   }
-  if (f) unlist(f);
   pthread_mutex_unlock(&flows->lock);
   return f;
 }

@@ -35,7 +35,7 @@ void pd_mcp_flows_done(pd_mcp_flows *flows);
 void pd_mcp_flows_tick(pd_mcp_flows *flows);
 /* End every stream. */
 void pd_mcp_flows_drain(pd_mcp_flows *flows);
-/* The session has ended: nobody will come back. */
+/* The session has ended: its streams end, and what runs for them is cancelled. */
 void pd_mcp_flows_forget(pd_mcp_flows *flows, const char *session);
 
 /* A flow for a request; `session` NULL: it cannot be resumed. `is_get`: the stream of the session itself. NULL: no memory. To be let go. */
