@@ -117,6 +117,22 @@ PD_API PD_MUST_USE pd_code pd_session_end(pd_home *home, const char *agent, cons
  */
 PD_API PD_MUST_USE pd_code pd_call(const pd_ctx *ctx, const char *capability, pd_bytes input, pd_buf *out, pd_error *err);
 
+/*
+ * pd_call in two steps, for a server that has many calls at hand and few threads. The first does everything but wait for the disk, where it
+ * can: `*out` is then set, and pd_call_finish is owed, by any thread; `answer` is not to be read before. Else `*out` is NULL, and the call
+ * is over as by pd_call. What is worth it: state.persistent.set, state.shared.set; others are done whole.
+ *
+ * The calls of one group (pd_begun_group, not NULL) share a sync if they are all begun before the first is finished. A call without a
+ * group has yet to be done whole: finishing it may take as long as any call. `ctx`'s texts and `input` stay until the call is finished.
+ * `err` must not be NULL.
+ */
+typedef struct pd_begun pd_begun;
+PD_API PD_MUST_USE pd_code pd_call_begin(const pd_ctx *ctx, const char *capability, pd_bytes input, pd_begun **out, pd_buf *answer,
+                                         pd_error *err);
+PD_API const void *pd_begun_group(const pd_begun *begun);
+/* The second step: as pd_call. Frees `begun`. `answer` is the buffer that the call was begun with. */
+PD_API PD_MUST_USE pd_code pd_call_finish(pd_begun *begun, pd_buf *answer, pd_error *err);
+
 /* An input that was parsed and checked once, to be used for many calls. Holds a copy. May be used by several threads. */
 typedef struct pd_input pd_input;
 PD_API PD_MUST_USE pd_code pd_input_new(const char *capability, pd_bytes input, pd_input **out, pd_error *err);
