@@ -71,9 +71,10 @@ export const home = (name) => {
   return path;
 };
 
-export const overStdio = (path) => (v) => {
+export const overStdio = (path, more = []) => (v) => {
   const Transport = pick(v.stdio, 'StdioClientTransport');
-  return new Transport({ command: perdure, args: ['mcp', '--store', path, '--agent', 'ada'], stderr: 'inherit' });
+  const env = { ...process.env }; // else it is a few names only
+  return new Transport({ command: perdure, args: ['mcp', '--store', path, '--agent', 'ada', ...more], env, stderr: 'inherit' });
 };
 
 export const overHttp = (url, headers = { 'Perdure-Agent': 'ada' }) => (v) => {
