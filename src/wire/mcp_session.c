@@ -297,3 +297,14 @@ pd_code pd_mcp_state_session(pd_mcp_turn *turn, bool is_new, char out[PD_SESSION
   pthread_mutex_unlock(&mcp->lock);
   return code;
 }
+
+void pd_mcp_state_session_look(pd_mcp_turn *turn, char out[PD_SESSION_ID_SIZE])
+{
+  pd_mcp *mcp = turn->mcp;
+  pthread_mutex_lock(&mcp->lock);
+  const char *slot = turn->session ? turn->session->state_session : "";
+  for (pd_mcp_agent_session *a = turn->session ? NULL : mcp->agent_sessions; a; a = a->next)
+    if (strcmp(a->agent, turn->peer->agent) == 0) slot = a->id;
+  memcpy(out, slot, strlen(slot) + 1);
+  pthread_mutex_unlock(&mcp->lock);
+}

@@ -203,6 +203,39 @@ static void tool__session_state_belongs_to_the_connection_unless_a_session_is_na
   mcp_close(&m);
 }
 
+static void tool__a_session_can_be_kept_and_ended_without_naming_it(void **state)
+{
+  (void)state;
+  mcp_world m;
+  mcp_open(&m, NULL, NULL);
+  mcp_tool(&m, "state_session_set", "{\"key\":\"k\",\"value\":1}");
+  mcp_tool(&m, "session_touch", "{}");
+  assert_string_equal(mcp_last(&m, "result.isError"), "false");
+  mcp_tool(&m, "session_end", "{}");
+  assert_string_equal(mcp_last(&m, "result.isError"), "false");
+  mcp_tool(&m, "state_session_get", "{\"key\":\"k\"}");
+  assert_string_equal(mcp_last(&m, "result.structuredContent.found"), "false");
+  mcp_close(&m);
+}
+
+/* Who only receives what it watches uses its session all the same. */
+static void tool__a_watch_lives_as_long_as_its_client_receives(void **state)
+{
+  (void)state;
+  mcp_world m;
+  mcp_open(&m, NULL, NULL);
+  mcp_tool(&m, "state_shared_watch", "{\"prefix\":\"board\"}");
+  assert_string_equal(mcp_last(&m, "result.isError"), "false");
+  for (int i = 0; i < 5; i++) {
+    m.w.now_ms += (int64_t)50 * 60 * 1000; /* an idle session lasts an hour */
+    mcp_tool(&m, "queue_receive", "{}");
+  }
+  mcp_tool(&m, "state_shared_set", "{\"key\":\"board\",\"value\":1,\"expected_version\":0}");
+  mcp_tool(&m, "queue_receive", "{}");
+  assert_string_equal(mcp_last(&m, "result.structuredContent.count"), "1");
+  mcp_close(&m);
+}
+
 static void tool__a_session_that_idled_away_is_begun_anew(void **state)
 {
   (void)state;
@@ -394,6 +427,8 @@ int main(void)
     cmocka_unit_test(tool__text_and_structured_content_are_one_and_digits_are_kept),
     cmocka_unit_test(tool__errors_are_results_with_code_and_recovery),
     cmocka_unit_test(tool__session_state_belongs_to_the_connection_unless_a_session_is_named),
+    cmocka_unit_test(tool__a_session_can_be_kept_and_ended_without_naming_it),
+    cmocka_unit_test(tool__a_watch_lives_as_long_as_its_client_receives),
     cmocka_unit_test(tool__a_session_that_idled_away_is_begun_anew),
     cmocka_unit_test(tool__the_filter_hides_and_refuses),
     cmocka_unit_test(tool__what_the_gate_does_not_let_through_is_not_seen_and_not_run),
