@@ -1,6 +1,6 @@
 /*
- * example_world.h: the examples of capabilities (capabilities/NAME.json), set up and ready to be called. "${x}" in an input stands for what a
- * set-up step saved as x.
+ * example_world.h: the examples of capabilities (capabilities/NAME.json), set up and ready to be called. "${x}" in an input stands for what
+ * a set-up step saved as x.
  */
 #ifndef TESTS_STATE_EXAMPLE_WORLD_H
 #define TESTS_STATE_EXAMPLE_WORLD_H
