@@ -56,6 +56,10 @@ static void write_args(pd_json_writer *w, const args_parsed *args, pd_bytes stor
     pd_json_text(w, pd_text(args_get(args, "tools")));
   }
   if (args_get(args, "no-approvals")) pd_json_text(w, pd_text("--no-approvals"));
+  if (args_get(args, "passphrase-file")) {
+    pd_json_text(w, pd_text("--passphrase-file"));
+    pd_json_text(w, pd_text(args_get(args, "passphrase-file")));
+  }
   pd_json_close(w, ']');
 }
 
