@@ -86,6 +86,66 @@ pd_code door_ask_holder(cli_session *cli, pd_bytes line, pd_buf *out, pd_error *
   return read_line(fd, out, err);
 }
 
+/* ---- the holder, telling how far it is ---- */
+
+typedef struct teller {
+  bool (*progress)(void *ctx, uint64_t done, uint64_t total);
+  void *ctx;
+} teller;
+
+/* {"progress":[3,10]}: told, and no answer. *out_goes_on: false if whoever was told has had enough. */
+static bool take_progress(pd_bytes line, const teller *to, bool *out_goes_on)
+{
+  pd_json json, number;
+  uint64_t numbers[2] = {0};
+  if (line.size > 64 || pd_json_parse(line, &json, NULL) || pd_json_member(json, "progress").kind != PD_JSON_ARRAY) return false;
+  pd_json_walk walk = pd_json_walk_begin(pd_json_member(json, "progress"));
+  for (size_t i = 0; i < 2 && pd_json_walk_next(&walk, NULL, &number); i++)
+    if (!pd_json_u64(number, &numbers[i])) numbers[i] = 0;
+  *out_goes_on = to->progress(to->ctx, numbers[0], numbers[1]);
+  return true;
+}
+
+/* Lines until one is the answer, which stays in `out`. Who has had enough closes the line: that is how the holder hears of it. */
+static pd_code read_told(int fd, const teller *to, pd_buf *out, pd_error *err)
+{
+  for (;;) {
+    uint8_t *end = out->size ? memchr(out->data, '\n', out->size) : NULL;
+    if (!end) {
+      TRY(pd_buf_reserve(out, 65536, err));
+      ssize_t got = recv(fd, out->data + out->size, 65536, 0);
+      if (got < 0 && errno == EINTR) continue;
+      if (got <= 0) return pd_error_set(err, PD_STORAGE, "the holder of the home went away; try again");
+      out->size += (size_t)got;
+      continue;
+    }
+    size_t size = (size_t)(end - out->data);
+    bool goes_on = true;
+    if (!take_progress((pd_bytes){out->data, size}, to, &goes_on)) {
+      out->size = size;
+      return PD_OK;
+    }
+    out->size -= size + 1;
+    memmove(out->data, end + 1, out->size);
+    if (!goes_on) {
+      pd_buf_clear(out);
+      return pd_error_named(err, PD_INVALID, "Cancelled", "the call was cancelled by its caller; nothing was changed");
+    }
+  }
+}
+
+static pd_code ask_told(cli_session *cli, pd_bytes line, const teller *to, pd_buf *out, pd_error *err)
+{
+  if (!to->progress) return door_ask_holder(cli, line, out, err);
+  CLEANUP(close_fd) int fd = connect_holder(cli->uri);
+  if (fd < 0) return pd_error_set(err, PD_NOT_FOUND, "nothing is held for the home %s", cli->uri);
+  if (!door_send(fd, line) || !door_send(fd, pd_text("\n")))
+    return pd_error_set(err, PD_STORAGE, "the holder of the home went away; try again");
+  pd_buf_clear(out);
+  out->size_max = ANSWER_SIZE_MAX;
+  return read_told(fd, to, out, err);
+}
+
 static void become_holder(const char *uri, int listener, int ready)
 {
   char folder[4096], absolute[4104];
@@ -148,8 +208,8 @@ pd_code door_start_holder(cli_session *cli, pd_error *err)
 
 /* ---- calling ---- */
 
-static pd_code write_request(const cli_session *cli, const args_parsed *args, const char *capability, pd_bytes input, pd_buf *out,
-                             pd_error *err)
+static pd_code write_request(const cli_session *cli, const args_parsed *args, const char *capability, pd_bytes input, bool is_told,
+                             pd_buf *out, pd_error *err)
 {
   pd_json_writer w = {.out = out, .err = err};
   pd_json json;
@@ -158,6 +218,7 @@ static pd_code write_request(const cli_session *cli, const args_parsed *args, co
   pd_json_put_text(&w, "agent", cli->agent);
   if (session_of(args)) pd_json_put_text(&w, "session", session_of(args));
   if (is_operator(cli, args)) pd_json_put_bool(&w, "operator", true);
+  if (is_told) pd_json_put_bool(&w, "progress", true);
   if (pd_json_parse(input, &json, NULL) == PD_OK) {
     pd_json_key(&w, "input");
     pd_json_value(&w, json);
@@ -168,11 +229,18 @@ static pd_code write_request(const cli_session *cli, const args_parsed *args, co
 
 pd_code door_call_holder(cli_session *cli, const args_parsed *args, const char *capability, pd_bytes input, pd_buf *out, pd_error *err)
 {
+  return door_call_holder_told(cli, args, capability, input, NULL, NULL, out, err);
+}
+
+pd_code door_call_holder_told(cli_session *cli, const args_parsed *args, const char *capability, pd_bytes input,
+                              bool (*progress)(void *ctx, uint64_t done, uint64_t total), void *ctx, pd_buf *out, pd_error *err)
+{
   CLEANUP(pd_buf_done) pd_buf line = {0};
+  teller to = {progress, ctx};
   pd_json answer;
-  TRY(write_request(cli, args, capability, input, &line, err));
+  TRY(write_request(cli, args, capability, input, progress != NULL, &line, err));
   pd_buf_clear(out);
-  TRY(door_ask_holder(cli, pd_buf_bytes(&line), out, err));
+  TRY(ask_told(cli, pd_buf_bytes(&line), &to, out, err));
   if (pd_json_parse(pd_buf_bytes(out), &answer, NULL)) return pd_error_set(err, PD_STORAGE, "the holder's answer makes no sense");
   if (pd_json_member(answer, "error").kind != PD_JSON_OBJECT) return PD_OK;
   return pd_remote_error(&(pd_remote_reply){0}, pd_buf_bytes(out), capability, err);

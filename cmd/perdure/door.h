@@ -26,6 +26,11 @@ PD_MUST_USE pd_code door_call(cli_session *cli, const args_parsed *args, const c
 PD_MUST_USE pd_code door_call_holder(cli_session *cli, const args_parsed *args, const char *capability, pd_bytes input, pd_buf *out,
                                      pd_error *err);
 
+/* The same, being told how far it is; as pd_ctx.progress. */
+PD_MUST_USE pd_code door_call_holder_told(cli_session *cli, const args_parsed *args, const char *capability, pd_bytes input,
+                                          bool (*progress)(void *ctx, uint64_t done, uint64_t total), void *ctx, pd_buf *out,
+                                          pd_error *err);
+
 /* Start the holder of the home unless it runs. */
 PD_MUST_USE pd_code door_start_holder(cli_session *cli, pd_error *err);
 

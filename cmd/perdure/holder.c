@@ -2,7 +2,8 @@
  * holder.c: the process that keeps what a single command cannot: sessions and the unlocked vault (door.h).
  *
  * Requests and answers are lines of JSON, one each:
- *   {"call":NAME,"agent":A,"session":S,"operator":true,"input":{…}}   the answer of pd_call
+ *   {"call":NAME,"agent":A,"session":S,"operator":true,"input":{…}}   the answer of pd_call; with "progress":true, before it, lines
+ *                                                                     {"progress":[DONE,TOTAL]}, and who closes meanwhile cancels
  *   {"hold":"status"} {"hold":"stop"}                                 what it holds; leave
  */
 #include "base/base.h"
@@ -106,17 +107,30 @@ static void free_text(char **text)
   free(*text);
 }
 
-static void answer_call(holder *h, pd_json request, const char *capability, pd_buf *out)
+/* Tell how far it is; nobody is there any more: give up. */
+static bool tell_progress(void *ctx, uint64_t done, uint64_t total)
+{
+  char line[64], byte;
+  int fd = *(const int *)ctx;
+  ssize_t got = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) return false;
+  int size = snprintf(line, sizeof line, "{\"progress\":[%llu,%llu]}\n", (unsigned long long)done, (unsigned long long)total);
+  return door_send(fd, (pd_bytes){line, (size_t)size});
+}
+
+static void answer_call(connection *c, pd_json request, const char *capability, pd_buf *out)
 {
   CLEANUP(free_text) char *agent = text_member(request, "agent");
   CLEANUP(free_text) char *session = text_member(request, "session");
   pd_json operator_ = pd_json_member(request, "operator"), input = pd_json_member(request, "input");
+  pd_json progress = pd_json_member(request, "progress");
   pd_ctx ctx = {
-    .home = h->home,
+    .home = c->h->home,
     .agent = agent,
     .session = session,
     .is_operator = operator_.kind == PD_JSON_BOOL && pd_json_true(operator_),
   };
+  if (progress.kind == PD_JSON_BOOL && pd_json_true(progress)) ctx.progress = tell_progress, ctx.progress_ctx = &c->fd;
   if (pd_call(&ctx, capability, input.raw, out, NULL) && !out->size) return; /* no memory: the caller sees the line end */
 }
 
@@ -159,15 +173,16 @@ static void answer_vault(holder *h, pd_json request, pd_json what, pd_buf *out)
   pd_json_close(&w, '}');
 }
 
-static void answer_line(holder *h, pd_bytes line, pd_buf *out)
+static void answer_line(connection *c, pd_bytes line, pd_buf *out)
 {
+  holder *h = c->h;
   pd_json request;
   pd_buf_clear(out);
   if (pd_json_parse(line, &request, NULL)) return;
   CLEANUP(free_text) char *capability = text_member(request, "call");
   pd_json vault = pd_json_member(request, "vault");
   if (capability)
-    answer_call(h, request, capability, out);
+    answer_call(c, request, capability, out);
   else if (vault.kind == PD_JSON_STRING)
     answer_vault(h, request, vault, out);
   else
@@ -179,7 +194,7 @@ static bool answer_lines(connection *c, pd_buf *in, pd_buf *out)
   uint8_t *end;
   while ((end = memchr(in->data, '\n', in->size))) {
     size_t size = (size_t)(end - in->data);
-    answer_line(c->h, (pd_bytes){in->data, size}, out);
+    answer_line(c, (pd_bytes){in->data, size}, out);
     explicit_bzero(in->data, size); /* it may have been a passphrase */
     if (!out->size || pd_buf_byte(out, '\n', NULL) || !door_send(c->fd, pd_buf_bytes(out))) return false;
     memmove(in->data, end + 1, in->size - size - 1);

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "commands.h"
 #include "door.h"
+#include "passphrase.h"
 #include "wire/mcp_stdio.h"
 
 #include <errno.h>
@@ -55,6 +56,10 @@ static void write_args(pd_json_writer *w, const args_parsed *args, pd_bytes stor
     pd_json_text(w, pd_text(args_get(args, "tools")));
   }
   if (args_get(args, "no-approvals")) pd_json_text(w, pd_text("--no-approvals"));
+  if (args_get(args, "passphrase-file")) {
+    pd_json_text(w, pd_text("--passphrase-file"));
+    pd_json_text(w, pd_text(args_get(args, "passphrase-file")));
+  }
   pd_json_close(w, ']');
 }
 
@@ -105,29 +110,43 @@ static pd_code find_client(cli_session *cli, const char *name, const client **ou
 typedef struct door {
   cli_session *cli;
   const args_parsed *args;
+  bool is_unlocked; /* the vault, in this process */
 } door;
 
-/* The vault may be unlocked in the holder of the home, and then backups work there alone. */
+/* The vault may be unlocked in the holder of the home, and then backups work there alone; unless it is unlocked here. */
 static pd_code call_through(void *ctx, const pd_ctx *who, const char *capability, pd_bytes input, pd_buf *out, pd_error *err)
 {
   door *d = ctx;
-  if (strncmp(capability, "state.backup.", 13) == 0 || strncmp(capability, "vault.", 6) == 0) {
-    pd_code code = door_call_holder(d->cli, d->args, capability, input, out, err);
+  bool is_of_vault = strncmp(capability, "state.backup.", 13) == 0 || strncmp(capability, "vault.", 6) == 0;
+  if (is_of_vault && !d->is_unlocked) {
+    pd_code code = door_call_holder_told(d->cli, d->args, capability, input, who->progress, who->progress_ctx, out, err);
     if (code != PD_NOT_FOUND || out->size) return code;
   }
   return pd_call(who, capability, input, out, err);
 }
 
+/* With the passphrase from a file or credential: standard input is the client's. */
+static pd_code unlock(const args_parsed *args, pd_home *home, bool *out_is_unlocked, pd_error *err)
+{
+  CLEANUP(passphrase_done) passphrase pass = {0};
+  if (!passphrase_is_given(args, "")) return PD_OK;
+  TRY(passphrase_read(args, "", "Passphrase", false, &pass, err));
+  TRY(pd_vault_unlock(home, pass.text, err));
+  *out_is_unlocked = true;
+  return PD_OK;
+}
+
 static pd_code serve(cli_session *cli, const args_parsed *args, pd_home *home, pd_error *err)
 {
   pd_mcp *mcp = NULL;
-  door d = {cli, args};
+  door d = {cli, args, false};
   pd_mcp_options options = {.home = home, .uri = cli->uri, .tools = args_get(args, "tools")};
   pd_mcp_peer peer = {
     .agent = cli->agent,
     .may_approve = !args_get(args, "no-approvals"),
     .gate = {.call = call_through, .ctx = &d},
   };
+  TRY(unlock(args, home, &d.is_unlocked, err));
   TRY(pd_mcp_new(&options, &mcp, err));
   if (isatty(STDIN_FILENO)) cli_say(cli, "serving agent '%s' of %s: one JSON-RPC message a line, until end of file", cli->agent, cli->uri);
   pd_code code = pd_mcp_stdio(mcp, &peer, STDIN_FILENO, STDOUT_FILENO, err);
@@ -153,6 +172,7 @@ static pd_code run_mcp(cli_session *cli, const args_parsed *args, pd_error *err)
 static const args_option mcp_options[] = {
   {"tools", 0, "GLOBS", "only these tools: state.persistent.*,queue.* (long lists cost tokens)"},
   {"no-approvals", 0, NULL, "never ask the client's person to approve: leave that to `perdure approvals`"},
+  PASSPHRASE_OPTIONS,
   {"print-config", 0, "CLIENT", "print what claude, cursor, codex or vscode need to use it"},
   {0},
 };

@@ -3,6 +3,7 @@
 #include "base/base.h"
 #include "base/error.h"
 #include "commands.h"
+#include "passphrase.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -137,6 +138,17 @@ static pd_code serve(cli_session *cli, const args_parsed *args, pd_server *serve
   return code ? code : pd_server_run(server, err);
 }
 
+/* With the vault unlocked, if a passphrase is given; it is wiped before anybody is served. */
+static pd_code open_server(const args_parsed *args, pd_serve_options *options, pd_server **out, pd_error *err)
+{
+  CLEANUP(passphrase_done) passphrase pass = {0};
+  if (passphrase_is_given(args, "")) TRY(passphrase_read(args, "", "Passphrase", false, &pass, err));
+  options->passphrase = pass.text;
+  pd_code code = pd_server_open(options, out, err);
+  options->passphrase = (pd_bytes){0};
+  return code;
+}
+
 static pd_code run_serve(cli_session *cli, const args_parsed *args, pd_error *err)
 {
   pd_serve_options options;
@@ -148,7 +160,7 @@ static pd_code run_serve(cli_session *cli, const args_parsed *args, pd_error *er
   if (uri) cli->uri = uri;
   TRY(take_options(cli, args, &options, err));
   TRY(take_link_ttl(args, &link_ttl_s, err));
-  pd_code code = pd_server_open(&options, &server, err);
+  pd_code code = open_server(args, &options, &server, err);
   if (code == PD_EXISTS) snprintf(cli->hint, sizeof cli->hint, "stop the other server first, or serve another home");
   TRY(code);
   code = serve(cli, args, server, &options, link_ttl_s, err);
@@ -172,6 +184,7 @@ static const args_option serve_options[] = {
   {"allow-origin", 0, "ORIGIN", "a web page that may call, as https://console.example; may be repeated"},
   {"mcp-tools", 0, "GLOBS", "the tools that /mcp offers: state.persistent.*,queue.* (default: all)"},
   {"no-mcp-approvals", 0, NULL, "never ask the person behind an MCP client to approve"},
+  PASSPHRASE_OPTIONS,
   {"log", 0, "FORMAT", "json or human (default: human on a terminal)"},
   {"log-level", 0, "LEVEL", "error, warn, info, or debug: every request (default info)"},
   {0},

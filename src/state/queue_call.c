@@ -105,6 +105,7 @@ static pd_code receive_until(pd_frame *frame, pd_queue_take *take, pd_watch *wat
 {
   for (;;) {
     bool is_new;
+    TRY(pd_frame_progress(frame, 0, 0, err)); /* who gave up does not take what comes */
     TRY(pd_queue_receive(frame->home, frame->agent, take, err));
     int64_t left_ms = deadline_ms - pd_clock_monotonic_ms();
     if (take->count || left_ms <= 0) return PD_OK;

@@ -81,8 +81,14 @@ pd_code pd_mcp_new(const pd_mcp_options *options, pd_mcp **out, pd_error *err)
   return PD_OK;
 }
 
+void pd_mcp_hurry(pd_mcp *mcp)
+{
+  atomic_store(&mcp->is_hurrying, true);
+}
+
 void pd_mcp_drain(pd_mcp *mcp)
 {
+  pd_mcp_hurry(mcp);
   pd_mcp_ask_sweep(mcp, true);
   pd_mcp_listen_sweep(mcp, true);
 }
@@ -288,6 +294,10 @@ static void run_request(pd_mcp *mcp, const pd_mcp_peer *peer, const pd_mcp_messa
     .is_batch = is_batch,
     .level = PD_MCP_SILENT,
   };
+  if (pd_mcp_is_cancelled(&turn)) { /* before it began */
+    pd_mcp_exchange_done(exchange, 200);
+    return;
+  }
   pd_mcp_turn_run(&turn, text);
   pd_mcp_turn_done(&turn);
 }
@@ -300,30 +310,42 @@ static void take_notification(pd_mcp *mcp, const pd_mcp_peer *peer, const pd_mcp
   pd_mcp_listen_sweep(mcp, false);
 }
 
-/* One message, in its own exchange; `done` is not called here for requests. */
+/* What the message is, and its id for those who cancel. Returns 0 or a code of JSON-RPC. */
+static int read_message(pd_mcp *mcp, const pd_mcp_peer *peer, pd_json json, pd_mcp_exchange *exchange, pd_mcp_message *out, pd_error *err)
+{
+  int wrong = pd_mcp_message_read(json, out, err);
+  if (out->id.kind != PD_JSON_NONE && out->id.kind != PD_JSON_NULL) {
+    pthread_mutex_lock(&mcp->lock); /* who cancels looks at it */
+    snprintf(exchange->id, sizeof exchange->id, "%.*s", (int)out->id.raw.size, (const char *)out->id.raw.data);
+    exchange->session = peer->session;
+    pthread_mutex_unlock(&mcp->lock);
+  }
+  return wrong;
+}
+
+/* One message, in its own exchange. */
+static void act(pd_mcp *mcp, const pd_mcp_peer *peer, pd_json json, const pd_mcp_message *message, pd_mcp_exchange *exchange, bool is_batch)
+{
+  if (message->kind == PD_MCP_REQUEST) {
+    run_request(mcp, peer, message, json.raw, exchange, is_batch);
+    return;
+  }
+  if (message->kind == PD_MCP_NOTIFICATION) take_notification(mcp, peer, message);
+  pd_mcp_exchange_done(exchange, 202); /* who answers does not wait for what goes on with the answer */
+  if (message->kind != PD_MCP_NOTIFICATION) pd_mcp_ask_answer(mcp, peer, message);
+}
+
 static void take(pd_mcp *mcp, const pd_mcp_peer *peer, pd_json json, pd_mcp_exchange *exchange, bool is_batch)
 {
   pd_error err = {0};
   pd_mcp_message message;
-  int wrong = pd_mcp_message_read(json, &message, &err);
-  if (message.id.kind != PD_JSON_NONE && message.id.kind != PD_JSON_NULL) {
-    pthread_mutex_lock(&mcp->lock); /* who cancels looks at it */
-    snprintf(exchange->id, sizeof exchange->id, "%.*s", (int)message.id.raw.size, (const char *)message.id.raw.data);
-    exchange->session = peer->session;
-    pthread_mutex_unlock(&mcp->lock);
+  int wrong = read_message(mcp, peer, json, exchange, &message, &err);
+  if (!wrong) {
+    act(mcp, peer, json, &message, exchange, is_batch);
+    return;
   }
-  if (wrong) {
-    send_error(exchange, wrong, err.message, (pd_bytes){0}, 400);
-    pd_mcp_exchange_done(exchange, 400);
-  } else if (message.kind == PD_MCP_REQUEST) {
-    run_request(mcp, peer, &message, json.raw, exchange, is_batch);
-  } else {
-    if (message.kind == PD_MCP_NOTIFICATION)
-      take_notification(mcp, peer, &message);
-    else
-      pd_mcp_ask_answer(mcp, peer, &message);
-    pd_mcp_exchange_done(exchange, 202);
-  }
+  send_error(exchange, wrong, err.message, (pd_bytes){0}, 400);
+  pd_mcp_exchange_done(exchange, 400);
 }
 
 /* ---- batches: of the revision 2025-03-26 and before ---- */
@@ -378,24 +400,84 @@ static void take_batch(pd_mcp *mcp, const pd_mcp_peer *peer, pd_json json, pd_mc
   pd_buf_done(&b.answers);
 }
 
+/* ---- accepting and running ---- */
+
+/* A message that was taken and not yet run. */
+struct pd_mcp_job {
+  pd_buf copy;   /* of the text, if it is the job's own */
+  pd_bytes text; /* what is read */
+  pd_error err;  /* what is wrong with it as JSON */
+  pd_json json;  /* PD_JSON_NONE then */
+  bool is_batch;
+  pd_mcp_exchange *exchange;
+};
+
+static bool accept_text(pd_mcp *mcp, const pd_mcp_peer *peer, const pd_mcp_out *out, pd_mcp_job *job)
+{
+  pd_mcp_message message;
+  if (pd_mcp_exchange_new(mcp, out, &job->exchange, NULL)) {
+    out->done(out->ctx, 503);
+    return false;
+  }
+  if (job->text.size > PD_MCP_MESSAGE_SIZE_MAX)
+    pd_error_set(&job->err, PD_LIMIT, "a message of %zu bytes; at most %zu", job->text.size, (size_t)PD_MCP_MESSAGE_SIZE_MAX);
+  else if (pd_json_parse(job->text, &job->json, &job->err))
+    job->json = (pd_json){0};
+  job->is_batch = job->json.kind == PD_JSON_ARRAY && may_batch(mcp, peer);
+  if (!job->is_batch && job->json.kind != PD_JSON_NONE)
+    (void)!read_message(mcp, peer, job->json, job->exchange, &message, NULL); /* so that it can be cancelled from now on */
+  return true;
+}
+
+static void run_text(pd_mcp *mcp, const pd_mcp_peer *peer, pd_mcp_job *job)
+{
+  if (job->json.kind == PD_JSON_NONE) {
+    send_error(job->exchange, PD_MCP_PARSE_ERROR, job->err.message, (pd_bytes){0}, job->err.code == PD_LIMIT ? 413 : 400);
+    pd_mcp_exchange_done(job->exchange, 400);
+  } else if (job->is_batch) {
+    take_batch(mcp, peer, job->json, job->exchange);
+  } else {
+    take(mcp, peer, job->json, job->exchange, false);
+  }
+  pd_mcp_exchange_release(mcp, job->exchange);
+}
+
 void pd_mcp_handle(pd_mcp *mcp, const pd_mcp_peer *peer, pd_bytes message, const pd_mcp_out *out)
 {
-  pd_error err = {0};
-  pd_json json = {0};
-  pd_mcp_exchange *exchange = NULL;
-  if (pd_mcp_exchange_new(mcp, out, &exchange, &err)) {
+  pd_mcp_job job = {.text = message};
+  if (accept_text(mcp, peer, out, &job)) run_text(mcp, peer, &job);
+}
+
+pd_mcp_job *pd_mcp_accept(pd_mcp *mcp, const pd_mcp_peer *peer, pd_bytes message, const pd_mcp_out *out)
+{
+  pd_mcp_job *job = calloc(1, sizeof *job);
+  if (!job || pd_buf_append(&job->copy, message.data, message.size, NULL)) {
+    free(job);
     out->done(out->ctx, 503);
-    return;
+    return NULL;
   }
-  if (message.size > PD_MCP_MESSAGE_SIZE_MAX)
-    pd_error_set(&err, PD_LIMIT, "a message of %zu bytes; at most %zu", message.size, (size_t)PD_MCP_MESSAGE_SIZE_MAX);
-  if (err.code || pd_json_parse(message, &json, &err)) {
-    send_error(exchange, PD_MCP_PARSE_ERROR, err.message, (pd_bytes){0}, err.code == PD_LIMIT ? 413 : 400);
-    pd_mcp_exchange_done(exchange, 400);
-  } else if (json.kind == PD_JSON_ARRAY && may_batch(mcp, peer)) {
-    take_batch(mcp, peer, json, exchange);
-  } else {
-    take(mcp, peer, json, exchange, false);
-  }
-  pd_mcp_exchange_release(mcp, exchange);
+  job->text = pd_buf_bytes(&job->copy);
+  if (accept_text(mcp, peer, out, job)) return job;
+  pd_buf_done(&job->copy);
+  free(job);
+  return NULL;
+}
+
+bool pd_mcp_is_quick(const pd_mcp_job *job)
+{
+  pd_mcp_message message;
+  if (job->is_batch || pd_mcp_message_read(job->json, &message, NULL)) return false;
+  return message.kind == PD_MCP_NOTIFICATION || (message.kind == PD_MCP_REQUEST && strcmp(message.method, "ping") == 0);
+}
+
+size_t pd_mcp_job_size(const pd_mcp_job *job)
+{
+  return job->text.size;
+}
+
+void pd_mcp_run(pd_mcp *mcp, const pd_mcp_peer *peer, pd_mcp_job *job)
+{
+  run_text(mcp, peer, job);
+  pd_buf_done(&job->copy);
+  free(job);
 }

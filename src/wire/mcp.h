@@ -48,6 +48,8 @@ PD_MUST_USE pd_code pd_mcp_new(const pd_mcp_options *options, pd_mcp **out, pd_e
 void pd_mcp_free(pd_mcp *mcp);
 /* To be called about once a second: questions that nobody answered end, sessions that nobody uses go. */
 void pd_mcp_tick(pd_mcp *mcp);
+/* The end is near: calls that only wait give up. What works goes on. */
+void pd_mcp_hurry(pd_mcp *mcp);
 /* Answer every open stream and question with its end, as a server does before it stops. */
 void pd_mcp_drain(pd_mcp *mcp);
 /* How many legacy sessions there are, and open streams (GET and subscriptions/listen). For metrics. */
@@ -89,6 +91,17 @@ typedef struct pd_mcp_out {
 /* One message: a request, a notification, a response, or a batch of them. Runs the call on this thread. When it returns, `done` was
  * called, or the exchange waits: for answers of the client, or as an open stream. */
 void pd_mcp_handle(pd_mcp *mcp, const pd_mcp_peer *peer, pd_bytes message, const pd_mcp_out *out);
+
+/* The same in two steps, for a transport that reads on one thread and runs on others: what was accepted can be cancelled before it runs.
+ * The text is copied. NULL if there is no memory: then `done` was called. */
+typedef struct pd_mcp_job pd_mcp_job;
+pd_mcp_job *pd_mcp_accept(pd_mcp *mcp, const pd_mcp_peer *peer, pd_bytes message, const pd_mcp_out *out);
+/* A notification or a ping, which need not wait their turn. */
+bool pd_mcp_is_quick(const pd_mcp_job *job);
+size_t pd_mcp_job_size(const pd_mcp_job *job); /* of its text */
+/* Run it, on any thread, and free it. `peer` as in pd_mcp_accept. */
+void pd_mcp_run(pd_mcp *mcp, const pd_mcp_peer *peer, pd_mcp_job *job);
+
 /* The other side of `ctx` is gone: cancel what it asked for. When it returns no callback comes to `ctx` any more. */
 void pd_mcp_hang_up(pd_mcp *mcp, void *ctx);
 
@@ -99,6 +112,9 @@ PD_MUST_USE pd_code pd_mcp_session_new(pd_mcp *mcp, const char *agent, const pd_
 /* By its header; also if another process made it, with the same key. PD_NOT_FOUND if it never was, has ended, or is another agent's. To be
  * let go. */
 PD_MUST_USE pd_code pd_mcp_session_find(pd_mcp *mcp, const char *agent, const char *id, pd_mcp_session **out, pd_error *err);
+/* Its id ("": stdio), and the revision that it was begun with. Valid while it is held. */
+const char *pd_mcp_session_id(const pd_mcp_session *session);
+const char *pd_mcp_session_revision(const pd_mcp_session *session);
 /* Let it go. Takes NULL. */
 void pd_mcp_session_release(pd_mcp_session *session);
 /* DELETE: nothing finds it any more, and its session state is gone. */

@@ -152,13 +152,13 @@ static void note_answer(pd_mcp_pending *p, question *q, const pd_mcp_message *an
 }
 
 /* Note the answer; returns the turn that has all of them now, taken out of the list. */
-static pd_mcp_pending *note(pd_mcp *mcp, const char *agent, const pd_mcp_message *answer)
+static pd_mcp_pending *note(pd_mcp *mcp, const pd_mcp_peer *peer, const pd_mcp_message *answer)
 {
   pd_mcp_pending *ready = NULL;
   pthread_mutex_lock(&mcp->lock);
   for (pd_mcp_pending **at = &mcp->pending; *at && !ready; at = &(*at)->next) {
     pd_mcp_pending *p = *at;
-    if (strcmp(p->agent, agent) != 0) continue;
+    if (strcmp(p->agent, peer->agent) != 0 || (peer->session && peer->session != p->session)) continue; /* clients lose their header */
     for (size_t i = 0; i < p->count; i++)
       if (!p->questions[i].answer.size && pd_bytes_equal(answer->id.raw, pd_text(p->questions[i].id)))
         note_answer(p, &p->questions[i], answer);
@@ -215,7 +215,7 @@ static void run_again(pd_mcp *mcp, const pd_mcp_peer *peer, pd_mcp_pending *p)
 
 void pd_mcp_ask_answer(pd_mcp *mcp, const pd_mcp_peer *peer, const pd_mcp_message *answer)
 {
-  pd_mcp_pending *ready = note(mcp, peer->agent, answer);
+  pd_mcp_pending *ready = note(mcp, peer, answer);
   if (!ready) return; /* late, or not ours */
   run_again(mcp, peer, ready);
   free_pending(mcp, ready);

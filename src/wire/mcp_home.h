@@ -47,9 +47,7 @@ PD_MUST_USE pd_code pd_mcp_may_read(pd_mcp_turn *turn, const char *capability, p
 
 /* ---- mcp_commit.c ---- */
 
-/* What tells the same as a commit does. */
-#define PD_MCP_COMMITS_OWN "state.persistent.history"
-#define PD_MCP_COMMITS_SHARED "state.shared.list"
+#define PD_MCP_COMMITS "history.show"
 
 pd_code pd_mcp_commit_read(pd_mcp_turn *turn, const char *uri, const char *id);
 

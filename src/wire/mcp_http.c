@@ -3,8 +3,8 @@
 
 #include "base/base.h"
 #include "base/buf.h"
-#include "base/clock.h"
 #include "base/error.h"
+#include "wire/mcp_flow.h"
 #include "wire/mcp_message.h"
 
 #include <errno.h>
@@ -13,33 +13,14 @@
 #include <strings.h>
 #include <time.h>
 
-#define BLOCK_SIZE 4096
-#define QUEUE_SIZE_MAX ((size_t)8 * 1024 * 1024) /* of a stream that nobody reads: then it is cut */
-#define BEAT_MS 10000
 #define BESIDE_MAX 64
-
-/* What goes back to one request: first gathered, then perhaps streamed. */
-typedef struct flow {
-  pd_mcp_http *http;
-  struct MHD_Connection *connection;
-  pthread_mutex_t lock; /* of what follows */
-  pthread_cond_t changed;
-  pd_buf out; /* the message, while there is one; from the second on, events */
-  size_t sent;
-  size_t count;
-  int status;
-  bool is_last, is_done, is_stream, is_suspended;
-  char session[PD_MCP_SESSION_ID_SIZE];
-  int64_t spoke_ms;
-  unsigned refs;
-  struct flow *next, **link; /* in pd_mcp_http.flows, under its lock */
-} flow;
+#define EARLY_MS 1000 /* after this a stream begins, though there is nothing to say yet: the client can then be missed, and can come back */
 
 struct pd_mcp_http {
   pd_mcp *mcp;
-  pthread_mutex_t lock; /* of what follows; a flow's lock may be taken under it */
-  flow *flows;
-  unsigned beside; /* threads that run a message of their own */
+  pd_mcp_flows flows;
+  pthread_mutex_t lock; /* of what follows */
+  unsigned beside;      /* threads that run a message of their own */
   pthread_cond_t ended;
 };
 
@@ -47,6 +28,11 @@ pd_code pd_mcp_http_new(pd_mcp *mcp, pd_mcp_http **out, pd_error *err)
 {
   pd_mcp_http *http = calloc(1, sizeof *http);
   if (!http) return pd_error_memory(err, "the MCP server");
+  pd_code code = pd_mcp_flows_init(&http->flows, mcp, err);
+  if (code) {
+    free(http);
+    return code;
+  }
   http->mcp = mcp;
   pthread_mutex_init(&http->lock, NULL);
   pthread_cond_init(&http->ended, NULL);
@@ -57,6 +43,7 @@ pd_code pd_mcp_http_new(pd_mcp *mcp, pd_mcp_http **out, pd_error *err)
 void pd_mcp_http_free(pd_mcp_http *http)
 {
   if (!http) return;
+  pd_mcp_flows_done(&http->flows);
   pthread_cond_destroy(&http->ended);
   pthread_mutex_destroy(&http->lock);
   free(http);
@@ -67,203 +54,16 @@ pd_mcp *pd_mcp_http_core(pd_mcp_http *http)
   return http->mcp;
 }
 
-/* ---- a flow ---- */
-
-static flow *new_flow(pd_mcp_http *http, struct MHD_Connection *connection)
-{
-  flow *f = calloc(1, sizeof *f);
-  if (!f) return NULL;
-  f->http = http;
-  f->connection = connection;
-  f->refs = 1;
-  f->spoke_ms = pd_clock_monotonic_ms();
-  f->out.size_max = PD_MCP_MESSAGE_SIZE_MAX * 4;
-  pthread_mutex_init(&f->lock, NULL);
-  pthread_cond_init(&f->changed, NULL);
-  return f;
-}
-
-/* The flow's lock is held; it is let go. */
-static void let_go(flow *f)
-{
-  bool is_last = --f->refs == 0;
-  pthread_mutex_unlock(&f->lock);
-  if (!is_last) return;
-  pd_buf_done(&f->out);
-  pthread_cond_destroy(&f->changed);
-  pthread_mutex_destroy(&f->lock);
-  free(f);
-}
-
-/* Under the flow's lock. */
-static void wake(flow *f)
-{
-  pthread_cond_broadcast(&f->changed);
-  if (!f->is_suspended) return;
-  f->is_suspended = false;
-  MHD_resume_connection(f->connection);
-}
-
-static pd_code add_event(pd_buf *out, pd_bytes message)
-{
-  TRY(pd_buf_append(out, "event: message\ndata: ", 21, NULL));
-  TRY(pd_buf_append(out, message.data, message.size, NULL));
-  return pd_buf_append(out, "\n\n", 2, NULL);
-}
-
-/* What was gathered as one message becomes the first event. */
-static pd_code become_stream(flow *f)
-{
-  if (f->is_stream) return PD_OK;
-  pd_buf events = {.size_max = f->out.size_max};
-  pd_code code = f->count ? add_event(&events, pd_buf_bytes(&f->out)) : PD_OK;
-  if (code) {
-    pd_buf_done(&events);
-    return code;
-  }
-  pd_buf_done(&f->out);
-  f->out = events;
-  f->is_stream = true;
-  return PD_OK;
-}
-
-static pd_code add_message(flow *f, pd_bytes message)
-{
-  if (f->is_stream && f->out.size - f->sent > QUEUE_SIZE_MAX) return PD_LIMIT;
-  if (f->count || f->is_stream) {
-    TRY(become_stream(f));
-    return add_event(&f->out, message);
-  }
-  return pd_buf_append(&f->out, message.data, message.size, NULL);
-}
-
-static void flow_send(void *ctx, pd_bytes message, int status, bool is_last)
-{
-  flow *f = ctx;
-  pthread_mutex_lock(&f->lock);
-  if (add_message(f, message))
-    f->is_done = true; /* a reader that is too slow, or no memory: the stream ends, and the client sees that it does */
-  else if (!f->count++)
-    f->status = status;
-  f->is_last = f->is_last || is_last;
-  f->spoke_ms = pd_clock_monotonic_ms();
-  wake(f);
-  pthread_mutex_unlock(&f->lock);
-}
-
-static void flow_done(void *ctx, int status)
-{
-  flow *f = ctx;
-  pthread_mutex_lock(&f->lock);
-  if (!f->count) f->status = status;
-  f->is_done = true;
-  wake(f);
-  pthread_mutex_unlock(&f->lock);
-}
-
-static void flow_session(void *ctx, const char *id)
-{
-  flow *f = ctx;
-  pthread_mutex_lock(&f->lock);
-  snprintf(f->session, sizeof f->session, "%s", id);
-  pthread_mutex_unlock(&f->lock);
-}
-
-static pd_mcp_out out_of(flow *f)
-{
-  return (pd_mcp_out){.send = flow_send, .done = flow_done, .session = flow_session, .ctx = f};
-}
-
-/* ---- streams ---- */
-
-static ssize_t read_stream(void *ctx, uint64_t at, char *out, size_t max)
-{
-  flow *f = ctx;
-  ssize_t got = 0;
-  (void)at;
-  pthread_mutex_lock(&f->lock);
-  size_t left = f->out.size - f->sent;
-  if (left) {
-    got = (ssize_t)(left < max ? left : max);
-    memcpy(out, f->out.data + f->sent, (size_t)got);
-    f->sent += (size_t)got;
-    if (f->sent == f->out.size) f->sent = f->out.size = 0;
-  } else if (f->is_done) {
-    got = MHD_CONTENT_READER_END_OF_STREAM;
-  } else {
-    f->is_suspended = true;
-    MHD_suspend_connection(f->connection);
-  }
-  pthread_mutex_unlock(&f->lock);
-  return got;
-}
-
-/* The response is gone: sent, or the client is. */
-static void end_stream(void *ctx)
-{
-  flow *f = ctx;
-  pd_mcp_http *http = f->http;
-  pthread_mutex_lock(&http->lock);
-  *f->link = f->next;
-  if (f->next) f->next->link = f->link;
-  pthread_mutex_unlock(&http->lock);
-  pd_mcp_hang_up(http->mcp, f);
-  pthread_mutex_lock(&f->lock);
-  let_go(f);
-}
-
-static void stream(pd_request *request, flow *f)
-{
-  pd_mcp_http *http = f->http;
-  pthread_mutex_lock(&f->lock);
-  pd_code code = become_stream(f);
-  pthread_mutex_unlock(&f->lock);
-  request->stream = code ? NULL : MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_SIZE, read_stream, f, end_stream);
-  if (!request->stream) {
-    pd_mcp_hang_up(http->mcp, f);
-    pd_reply_failure(request, MHD_HTTP_SERVICE_UNAVAILABLE, PD_NO_MEMORY, NULL, "Try again.", "out of memory");
-    pthread_mutex_lock(&f->lock);
-    let_go(f);
-    return;
-  }
-  pthread_mutex_lock(&http->lock);
-  f->next = http->flows;
-  f->link = &http->flows;
-  if (f->next) f->next->link = &f->next;
-  http->flows = f;
-  pthread_mutex_unlock(&http->lock);
-  request->type = "text/event-stream";
-  pd_reply_header(request, "X-Accel-Buffering", "no");
-  request->status = MHD_HTTP_OK;
-}
-
 void pd_mcp_http_tick(pd_mcp_http *http)
 {
-  int64_t before_ms = pd_clock_monotonic_ms() - BEAT_MS;
-  pthread_mutex_lock(&http->lock);
-  for (flow *f = http->flows; f; f = f->next) {
-    pthread_mutex_lock(&f->lock);
-    if (f->is_suspended && f->spoke_ms < before_ms && pd_buf_append(&f->out, ": still here\n\n", 14, NULL) == PD_OK) {
-      f->spoke_ms = pd_clock_monotonic_ms();
-      wake(f);
-    }
-    pthread_mutex_unlock(&f->lock);
-  }
-  pthread_mutex_unlock(&http->lock);
+  pd_mcp_flows_tick(&http->flows);
   pd_mcp_tick(http->mcp);
 }
 
 void pd_mcp_http_drain(pd_mcp_http *http)
 {
   pd_mcp_drain(http->mcp);
-  pthread_mutex_lock(&http->lock);
-  for (flow *f = http->flows; f; f = f->next) {
-    pthread_mutex_lock(&f->lock);
-    f->is_done = true;
-    wake(f);
-    pthread_mutex_unlock(&f->lock);
-  }
-  pthread_mutex_unlock(&http->lock);
+  pd_mcp_flows_drain(&http->flows);
 }
 
 bool pd_mcp_http_wait(pd_mcp_http *http, uint32_t timeout_ms)
@@ -279,31 +79,7 @@ bool pd_mcp_http_wait(pd_mcp_http *http, uint32_t timeout_ms)
   return is_over;
 }
 
-/* ---- answering ---- */
-
-/* One message, or none: a plain reply. The flow is over. */
-static void reply_plain(pd_request *request, flow *f)
-{
-  pthread_mutex_lock(&f->lock);
-  pd_buf_done(&request->out);
-  request->out = f->out;
-  f->out = (pd_buf){0};
-  request->type = f->count ? "application/json" : NULL;
-  request->status = (unsigned)f->status;
-  let_go(f);
-}
-
-static void answer(pd_request *request, flow *f)
-{
-  pthread_mutex_lock(&f->lock);
-  bool is_plain = f->is_done && f->count <= 1 && !f->is_stream;
-  pthread_mutex_unlock(&f->lock);
-  if (*f->session) pd_reply_header(request, "Mcp-Session-Id", f->session);
-  if (is_plain)
-    reply_plain(request, f);
-  else
-    stream(request, f);
-}
+/* ---- refusing ---- */
 
 /* JSON-RPC has its own shape of errors. */
 static void refuse(pd_request *request, unsigned status, int code, const char *message)
@@ -331,7 +107,8 @@ static void refuse(pd_request *request, unsigned status, int code, const char *m
 
 /* A message that runs on its own thread: it outlives the request if the client goes away. */
 typedef struct beside {
-  flow *f;
+  pd_mcp_http *http;
+  pd_mcp_flow *f;
   pd_buf body;
   pd_caller caller;
   pd_mcp_session *session;
@@ -367,28 +144,28 @@ static void leave(pd_mcp_http *http)
 static void *run_beside(void *ctx)
 {
   beside *b = ctx;
-  pd_mcp_http *http = b->f->http;
-  pd_mcp_out out = out_of(b->f);
+  pd_mcp_http *http = b->http;
+  pd_mcp_out out = pd_mcp_flow_out(b->f);
   pd_mcp_handle(http->mcp, &b->peer, pd_buf_bytes(&b->body), &out);
-  pthread_mutex_lock(&b->f->lock);
-  let_go(b->f);
+  pd_mcp_flow_release(b->f);
   free_beside(b);
   leave(http);
   return NULL;
 }
 
-static bool start_beside(pd_request *request, flow *f, const pd_mcp_peer *peer)
+static bool start_beside(pd_request *request, pd_mcp_http *http, pd_mcp_flow *f, const pd_mcp_peer *peer)
 {
   pthread_t thread;
-  if (!enter(f->http)) return false;
+  if (!enter(http)) return false;
   beside *b = calloc(1, sizeof *b);
   if (!b) {
-    leave(f->http);
+    leave(http);
     return false;
   }
   const char *given[] = {peer->version, peer->method, peer->name};
   for (size_t i = 0; i < COUNT_OF(given); i++) b->headers[i] = given[i] ? strdup(given[i]) : NULL;
-  b->f = f;
+  b->http = http;
+  b->f = pd_mcp_flow_hold(f);
   b->caller = request->caller;
   b->session = peer->session;
   b->body = request->body;
@@ -397,31 +174,35 @@ static bool start_beside(pd_request *request, flow *f, const pd_mcp_peer *peer)
   b->peer.agent = b->caller.agent;
   if (b->peer.gate.call) b->peer.gate.ctx = &b->caller;
   b->peer.version = b->headers[0], b->peer.method = b->headers[1], b->peer.name = b->headers[2];
-  f->refs++;
   if (pthread_create(&thread, NULL, run_beside, b)) {
-    f->refs--;
+    pd_mcp_flow_release(f);
     request->body = b->body;
     b->body = (pd_buf){0};
     b->session = NULL;
     free_beside(b);
-    leave(f->http);
+    leave(http);
     return false;
   }
   pthread_detach(thread);
   return true;
 }
 
-/* Until there is something to answer with. */
-static void await(flow *f)
+static bool has_word(const pd_request *request, const char *word)
 {
-  pthread_mutex_lock(&f->lock);
-  while (!f->is_done && !(f->count && !f->is_last)) pthread_cond_wait(&f->changed, &f->lock);
-  pthread_mutex_unlock(&f->lock);
+  return request->body.size && memmem(request->body.data, request->body.size, word, strlen(word)) != NULL;
 }
 
-static bool wants_progress(const pd_request *request)
+/* May it take long, so that a worker should not wait for it? A guess is enough: both ways give the same answers. What is no call is the
+ * answer to a question of ours, and what was asked for goes on with it. */
+static bool may_take_long(const pd_request *request)
 {
-  return request->body.size && memmem(request->body.data, request->body.size, "\"progressToken\"", 15) != NULL;
+  return has_word(request, "\"progressToken\"") || has_word(request, "\"wait_ms\"") || !has_word(request, "\"method\"");
+}
+
+static bool takes_streams(const pd_request *request)
+{
+  const char *accept = pd_request_header(request, MHD_HTTP_HEADER_ACCEPT);
+  return !accept || strstr(accept, "text/event-stream") || strstr(accept, "*/*");
 }
 
 /* ---- the methods ---- */
@@ -480,27 +261,42 @@ static void post(pd_request *request, pd_mcp_http *http)
     return;
   }
   if (!find_session(request, http, &peer.session)) return;
-  flow *f = new_flow(http, request->connection);
+  bool is_modern = peer.version && strcmp(peer.version, PD_MCP_MODERN) == 0;
+  pd_mcp_flow *f = pd_mcp_flow_new(&http->flows, is_modern ? NULL : peer.session, false);
   if (!f) {
     pd_mcp_session_release(peer.session);
     refuse(request, MHD_HTTP_SERVICE_UNAVAILABLE, PD_MCP_INTERNAL_ERROR, "out of memory");
     return;
   }
-  if (wants_progress(request) && start_beside(request, f, &peer)) {
-    await(f);
+  if (may_take_long(request) && start_beside(request, http, f, &peer)) {
+    pd_mcp_flow_await(f, takes_streams(request) ? EARLY_MS : UINT32_MAX);
   } else {
-    pd_mcp_out out = out_of(f);
+    pd_mcp_out out = pd_mcp_flow_out(f);
     pd_mcp_handle(http->mcp, &peer, pd_buf_bytes(&request->body), &out);
     pd_mcp_session_release(peer.session);
   }
-  answer(request, f);
+  pd_mcp_flow_answer(f, request);
+  pd_mcp_flow_release(f);
 }
 
-/* The stream of a legacy session. */
+/* A stream of the session from now on. */
+static void begin_stream(pd_request *request, pd_mcp_http *http, pd_mcp_session *session)
+{
+  pd_error err = {0};
+  pd_mcp_flow *f = pd_mcp_flow_new(&http->flows, session, true);
+  pd_mcp_out out = f ? pd_mcp_flow_out(f) : (pd_mcp_out){0};
+  if (f && pd_mcp_session_stream(http->mcp, session, &out, &err) == PD_OK)
+    pd_mcp_flow_stream(f, request);
+  else
+    refuse(request, MHD_HTTP_SERVICE_UNAVAILABLE, PD_MCP_INTERNAL_ERROR, "out of memory");
+  if (f) pd_mcp_flow_release(f);
+}
+
+/* The stream of a legacy session; or, with Last-Event-ID, any of its streams from there on. */
 static void get(pd_request *request, pd_mcp_http *http)
 {
   pd_mcp_session *session = NULL;
-  pd_error err = {0};
+  const char *event = pd_request_header(request, "Last-Event-ID");
   if (!find_session(request, http, &session)) return;
   if (!session) {
     request->allow = "POST, DELETE";
@@ -508,19 +304,12 @@ static void get(pd_request *request, pd_mcp_http *http)
            "GET needs the Mcp-Session-Id of a session; subscriptions/listen needs none");
     return;
   }
-  flow *f = new_flow(http, request->connection);
-  pd_mcp_out out = f ? out_of(f) : (pd_mcp_out){0};
-  pd_code code = f ? pd_mcp_session_stream(http->mcp, session, &out, &err) : PD_NO_MEMORY;
+  pd_mcp_resumed how = event ? pd_mcp_flow_resume(&http->flows, request, pd_mcp_session_id(session), event) : PD_MCP_ANEW;
+  if (how == PD_MCP_ANEW) begin_stream(request, http, session);
+  if (how == PD_MCP_LOST)
+    refuse(request, MHD_HTTP_BAD_REQUEST, PD_MCP_INVALID_REQUEST,
+           "Last-Event-ID: what followed that event is not kept any more; make the request again");
   pd_mcp_session_release(session);
-  if (!code) {
-    stream(request, f);
-    return;
-  }
-  if (f) {
-    pthread_mutex_lock(&f->lock);
-    let_go(f);
-  }
-  refuse(request, MHD_HTTP_SERVICE_UNAVAILABLE, PD_MCP_INTERNAL_ERROR, "out of memory");
 }
 
 static void delete_session(pd_request *request, pd_mcp_http *http)
@@ -532,6 +321,7 @@ static void delete_session(pd_request *request, pd_mcp_http *http)
     return;
   }
   pd_mcp_session_end(http->mcp, session);
+  pd_mcp_flows_forget(&http->flows, pd_mcp_session_id(session));
   pd_mcp_session_release(session);
   pd_buf_clear(&request->out);
   request->type = NULL;

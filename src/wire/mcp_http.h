@@ -2,8 +2,8 @@
  * mcp_http.h: MCP over HTTP: POST, GET and DELETE /mcp (Streamable HTTP). One answer is JSON; more than one, or one that comes later, is a
  * stream of server-sent events.
  *
- * A message runs on the worker that took the request. Only if the client wants to hear of progress it runs on a thread beside it, so that
- * the stream begins before the answer is there.
+ * A message runs on the worker that took the request. What may take long (it waits, or tells of progress, or goes on with an answer of the
+ * client's) runs on a thread beside it, so that a stream begins before the answer is there.
  */
 #ifndef PD_WIRE_MCP_HTTP_H
 #define PD_WIRE_MCP_HTTP_H
@@ -17,7 +17,7 @@ PD_MUST_USE pd_code pd_mcp_http_new(pd_mcp *mcp, pd_mcp_http **out, pd_error *er
 /* When no connection is served any more. Takes NULL. */
 void pd_mcp_http_free(pd_mcp_http *http);
 pd_mcp *pd_mcp_http_core(pd_mcp_http *http);
-/* About once a second: streams that say nothing get a comment now and then, so that a client that is gone is noticed. */
+/* About once a second. */
 void pd_mcp_http_tick(pd_mcp_http *http);
 /* End every stream, before the server stops. */
 void pd_mcp_http_drain(pd_mcp_http *http);

@@ -87,6 +87,8 @@ PD_MUST_USE pd_code pd_mcp_session_make(pd_mcp *mcp, const char *agent, const ch
 void pd_mcp_sessions_sweep(pd_mcp *mcp, bool is_end);
 /* The session of the home that calls of this turn belong to, begun if there is none. `is_new`: not the one that was there. */
 PD_MUST_USE pd_code pd_mcp_state_session(pd_mcp_turn *turn, bool is_new, char out[PD_SESSION_ID_SIZE], pd_error *err);
+/* …if there is one already; else "". */
+void pd_mcp_state_session_look(pd_mcp_turn *turn, char out[PD_SESSION_ID_SIZE]);
 /* The index of a legacy revision; -1 if it is none. */
 int pd_mcp_revision_index(const char *revision);
 const char *pd_mcp_revision_at(size_t index); /* NULL after the last; the newest first */
@@ -150,6 +152,7 @@ struct pd_mcp {
   int64_t (*now_ms)(void *ctx);
   void *now_ctx;
   uint8_t session_key[KEY_SIZE], state_key[KEY_SIZE];
+  atomic_bool is_hurrying; /* who waits should not */
 
   pthread_mutex_t lock; /* of what follows; an exchange's lock may be taken under it, never the other way round */
   pd_mcp_exchange *live;

@@ -8,13 +8,13 @@
 
 static const struct {
   const char *prefix, *name, *about, *variable;
-  const char *capability; /* that tells the same; a commit may be of either store */
+  const char *capability; /* that tells the same */
 } kinds[] = {
   [PD_MCP_PERSISTENT] = {"state://persistent/", "persistent", "A value of your persistent state.", "key", "state.persistent.get"},
   [PD_MCP_SHARED] = {"state://shared/", "shared", "A value that all agents see.", "key", "state.shared.get"},
   [PD_MCP_THREAD] = {"state://threads/", "threads", "A thread of yours: its version, state and last messages.", "id", "threads.load"},
   [PD_MCP_COMMIT] = {"state://commits/", "commits", "A commit of your store, or of the shared one: parents, changes, who, when and why.",
-                     "id", NULL},
+                     "id", PD_MCP_COMMITS},
 };
 
 /* ---- who may ---- */
@@ -31,12 +31,6 @@ pd_code pd_mcp_may_read(pd_mcp_turn *turn, const char *capability, pd_bytes key,
   const char *agent = turn->peer->agent;
   if (pd_mcp_sees(turn, capability) && pd_permission_of(turn->mcp->home, agent, capability, key) <= PD_PERMIT_NOTIFY) return PD_OK;
   return pd_error_named(err, PD_DENIED, "PermissionDenied", "agent '%s' may not read this: %s is not free for it", agent, capability);
-}
-
-static bool sees_kind(const pd_mcp_turn *turn, pd_mcp_topic_kind kind)
-{
-  if (kind == PD_MCP_COMMIT) return pd_mcp_sees(turn, PD_MCP_COMMITS_OWN) || pd_mcp_sees(turn, PD_MCP_COMMITS_SHARED);
-  return pd_mcp_sees(turn, kinds[kind].capability);
 }
 
 pd_code pd_mcp_home_admit(pd_mcp_turn *turn, const char *uri, pd_error *err)
@@ -114,7 +108,7 @@ pd_code pd_mcp_home_templates(pd_mcp_turn *turn, pd_bytes cursor, pd_buf *out_cu
   (void)out_cursor; /* they fit on one page */
   if (cursor.data) return pd_mcp_refuse_cursor(turn);
   for (size_t i = 0; i < COUNT_OF(kinds); i++) {
-    if (!sees_kind(turn, (pd_mcp_topic_kind)i)) continue;
+    if (!pd_mcp_sees(turn, kinds[i].capability)) continue;
     snprintf(template, sizeof template, "%s{%s}", kinds[i].prefix, kinds[i].variable);
     pd_json_open(&turn->w, '{');
     pd_json_put_text(&turn->w, "uriTemplate", template);

@@ -44,6 +44,16 @@ void pd_mcp_session_release(pd_mcp_session *session)
   free(session);
 }
 
+const char *pd_mcp_session_id(const pd_mcp_session *session)
+{
+  return session->id;
+}
+
+const char *pd_mcp_session_revision(const pd_mcp_session *session)
+{
+  return session->revision ? session->revision : ""; /* of one with an id, it never changes */
+}
+
 pd_code pd_mcp_session_new(pd_mcp *mcp, const char *agent, const pd_mcp_out *push, pd_mcp_session **out, pd_error *err)
 {
   pd_mcp_session *s = new_session(mcp, agent);
@@ -286,4 +296,15 @@ pd_code pd_mcp_state_session(pd_mcp_turn *turn, bool is_new, char out[PD_SESSION
   if (!code) memcpy(out, slot, PD_SESSION_ID_SIZE);
   pthread_mutex_unlock(&mcp->lock);
   return code;
+}
+
+void pd_mcp_state_session_look(pd_mcp_turn *turn, char out[PD_SESSION_ID_SIZE])
+{
+  pd_mcp *mcp = turn->mcp;
+  pthread_mutex_lock(&mcp->lock);
+  const char *slot = turn->session ? turn->session->state_session : "";
+  for (pd_mcp_agent_session *a = turn->session ? NULL : mcp->agent_sessions; a; a = a->next)
+    if (strcmp(a->agent, turn->peer->agent) == 0) slot = a->id;
+  memcpy(out, slot, strlen(slot) + 1);
+  pthread_mutex_unlock(&mcp->lock);
 }

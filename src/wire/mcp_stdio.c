@@ -3,22 +3,26 @@
 
 #include "base/base.h"
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "wire/mcp_message.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 #define READ_SIZE 65536
 #define WAITING_MAX ((size_t)256 * 1024 * 1024)
+#define WAITING_COUNT_MAX 10000u
 #define TICK_MS 1000
+#define PATIENCE_MS 300 /* so long the others wait for one that runs */
+#define RUNNERS_MAX 32u
 
 typedef struct line {
-  pd_buf text;
+  pd_mcp_job *job;
   struct line *next;
 } line;
 
@@ -32,7 +36,11 @@ typedef struct pipes {
   pthread_mutex_t lock;       /* of what follows */
   pthread_cond_t changed;
   line *first, **last;
-  size_t waiting_size;
+  size_t waiting_size, waiting_count;
+  const line *turn; /* the one whose turn it is, running; NULL: the next may begin */
+  int64_t turn_since_ms;
+  pthread_t runners[RUNNERS_MAX];
+  unsigned runner_count, idle_count;
   bool is_closing;
 } pipes;
 
@@ -61,26 +69,66 @@ static bool has_failed(pipes *p)
   return has;
 }
 
-/* ---- the thread that runs requests ---- */
+/* ---- the threads that run requests ---- */
 
+static void *run_lines(void *ctx);
+
+/* One more, if there may be. Under the lock. */
+static bool start_runner(pipes *p)
+{
+  if (p->runner_count == RUNNERS_MAX || pthread_create(&p->runners[p->runner_count], NULL, run_lines, p)) return false;
+  p->runner_count++;
+  p->idle_count++;
+  return true;
+}
+
+/* Wait until something changes, but not longer than the one that runs is waited for. Under the lock. */
+static void wait_turn(pipes *p, int64_t left_ms)
+{
+  struct timespec end;
+  if (!p->first) {
+    pthread_cond_wait(&p->changed, &p->lock);
+    return;
+  }
+  clock_gettime(CLOCK_MONOTONIC, &end);
+  end.tv_nsec += left_ms * 1000000;
+  end.tv_sec += end.tv_nsec / 1000000000;
+  end.tv_nsec %= 1000000000;
+  pthread_cond_timedwait(&p->changed, &p->lock, &end);
+}
+
+/* The next line, when it is its turn: when the one before is done, or takes too long. Somebody is left to take the one after. */
 static line *next_line(pipes *p)
 {
   pthread_mutex_lock(&p->lock);
-  while (!p->first && !p->is_closing) pthread_cond_wait(&p->changed, &p->lock);
+  for (;;) {
+    int64_t left_ms = p->turn ? p->turn_since_ms + PATIENCE_MS - pd_clock_monotonic_ms() : 0;
+    if (p->first ? left_ms <= 0 : p->is_closing) break;
+    wait_turn(p, left_ms);
+  }
   line *l = p->first;
+  p->idle_count--;
   if (l) {
     p->first = l->next;
     if (!p->first) p->last = &p->first;
-    p->waiting_size -= l->text.size;
+    p->waiting_size -= pd_mcp_job_size(l->job);
+    p->waiting_count--;
+    p->turn = l;
+    p->turn_since_ms = pd_clock_monotonic_ms();
+    if (!p->idle_count) start_runner(p);
     pthread_cond_broadcast(&p->changed);
   }
   pthread_mutex_unlock(&p->lock);
   return l;
 }
 
-static void free_line(line *l)
+static void end_line(pipes *p, line *l)
 {
-  pd_buf_done(&l->text);
+  pthread_mutex_lock(&p->lock);
+  if (p->turn == l) p->turn = NULL;
+  p->idle_count++;
+  pthread_cond_broadcast(&p->changed);
+  pthread_mutex_unlock(&p->lock);
   free(l);
 }
 
@@ -89,38 +137,31 @@ static void *run_lines(void *ctx)
   pipes *p = ctx;
   line *l;
   while ((l = next_line(p))) {
-    pd_mcp_handle(p->mcp, &p->peer, pd_buf_bytes(&l->text), &p->out);
-    free_line(l);
+    pd_mcp_run(p->mcp, &p->peer, l->job);
+    end_line(p, l);
   }
   return NULL;
 }
 
 /* ---- in ---- */
 
-/* Notifications are for what runs now: they do not wait behind it. */
-static bool is_urgent(pd_bytes text)
-{
-  pd_json json;
-  pd_mcp_message message;
-  if (pd_json_parse(text, &json, NULL) || pd_mcp_message_read(json, &message, NULL)) return false;
-  return message.kind == PD_MCP_NOTIFICATION && strcmp(message.method, "notifications/cancelled") == 0;
-}
-
 /* Waits while too much is waiting. */
-static pd_code enqueue(pipes *p, pd_bytes text, pd_error *err)
+static pd_code enqueue(pipes *p, pd_mcp_job *job, pd_error *err)
 {
+  size_t size = pd_mcp_job_size(job);
   line *l = calloc(1, sizeof *l);
-  if (!l) return pd_error_memory(err, "a message");
-  pd_code code = pd_buf_append(&l->text, text.data, text.size, err);
-  if (code) {
-    free_line(l);
-    return code;
+  if (!l) {
+    pd_mcp_run(p->mcp, &p->peer, job);
+    return pd_error_memory(err, "a message");
   }
+  l->job = job;
   pthread_mutex_lock(&p->lock);
-  while (p->waiting_size && p->waiting_size + text.size > WAITING_MAX) pthread_cond_wait(&p->changed, &p->lock);
+  while (p->waiting_count && (p->waiting_size + size > WAITING_MAX || p->waiting_count >= WAITING_COUNT_MAX))
+    pthread_cond_wait(&p->changed, &p->lock);
   *p->last = l;
   p->last = &l->next;
-  p->waiting_size += text.size;
+  p->waiting_size += size;
+  p->waiting_count++;
   pthread_cond_broadcast(&p->changed);
   pthread_mutex_unlock(&p->lock);
   return PD_OK;
@@ -130,8 +171,10 @@ static pd_code take_line(pipes *p, pd_bytes text, pd_error *err)
 {
   if (text.size && ((const char *)text.data)[text.size - 1] == '\r') text.size--;
   if (!text.size) return PD_OK;
-  if (!is_urgent(text)) return enqueue(p, text, err);
-  pd_mcp_handle(p->mcp, &p->peer, text, &p->out);
+  pd_mcp_job *job = pd_mcp_accept(p->mcp, &p->peer, text, &p->out);
+  if (!job) return pd_error_memory(err, "a message");
+  if (!pd_mcp_is_quick(job)) return enqueue(p, job, err);
+  pd_mcp_run(p->mcp, &p->peer, job); /* a cancellation does not wait behind what it cancels */
   return PD_OK;
 }
 
@@ -175,21 +218,46 @@ static pd_code read_all(pipes *p, pd_error *err)
   return in.size && !is_skipping ? take_line(p, pd_buf_bytes(&in), err) : PD_OK; /* a last line without its end */
 }
 
+/* One that ends may have started another, which is behind it in the list. */
+static void join_runners(pipes *p)
+{
+  for (unsigned i = 0;; i++) {
+    pthread_mutex_lock(&p->lock);
+    bool is_all = i == p->runner_count;
+    pthread_mutex_unlock(&p->lock);
+    if (is_all) return;
+    pthread_join(p->runners[i], NULL);
+  }
+}
+
+/* When the input ends, what was asked is done still; only those who wait for something to happen give up. */
 static pd_code serve(pipes *p, pd_error *err)
 {
-  pthread_t thread;
-  if (pthread_create(&thread, NULL, run_lines, p)) return pd_error_set(err, PD_STORAGE, "cannot start a thread");
+  pthread_mutex_lock(&p->lock);
+  bool is_started = start_runner(p);
+  pthread_mutex_unlock(&p->lock);
+  if (!is_started) return pd_error_set(err, PD_STORAGE, "cannot start a thread");
   pd_code code = read_all(p, err);
+  pd_mcp_hurry(p->mcp);
   pthread_mutex_lock(&p->lock);
   p->is_closing = true;
   pthread_cond_broadcast(&p->changed);
   pthread_mutex_unlock(&p->lock);
-  pthread_join(thread, NULL);
+  join_runners(p);
   if (!code && p->failed.code) {
     *err = p->failed;
     code = err->code;
   }
   return code;
+}
+
+static void init_changed(pthread_cond_t *changed)
+{
+  pthread_condattr_t attributes;
+  pthread_condattr_init(&attributes);
+  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+  pthread_cond_init(changed, &attributes);
+  pthread_condattr_destroy(&attributes);
 }
 
 pd_code pd_mcp_stdio(pd_mcp *mcp, const pd_mcp_peer *peer, int in, int out, pd_error *err)
@@ -200,7 +268,7 @@ pd_code pd_mcp_stdio(pd_mcp *mcp, const pd_mcp_peer *peer, int in, int out, pd_e
   p.out = (pd_mcp_out){.send = send_line, .done = nothing_more, .ctx = &p};
   pthread_mutex_init(&p.write_lock, NULL);
   pthread_mutex_init(&p.lock, NULL);
-  pthread_cond_init(&p.changed, NULL);
+  init_changed(&p.changed);
   pd_code code = pd_mcp_session_new(mcp, peer->agent, &p.out, &p.peer.session, &own);
   if (!code) code = serve(&p, &own);
   if (code && err) *err = own;

@@ -45,7 +45,8 @@ static bool find_tool(const pd_mcp_turn *turn, const char *name, pd_capability_i
 /* Those whose work belongs to a session of the home. */
 static bool is_of_session(const char *capability)
 {
-  return strncmp(capability, "state.session.", 14) == 0 || strcmp(capability, "state.shared.watch") == 0;
+  return strncmp(capability, "state.session.", 14) == 0 || strcmp(capability, "state.shared.watch") == 0 ||
+         strcmp(capability, "session.end") == 0 || strcmp(capability, "session.touch") == 0;
 }
 
 /* ---- the list ---- */
@@ -103,7 +104,9 @@ static pd_code write_tool(pd_json_writer *w, const pd_capability_info *info)
   pd_json_put_text(w, "title", info->name);
   TRY(write_description(w, info, document));
   pd_json_key(w, "inputSchema");
-  pd_mcp_schema_write(w, pd_json_member(document, "inputs"), is_of_session(info->name) ? SESSION_PROPERTY : NULL);
+  pd_json inputs = pd_json_member(document, "inputs");
+  bool has_own = pd_json_member(pd_json_member(inputs, "properties"), "session_id").kind != PD_JSON_NONE;
+  pd_mcp_schema_write(w, inputs, is_of_session(info->name) && !has_own ? SESSION_PROPERTY : NULL);
   pd_json_key(w, "outputSchema");
   pd_mcp_schema_write(w, pd_json_member(document, "outputs"), NULL);
   write_hints(w, info->name, document);
@@ -169,8 +172,9 @@ static pd_code take_session(pd_json arguments, pd_buf *input, char out_session[P
 /* Who only waits has nothing to tell. */
 static bool report(void *ctx, uint64_t done, uint64_t total)
 {
-  if (total) pd_mcp_progress(ctx, done, total);
-  return !pd_mcp_is_cancelled(ctx);
+  pd_mcp_turn *turn = ctx;
+  if (total) pd_mcp_progress(turn, done, total);
+  return !pd_mcp_is_cancelled(turn) && (total || !atomic_load(&turn->mcp->is_hurrying));
 }
 
 /* Call in the session of this connection; if that one has idled away, in a new one. */
@@ -191,7 +195,10 @@ static pd_code call_in_session(pd_mcp_turn *turn, const char *capability, pd_jso
 static pd_code call_door(pd_mcp_turn *turn, const char *capability, pd_json arguments, pd_buf *out, pd_error *err)
 {
   if (is_of_session(capability)) return call_in_session(turn, capability, arguments, out, err);
+  char session[PD_SESSION_ID_SIZE];
+  pd_mcp_state_session_look(turn, session); /* whoever waits for messages keeps it, and its subscriptions, alive */
   pd_ctx who = {.home = turn->mcp->home, .agent = turn->peer->agent, .progress = report, .progress_ctx = turn};
+  if (*session) who.session = session;
   return pd_mcp_call(turn, &who, capability, arguments.raw, out, err);
 }
 

@@ -83,6 +83,7 @@ static pd_code set_up(pd_server *server, pd_error *err)
   snprintf(server->id_prefix, sizeof server->id_prefix, "%08x", (unsigned)random);
   TRY(pd_home_open(server->options->uri, NULL, &server->home, err));
   TRY(pd_lock_home(server, err));
+  if (server->options->passphrase.data) TRY(pd_vault_unlock(server->home, server->options->passphrase, err));
   TRY(pd_wire_settings_load(server, err));
   TRY(pd_describe(server, err));
   TRY(pd_page_prepare(server, err));

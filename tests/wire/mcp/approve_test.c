@@ -149,6 +149,41 @@ static void approve__a_state_is_good_once_for_one_request_of_one_agent_and_not_f
   mcp_close(&m);
 }
 
+static void approve__a_state_of_another_process_is_good_for_nothing(void **state)
+{
+  (void)state;
+  mcp_world m;
+  open_world(&m);
+  send_modern(&m, "main", LETTER, "");
+  CLEANUP(free_text) char *sealed = state_of(&m);
+  mcp_page(&m, 0); /* as after a restart: another pd_mcp on the same home */
+  answer_modern(&m, "main", LETTER, sealed, APPROVE);
+  assert_non_null(strstr(mcp_last(&m, "error.message"), "not one for this request"));
+  world_ok(&m.w, "approvals.list", "{\"status\":\"approved\"}");
+  assert_string_equal(world_out(&m.w, "count"), "0");
+  mcp_close(&m);
+}
+
+static void approve__another_tool_or_another_method_cannot_use_a_state(void **state)
+{
+  (void)state;
+  mcp_world m;
+  open_world(&m);
+  send_modern(&m, "main", LETTER, "");
+  CLEANUP(free_text) char *sealed = state_of(&m);
+  mcp_sendf(&m,
+            "{\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"tools/call\",\"params\":{%s,\"name\":\"queue.send\",\"arguments\":" LETTER
+            ",\"requestState\":%s,\"inputResponses\":{\"approval\":" APPROVE "}}}",
+            META_OF(FORMS), sealed); /* the other spelling of the name is another request, too */
+  assert_string_equal(mcp_last(&m, "error.code"), "-32602");
+  mcp_sendf(&m, "{\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"prompts/get\",\"params\":{%s,\"name\":\"queue_send\",\"requestState\":%s}}",
+            META_OF(FORMS), sealed);
+  assert_string_equal(mcp_last(&m, "error.code"), "-32602");
+  answer_modern(&m, "main", LETTER, sealed, APPROVE); /* and it was not used up by that */
+  assert_string_equal(mcp_last(&m, "result.isError"), "false");
+  mcp_close(&m);
+}
+
 static void approve__no_bit_of_a_state_can_be_changed(void **state)
 {
   (void)state;
@@ -271,6 +306,53 @@ static void approve__another_agent_cannot_answer(void **state)
   mcp_close(&m);
 }
 
+static void approve__another_session_of_the_same_agent_cannot_answer(void **state)
+{
+  (void)state;
+  mcp_world m;
+  pd_mcp_session *own, *other = NULL;
+  exchange push;
+  open_world(&m);
+  CLEANUP(free_text) char *id = ask_legacy(&m);
+  exchange_begin(&push);
+  pd_mcp_out out = {.ctx = &push};
+  assert_int_equal(pd_mcp_session_new(m.mcp, "main", &out, &other, NULL), PD_OK);
+  own = m.peer.session;
+  m.peer.session = other;
+  reply(&m, id, "\"result\":" APPROVE);
+  assert_int_equal(m.last.count, 1);
+  m.peer.session = own;
+  reply(&m, id, "\"result\":" APPROVE);
+  assert_int_equal(m.last.count, 2);
+  assert_string_equal(mcp_last(&m, "result.isError"), "false");
+  pd_mcp_session_release(other);
+  exchange_end(&push);
+  mcp_close(&m);
+}
+
+/* Whatever needs approval: the form asks for a decision and a reason, and for nothing else. */
+static void approve__no_form_asks_for_anything_secret(void **state)
+{
+  (void)state;
+  mcp_world m;
+  pd_capability_info info;
+  size_t forms = 0;
+  mcp_open(&m, NULL, NULL);
+  for (size_t i = 0; pd_capability_at(i, &info, NULL) == PD_OK; i++) {
+    if (info.permission != PD_PERMIT_APPROVAL) continue;
+    if (strstr(info.document, "passphrase\":")) fail_msg("%s has a passphrase among its inputs", info.name);
+    mcp_sendf(&m, "{\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"tools/call\",\"params\":{%s,\"name\":\"%s\",\"arguments\":{}}}",
+              META_OF(FORMS), info.name);
+    if (strcmp(mcp_last(&m, "result.resultType"), "\"input_required\"") != 0) continue; /* its input is not right */
+    forms++;
+    assert_string_equal(mcp_last(&m, "result.inputRequests.approval.params.requestedSchema.required"), "[\"decision\"]");
+    assert_null(strstr(mcp_last(&m, "result.inputRequests"), "assphrase"));
+    assert_string_equal(mcp_last(&m, "result.inputRequests.approval.params.mode"), "\"form\"");
+  }
+  assert_true(forms >= 1);
+  mcp_close(&m);
+}
+
 static void approve__a_question_that_nobody_answers_ends_with_how_to_approve(void **state)
 {
   (void)state;
@@ -345,6 +427,10 @@ int main(void)
     cmocka_unit_test(approve__a_question_that_nobody_answers_ends_with_how_to_approve),
     cmocka_unit_test(approve__a_call_that_was_cancelled_is_not_answered),
     cmocka_unit_test(approve__a_client_that_hangs_up_hears_nothing_more),
+    cmocka_unit_test(approve__a_state_of_another_process_is_good_for_nothing),
+    cmocka_unit_test(approve__another_tool_or_another_method_cannot_use_a_state),
+    cmocka_unit_test(approve__another_session_of_the_same_agent_cannot_answer),
+    cmocka_unit_test(approve__no_form_asks_for_anything_secret),
     cmocka_unit_test(approve__in_a_batch_nobody_is_asked),
   };
   return cmocka_run_group_tests_name("approve", tests, NULL, NULL);

@@ -123,7 +123,7 @@ static void resource__a_commit_tells_who_when_and_what_and_another_agents_is_not
   snprintf(uri, sizeof uri, "state://commits/%s", pd_id_hex(&commit.id, hex));
   mcp_sendf(&m, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"resources/read\",\"params\":{%s,\"uri\":\"%s\"}}", META, uri);
   assert_non_null(strstr(mcp_last(&m, "result.contents.0.text"), "\\\"author\\\":\\\"main\\\""));
-  assert_non_null(strstr(mcp_last(&m, "result.contents.0.text"), "\\\"key\\\":\\\"plan\\\",\\\"change\\\":\\\"put\\\""));
+  assert_non_null(strstr(mcp_last(&m, "result.contents.0.text"), "\\\"key\\\":\\\"plan\\\",\\\"op\\\":\\\"put\\\""));
   assert_string_equal(mcp_last(&m, "result.ttlMs"), "86400000"); /* it never changes */
   snprintf(uri, sizeof uri, "state://commits/%.12s", hex);
   read_uri(&m, uri);
@@ -169,7 +169,7 @@ static void resource__a_commit_is_of_the_callers_store_or_of_the_shared_one_and_
   commit_uri(&m, "system", system);
   want_uri(&m, own, true);
   want_uri(&m, shared, true);
-  assert_non_null(strstr(mcp_last(&m, "result.contents.0.text"), "\\\"store\\\":\\\"shared\\\""));
+  assert_non_null(strstr(mcp_last(&m, "result.contents.0.text"), "\\\"key\\\":\\\"board\\\""));
   want_uri(&m, strangers, false);
   want_uri(&m, system, false);
   m.peer.agent = "eve";
@@ -186,7 +186,7 @@ static void resource__a_commit_is_of_the_callers_store_or_of_the_shared_one_and_
 static bool sees_shared_alone(void *ctx, const char *capability)
 {
   (void)ctx;
-  return strncmp(capability, "state.shared.", 13) == 0;
+  return strncmp(capability, "state.shared.", 13) == 0; /* and no history */
 }
 
 static void complete_key(mcp_world *m, const char *template, const char *variable)
@@ -220,8 +220,7 @@ static void resource__what_the_gate_does_not_let_through_is_in_no_list(void **st
   assert_string_equal(mcp_last(&m, "result.resources.1"), "");
   mcp_send(&m, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"resources/templates/list\"}");
   assert_string_equal(mcp_last(&m, "result.resourceTemplates.0.name"), "\"shared\"");
-  assert_string_equal(mcp_last(&m, "result.resourceTemplates.1.name"), "\"commits\"");
-  assert_string_equal(mcp_last(&m, "result.resourceTemplates.2"), "");
+  assert_string_equal(mcp_last(&m, "result.resourceTemplates.1"), "");
   mcp_send(&m, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"prompts/list\"}");
   assert_string_equal(mcp_last(&m, "result.prompts"), "[]");
   want_refused(&m, "prompts/get", "{\"name\":\"briefing\"}");
@@ -234,8 +233,15 @@ static void resource__what_the_gate_does_not_let_through_is_in_no_list(void **st
   want_refused(&m, "resources/subscribe", "{\"uri\":\"state://persistent/plan\"}");
   want_refused(&m, "resources/subscribe", "{\"uri\":\"state://threads/trip\"}");
   want_uri(&m, own, false);
-  want_uri(&m, shared, true);
+  want_uri(&m, shared, false);
   mcp_close(&m);
+}
+
+static void want_refused_uri(mcp_world *m, const char *uri)
+{
+  char params[256];
+  snprintf(params, sizeof params, "{\"uri\":\"%s\"}", uri);
+  want_refused(m, "resources/read", params);
 }
 
 static void write_policy(mcp_world *m, const char *text)
@@ -258,10 +264,11 @@ static void resource__what_policy_blocks_is_not_read_not_listed_and_not_heard_of
   set(&m, "open", 1);
   set(&m, "secret/x", 1);
   commit_uri(&m, "main", own);
-  write_policy(&m, "[[rule]]\ncapability = \"state.persistent.*\"\nprefix = \"secret/\"\npermission = \"blocked\"\n");
+  write_policy(&m, "[[rule]]\ncapability = \"state.persistent.*\"\nprefix = \"secret/\"\npermission = \"blocked\"\n"
+                   "[[rule]]\ncapability = \"history.*\"\nprefix = \"secret/\"\npermission = \"blocked\"\n");
   want_refused(&m, "resources/read", "{\"uri\":\"state://persistent/secret/x\"}");
   want_refused(&m, "resources/subscribe", "{\"uri\":\"state://persistent/secret/x\"}");
-  want_uri(&m, own, false); /* it may tell of any key */
+  want_refused_uri(&m, own); /* it may tell of any key */
   want_uri(&m, "state://persistent/open", true);
   mcp_send(&m, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"resources/list\"}");
   assert_null(strstr(mcp_last(&m, "result"), "secret"));

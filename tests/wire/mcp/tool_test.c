@@ -203,6 +203,39 @@ static void tool__session_state_belongs_to_the_connection_unless_a_session_is_na
   mcp_close(&m);
 }
 
+static void tool__a_session_can_be_kept_and_ended_without_naming_it(void **state)
+{
+  (void)state;
+  mcp_world m;
+  mcp_open(&m, NULL, NULL);
+  mcp_tool(&m, "state_session_set", "{\"key\":\"k\",\"value\":1}");
+  mcp_tool(&m, "session_touch", "{}");
+  assert_string_equal(mcp_last(&m, "result.isError"), "false");
+  mcp_tool(&m, "session_end", "{}");
+  assert_string_equal(mcp_last(&m, "result.isError"), "false");
+  mcp_tool(&m, "state_session_get", "{\"key\":\"k\"}");
+  assert_string_equal(mcp_last(&m, "result.structuredContent.found"), "false");
+  mcp_close(&m);
+}
+
+/* Who only receives what it watches uses its session all the same. */
+static void tool__a_watch_lives_as_long_as_its_client_receives(void **state)
+{
+  (void)state;
+  mcp_world m;
+  mcp_open(&m, NULL, NULL);
+  mcp_tool(&m, "state_shared_watch", "{\"prefix\":\"board\"}");
+  assert_string_equal(mcp_last(&m, "result.isError"), "false");
+  for (int i = 0; i < 5; i++) {
+    m.w.now_ms += (int64_t)50 * 60 * 1000; /* an idle session lasts an hour */
+    mcp_tool(&m, "queue_receive", "{}");
+  }
+  mcp_tool(&m, "state_shared_set", "{\"key\":\"board\",\"value\":1,\"expected_version\":0}");
+  mcp_tool(&m, "queue_receive", "{}");
+  assert_string_equal(mcp_last(&m, "result.structuredContent.count"), "1");
+  mcp_close(&m);
+}
+
 static void tool__a_session_that_idled_away_is_begun_anew(void **state)
 {
   (void)state;
@@ -327,8 +360,8 @@ static void tool__what_policy_takes_from_the_agent_is_no_tool_of_its(void **stat
 
 /* ---- long calls ---- */
 
-/* A backup that was approved already, by a client that wants to hear how far it is. */
-static void back_up(mcp_world *m, const char *meta)
+/* The next backup is approved. */
+static void approve_backup(mcp_world *m)
 {
   char id[128];
   mcp_sendf(m, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"state_backup_create\"}}");
@@ -337,6 +370,11 @@ static void back_up(mcp_world *m, const char *meta)
   m->w.is_operator = true;
   assert_int_equal(world_callf(&m->w, "approvals.approve", "{\"approval_id\":\"%s\"}", id), PD_OK);
   m->w.is_operator = false;
+}
+
+static void back_up(mcp_world *m, const char *meta)
+{
+  approve_backup(m);
   mcp_sendf(m, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"state_backup_create\"%s}}", meta);
 }
 
@@ -359,6 +397,79 @@ static void tool__a_backup_tells_how_far_it_is_to_who_gave_a_token(void **state)
   }
   assert_string_equal(mcp_member(&m, m.last.messages[0], "params.progress"), "0");
   assert_string_equal(mcp_last(&m, "result.isError"), "false");
+  mcp_close(&m);
+}
+
+/* A backup whose first word of progress is answered by a cancellation, before it goes on. */
+typedef struct cut {
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+  int messages, answers;
+  bool is_cancelled, is_done;
+} cut;
+
+static void cut_send(void *ctx, pd_bytes message, int status, bool is_last)
+{
+  cut *c = ctx;
+  (void)message, (void)status;
+  pthread_mutex_lock(&c->lock);
+  c->messages++;
+  c->answers += is_last;
+  pthread_cond_broadcast(&c->changed);
+  while (!c->is_cancelled) pthread_cond_wait(&c->changed, &c->lock);
+  pthread_mutex_unlock(&c->lock);
+}
+
+static void cut_done(void *ctx, int status)
+{
+  cut *c = ctx;
+  (void)status;
+  c->is_done = true;
+}
+
+typedef struct cut_call {
+  mcp_world *m;
+  cut *c;
+} cut_call;
+
+static void *run_cut(void *ctx)
+{
+  cut_call *call = ctx;
+  pd_mcp_out out = {.send = cut_send, .done = cut_done, .ctx = call->c};
+  pd_mcp_handle(call->m->mcp, &call->m->peer,
+                pd_text("{\"jsonrpc\":\"2.0\",\"id\":77,\"method\":\"tools/call\",\"params\":{\"name\":\"state_backup_create\",\"_meta\":{"
+                        "\"progressToken\":1}}}"),
+                &out);
+  return NULL;
+}
+
+static void tool__a_backup_that_is_cancelled_stops_and_is_not_answered(void **state)
+{
+  (void)state;
+  mcp_world m;
+  cut c = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+  cut_call call = {&m, &c};
+  pthread_t thread;
+  mcp_open(&m, NULL, NULL);
+  assert_int_equal(pd_vault_init(m.w.home, pd_text(RIGHT), &cheap, NULL), PD_OK);
+  unlock(&m.w, RIGHT);
+  mcp_tool(&m, "state_persistent_set", "{\"key\":\"k\",\"value\":1}");
+  approve_backup(&m);
+  assert_int_equal(pthread_create(&thread, NULL, run_cut, &call), 0);
+  pthread_mutex_lock(&c.lock);
+  while (!c.messages) pthread_cond_wait(&c.changed, &c.lock);
+  pthread_mutex_unlock(&c.lock);
+  mcp_send(&m, "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{\"requestId\":77}}");
+  pthread_mutex_lock(&c.lock);
+  c.is_cancelled = true;
+  pthread_cond_broadcast(&c.changed);
+  pthread_mutex_unlock(&c.lock);
+  pthread_join(thread, NULL);
+  assert_true(c.is_done);
+  assert_int_equal(c.messages, 1); /* M2 */
+  assert_int_equal(c.answers, 0);
+  mcp_tool(&m, "state_backup_list", "{}");
+  assert_string_equal(mcp_last(&m, "result.structuredContent.count"), "0");
   mcp_close(&m);
 }
 
@@ -394,12 +505,15 @@ int main(void)
     cmocka_unit_test(tool__text_and_structured_content_are_one_and_digits_are_kept),
     cmocka_unit_test(tool__errors_are_results_with_code_and_recovery),
     cmocka_unit_test(tool__session_state_belongs_to_the_connection_unless_a_session_is_named),
+    cmocka_unit_test(tool__a_session_can_be_kept_and_ended_without_naming_it),
+    cmocka_unit_test(tool__a_watch_lives_as_long_as_its_client_receives),
     cmocka_unit_test(tool__a_session_that_idled_away_is_begun_anew),
     cmocka_unit_test(tool__the_filter_hides_and_refuses),
     cmocka_unit_test(tool__what_the_gate_does_not_let_through_is_not_seen_and_not_run),
     cmocka_unit_test(tool__the_list_comes_in_pages),
     cmocka_unit_test(tool__what_policy_takes_from_the_agent_is_no_tool_of_its),
     cmocka_unit_test(tool__a_backup_tells_how_far_it_is_to_who_gave_a_token),
+    cmocka_unit_test(tool__a_backup_that_is_cancelled_stops_and_is_not_answered),
     cmocka_unit_test(tool__the_briefing_is_a_prompt),
   };
   return cmocka_run_group_tests_name("tool", tests, NULL, NULL);

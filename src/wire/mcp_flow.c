@@ -1,0 +1,563 @@
+/* mcp_flow.c: see mcp_flow.h for the invariants S1 to S3. */
+#include "wire/mcp_flow.h"
+
+#include "base/array.h"
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/error.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/random.h>
+#include <time.h>
+
+#define BLOCK_SIZE 4096
+#define QUEUE_SIZE_MAX ((size_t)8 * 1024 * 1024)
+#define KEPT_SIZE ((size_t)256 * 1024)
+#define BEAT_MS 10000
+#define BEAT_ANSWER_MS 2000 /* before the first word of an answer: who is gone wants none */
+#define PARKED_MS ((int64_t)5 * 60 * 1000)
+#define PARKED_SIZE_MAX ((size_t)64 * 1024 * 1024)
+#define SESSION_PARKED_MAX 16u
+#define BEAT ": still here\n\n"
+
+/* One connection that a flow is written to. Under the flow's lock; freed by libmicrohttpd, with the response. */
+typedef struct tap {
+  pd_mcp_flow *flow;
+  struct MHD_Connection *connection;
+  uint64_t at;                         /* the next byte of the stream */
+  bool is_suspended, is_over, is_beat; /* over: another has taken its place; beat: a comment is due */
+} tap;
+
+struct pd_mcp_flow {
+  pd_mcp_flows *flows;
+  bool is_get, is_resumable, primes;
+  uint64_t number;
+  char session_id[PD_MCP_SESSION_ID_SIZE]; /* of the session that it belongs to; "": none */
+  pthread_mutex_t lock;                    /* of what follows */
+  pthread_cond_t changed;
+  pd_buf out;     /* the message, while there is one; of a stream, bytes from `base` on */
+  uint64_t base;  /* where in the stream `out` begins */
+  uint64_t sent;  /* up to here it was handed to a connection */
+  uint64_t *ends; /* where events end, from that of number first_event on */
+  size_t end_count, end_capacity;
+  uint64_t first_event;
+  size_t count; /* messages */
+  int status;
+  bool is_last, is_done, is_stream, is_lost;
+  char new_session[PD_MCP_SESSION_ID_SIZE]; /* that was made by the request; "": none */
+  tap *tap;
+  int64_t spoke_ms, left_ms; /* left: when the last connection went */
+  unsigned refs;
+  pd_mcp_flow *next, **link; /* in flows->first, under its lock; link NULL: not there */
+};
+
+/* ---- one flow ---- */
+
+pd_mcp_flow *pd_mcp_flow_new(pd_mcp_flows *flows, pd_mcp_session *session, bool is_get)
+{
+  pd_mcp_flow *f = calloc(1, sizeof *f);
+  if (!f) return NULL;
+  f->flows = flows;
+  f->is_get = is_get;
+  f->refs = 1;
+  f->spoke_ms = f->left_ms = pd_clock_monotonic_ms();
+  f->out.size_max = PD_MCP_MESSAGE_SIZE_MAX * 4;
+  f->is_resumable = session != NULL;
+  if (session) {
+    snprintf(f->session_id, sizeof f->session_id, "%s", pd_mcp_session_id(session));
+    /* Older clients take an event without data for a broken message. */
+    f->primes = strcmp(pd_mcp_session_revision(session), "2025-11-25") >= 0;
+  }
+  pthread_mutex_lock(&flows->lock);
+  f->number = ++flows->next_number;
+  pthread_mutex_unlock(&flows->lock);
+  pthread_mutex_init(&f->lock, NULL);
+  pthread_cond_init(&f->changed, NULL);
+  return f;
+}
+
+pd_mcp_flow *pd_mcp_flow_hold(pd_mcp_flow *flow)
+{
+  pthread_mutex_lock(&flow->lock);
+  flow->refs++;
+  pthread_mutex_unlock(&flow->lock);
+  return flow;
+}
+
+void pd_mcp_flow_release(pd_mcp_flow *f)
+{
+  pthread_mutex_lock(&f->lock);
+  bool is_last = --f->refs == 0;
+  pthread_mutex_unlock(&f->lock);
+  if (!is_last) return;
+  pd_buf_done(&f->out);
+  free(f->ends);
+  pthread_cond_destroy(&f->changed);
+  pthread_mutex_destroy(&f->lock);
+  free(f);
+}
+
+/* Under the lock. */
+static void wake_tap(tap *t)
+{
+  if (!t || !t->is_suspended) return;
+  t->is_suspended = false;
+  MHD_resume_connection(t->connection);
+}
+
+static void wake(pd_mcp_flow *f)
+{
+  pthread_cond_broadcast(&f->changed);
+  wake_tap(f->tap);
+}
+
+/* ---- events; under the lock ---- */
+
+static uint64_t next_event(const pd_mcp_flow *f)
+{
+  return f->first_event + f->end_count;
+}
+
+static pd_code write_id(pd_mcp_flow *f)
+{
+  if (!f->is_resumable) return PD_OK;
+  return pd_buf_printf(&f->out, NULL, "id: %c%08x-%llx-%llx\n", f->is_get ? 'g' : 'p', (unsigned)f->flows->boot,
+                       (unsigned long long)f->number, (unsigned long long)next_event(f));
+}
+
+static pd_code end_event(pd_mcp_flow *f)
+{
+  TRY(pd_buf_append(&f->out, "\n\n", 2, NULL));
+  if (!f->is_resumable) return PD_OK;
+  TRY(pd_array_grow(&f->ends, f->end_count, &f->end_capacity, sizeof f->ends[0], "events", NULL));
+  f->ends[f->end_count++] = f->base + f->out.size;
+  return PD_OK;
+}
+
+static pd_code add_event(pd_mcp_flow *f, pd_bytes message)
+{
+  TRY(write_id(f));
+  TRY(pd_buf_append(&f->out, "event: message\ndata: ", 21, NULL));
+  TRY(pd_buf_append(&f->out, message.data, message.size, NULL));
+  return end_event(f);
+}
+
+/* An event without data: from now on the client can come back. */
+static pd_code add_prime(pd_mcp_flow *f)
+{
+  if (!f->primes) return PD_OK;
+  TRY(pd_buf_append(&f->out, "retry: 1000\n", 12, NULL));
+  TRY(write_id(f));
+  TRY(pd_buf_append(&f->out, "data: ", 6, NULL));
+  return end_event(f);
+}
+
+/* What was gathered as one message becomes the first event. */
+static pd_code become_stream(pd_mcp_flow *f)
+{
+  if (f->is_stream) return PD_OK;
+  pd_buf message = f->out;
+  f->out = (pd_buf){.size_max = message.size_max};
+  f->is_stream = true;
+  pd_code code = add_prime(f);
+  if (!code && f->count) code = add_event(f, pd_buf_bytes(&message));
+  pd_buf_done(&message);
+  return code;
+}
+
+static pd_code add_message(pd_mcp_flow *f, pd_bytes message)
+{
+  if (f->is_stream && f->base + f->out.size - f->sent > QUEUE_SIZE_MAX) return PD_LIMIT;
+  if (f->count || f->is_stream) {
+    TRY(become_stream(f));
+    return add_event(f, message);
+  }
+  return pd_buf_append(&f->out, message.data, message.size, NULL);
+}
+
+/* S2: forget what was sent long enough ago. It moves what is left, so not each time. */
+static void trim(pd_mcp_flow *f)
+{
+  size_t sent = (size_t)(f->sent - f->base), gone = 0;
+  uint64_t from = f->is_resumable ? f->base : f->sent;
+  if (sent < f->out.size && sent < f->out.size / 2) return;
+  if (f->is_resumable && sent < 2 * KEPT_SIZE) return;
+  while (gone + 1 < f->end_count && f->ends[gone] + KEPT_SIZE < f->sent && f->ends[gone + 1] <= f->sent) from = f->ends[gone++];
+  if (gone) memmove(f->ends, f->ends + gone, (f->end_count - gone) * sizeof f->ends[0]);
+  f->end_count -= gone;
+  f->first_event += gone;
+  size_t drop = (size_t)(from - f->base);
+  if (drop && drop < f->out.size) memmove(f->out.data, f->out.data + drop, f->out.size - drop);
+  f->out.size -= drop;
+  f->base = from;
+}
+
+/* ---- what the core says ---- */
+
+static void flow_send(void *ctx, pd_bytes message, int status, bool is_last)
+{
+  pd_mcp_flow *f = ctx;
+  pthread_mutex_lock(&f->lock);
+  if (f->is_lost || add_message(f, message))
+    f->is_done = f->is_lost = true; /* a reader that is too slow, or no memory: the stream ends, and the client sees that it does */
+  else if (!f->count++)
+    f->status = status;
+  f->is_last = f->is_last || is_last;
+  f->spoke_ms = pd_clock_monotonic_ms();
+  wake(f);
+  pthread_mutex_unlock(&f->lock);
+}
+
+static void flow_done(void *ctx, int status)
+{
+  pd_mcp_flow *f = ctx;
+  pthread_mutex_lock(&f->lock);
+  if (!f->count) f->status = status;
+  f->is_done = true;
+  wake(f);
+  pthread_mutex_unlock(&f->lock);
+}
+
+static void flow_session(void *ctx, const char *id)
+{
+  pd_mcp_flow *f = ctx;
+  pthread_mutex_lock(&f->lock);
+  snprintf(f->new_session, sizeof f->new_session, "%s", id);
+  pthread_mutex_unlock(&f->lock);
+}
+
+pd_mcp_out pd_mcp_flow_out(pd_mcp_flow *flow)
+{
+  return (pd_mcp_out){.send = flow_send, .done = flow_done, .session = flow_session, .ctx = flow};
+}
+
+void pd_mcp_flow_await(pd_mcp_flow *f, uint32_t timeout_ms)
+{
+  struct timespec end;
+  int why = 0;
+  clock_gettime(CLOCK_REALTIME, &end);
+  end.tv_sec += timeout_ms / 1000;
+  end.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
+  if (end.tv_nsec >= 1000000000) end.tv_sec++, end.tv_nsec -= 1000000000;
+  pthread_mutex_lock(&f->lock);
+  while (!f->is_done && !(f->count && !f->is_last) && !why) why = pthread_cond_timedwait(&f->changed, &f->lock, &end);
+  pthread_mutex_unlock(&f->lock);
+}
+
+/* ---- the list ---- */
+
+static void enlist(pd_mcp_flow *f)
+{
+  pd_mcp_flows *flows = f->flows;
+  pthread_mutex_lock(&flows->lock);
+  if (!f->link) {
+    f->next = flows->first;
+    f->link = &flows->first;
+    if (f->next) f->next->link = &f->next;
+    flows->first = f;
+    pthread_mutex_lock(&f->lock);
+    f->refs++;
+    pthread_mutex_unlock(&f->lock);
+  }
+  pthread_mutex_unlock(&flows->lock);
+}
+
+/* Under the list's lock. True: the list's hold is the caller's now. */
+static bool unlist(pd_mcp_flow *f)
+{
+  if (!f->link) return false;
+  *f->link = f->next;
+  if (f->next) f->next->link = f->link;
+  f->link = NULL;
+  return true;
+}
+
+/* Nobody will come back to it: cancel what it waits for. It was taken out of the list. */
+static void drop(pd_mcp_flow *f)
+{
+  pd_mcp_hang_up(f->flows->mcp, f);
+  pd_mcp_flow_release(f);
+}
+
+/* ---- a connection ---- */
+
+static ssize_t read_stream(void *ctx, uint64_t position, char *out, size_t max)
+{
+  tap *t = ctx;
+  pd_mcp_flow *f = t->flow;
+  ssize_t got = 0;
+  (void)position;
+  pthread_mutex_lock(&f->lock);
+  size_t left = t->is_over ? 0 : (size_t)(f->base + f->out.size - t->at);
+  if (left) {
+    got = (ssize_t)(left < max ? left : max);
+    memcpy(out, f->out.data + (t->at - f->base), (size_t)got);
+    t->at += (uint64_t)got;
+    if (t->at > f->sent) f->sent = t->at;
+    trim(f);
+  } else if (t->is_over || f->is_done) {
+    got = MHD_CONTENT_READER_END_OF_STREAM;
+  } else if (t->is_beat && max >= sizeof BEAT - 1) {
+    got = sizeof BEAT - 1;
+    memcpy(out, BEAT, sizeof BEAT - 1);
+  } else {
+    t->is_suspended = true;
+    MHD_suspend_connection(t->connection);
+  }
+  if (got) t->is_beat = false;
+  pthread_mutex_unlock(&f->lock);
+  return got;
+}
+
+/* A session keeps so many streams without a connection; the oldest goes. Under the list's lock; NULL: none has to. */
+static pd_mcp_flow *take_surplus(pd_mcp_flows *flows, const char *session_id)
+{
+  pd_mcp_flow *oldest = NULL;
+  unsigned count = 0;
+  for (pd_mcp_flow *f = flows->first; f; f = f->next) {
+    if (strcmp(f->session_id, session_id) != 0) continue;
+    pthread_mutex_lock(&f->lock);
+    if (!f->tap) {
+      count++;
+      if (!f->is_get && (!oldest || f->left_ms < oldest->left_ms)) oldest = f;
+    }
+    pthread_mutex_unlock(&f->lock);
+  }
+  return count > SESSION_PARKED_MAX && oldest && unlist(oldest) ? oldest : NULL;
+}
+
+/* The response is gone: sent, or the client is. A stream that can be resumed waits for it to come back. */
+static void end_stream(void *ctx)
+{
+  tap *t = ctx;
+  pd_mcp_flow *f = t->flow, *gone = NULL;
+  pd_mcp_flows *flows = f->flows;
+  pthread_mutex_lock(&flows->lock);
+  pthread_mutex_lock(&f->lock);
+  if (f->tap == t) {
+    f->tap = NULL;
+    f->left_ms = pd_clock_monotonic_ms();
+  }
+  bool is_parked = f->is_resumable && !f->is_lost && !(f->is_get && f->is_done);
+  bool is_free = !f->tap && !is_parked;
+  pthread_mutex_unlock(&f->lock);
+  if (is_free && unlist(f))
+    gone = f;
+  else if (is_parked)
+    gone = take_surplus(flows, f->session_id);
+  pthread_mutex_unlock(&flows->lock);
+  if (gone) drop(gone);
+  pd_mcp_flow_release(f);
+  free(t);
+}
+
+/* The stream from `at` on is the answer; whoever had it before has it no more. False: no memory. */
+static bool attach(pd_mcp_flow *f, pd_request *request, uint64_t at)
+{
+  tap *t = calloc(1, sizeof *t);
+  if (!t) return false;
+  *t = (tap){.flow = f, .connection = request->connection, .at = at};
+  request->stream = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_SIZE, read_stream, t, end_stream);
+  if (!request->stream) {
+    free(t);
+    return false;
+  }
+  pthread_mutex_lock(&f->lock);
+  f->refs++;
+  tap *before = f->tap;
+  if (before) before->is_over = true;
+  wake_tap(before);
+  f->tap = t;
+  f->spoke_ms = pd_clock_monotonic_ms();
+  pthread_mutex_unlock(&f->lock);
+  request->type = "text/event-stream";
+  pd_reply_header(request, "X-Accel-Buffering", "no");
+  request->status = MHD_HTTP_OK;
+  return true;
+}
+
+/* ---- answering ---- */
+
+void pd_mcp_flow_stream(pd_mcp_flow *f, pd_request *request)
+{
+  pthread_mutex_lock(&f->lock);
+  pd_code code = become_stream(f);
+  pthread_mutex_unlock(&f->lock);
+  enlist(f);
+  if (!code && attach(f, request, 0)) return;
+  pthread_mutex_lock(&f->flows->lock);
+  bool is_ours = unlist(f);
+  pthread_mutex_unlock(&f->flows->lock);
+  if (is_ours) drop(f);
+  pd_reply_failure(request, MHD_HTTP_SERVICE_UNAVAILABLE, PD_NO_MEMORY, NULL, "Try again.", "out of memory");
+}
+
+/* One message, or none. */
+static void reply_plain(pd_mcp_flow *f, pd_request *request)
+{
+  pthread_mutex_lock(&f->lock);
+  pd_buf_done(&request->out);
+  request->out = f->out;
+  f->out = (pd_buf){0};
+  request->type = f->count ? "application/json" : NULL;
+  request->status = (unsigned)f->status;
+  pthread_mutex_unlock(&f->lock);
+}
+
+void pd_mcp_flow_answer(pd_mcp_flow *f, pd_request *request)
+{
+  pthread_mutex_lock(&f->lock);
+  bool is_plain = f->is_done && f->count <= 1 && !f->is_stream;
+  pthread_mutex_unlock(&f->lock);
+  if (*f->new_session) pd_reply_header(request, "Mcp-Session-Id", f->new_session);
+  if (is_plain)
+    reply_plain(f, request);
+  else
+    pd_mcp_flow_stream(f, request);
+}
+
+/* ---- coming back ---- */
+
+/* Where the stream goes on after event `event`. Under the lock. */
+static bool place_after(const pd_mcp_flow *f, uint64_t event, uint64_t *out)
+{
+  if (f->is_lost || event >= next_event(f)) return false;
+  if (event + 1 == f->first_event) {
+    *out = f->base;
+    return true;
+  }
+  if (event < f->first_event) return false;
+  *out = f->ends[event - f->first_event];
+  return true;
+}
+
+/* The flow of that number and session, held; NULL: none. */
+static pd_mcp_flow *find(pd_mcp_flows *flows, const char *session, uint64_t number, bool is_get)
+{
+  pthread_mutex_lock(&flows->lock);
+  pd_mcp_flow *f = flows->first;
+  while (f && (f->number != number || f->is_get != is_get || strcmp(f->session_id, session) != 0)) f = f->next;
+  if (f) pd_mcp_flow_hold(f);
+  pthread_mutex_unlock(&flows->lock);
+  return f;
+}
+
+pd_mcp_resumed pd_mcp_flow_resume(pd_mcp_flows *flows, pd_request *request, const char *session, const char *event_id)
+{
+  unsigned boot = 0;
+  unsigned long long number = 0, event = 0;
+  uint64_t at = 0;
+  char kind = 0, canonical[64];
+  if (strlen(event_id) >= sizeof canonical || sscanf(event_id, "%c%8x-%16llx-%16llx", &kind, &boot, &number, &event) != 4)
+    return PD_MCP_LOST;
+  snprintf(canonical, sizeof canonical, "%c%08x-%llx-%llx", kind, boot, number, event);
+  if ((kind != 'g' && kind != 'p') || strcmp(canonical, event_id) != 0) return PD_MCP_LOST;
+  pd_mcp_resumed otherwise = kind == 'g' ? PD_MCP_ANEW : PD_MCP_LOST;
+  pd_mcp_flow *f = boot == flows->boot ? find(flows, session, number, kind == 'g') : NULL;
+  if (!f) return otherwise;
+  pthread_mutex_lock(&f->lock);
+  bool is_there = place_after(f, event, &at) && !(f->is_get && f->is_done);
+  pthread_mutex_unlock(&f->lock);
+  if (is_there) is_there = attach(f, request, at);
+  pd_mcp_flow_release(f);
+  return is_there ? PD_MCP_RESUMED : otherwise;
+}
+
+/* ---- all of them ---- */
+
+pd_code pd_mcp_flows_init(pd_mcp_flows *flows, pd_mcp *mcp, pd_error *err)
+{
+  *flows = (pd_mcp_flows){.mcp = mcp};
+  if (getrandom(&flows->boot, sizeof flows->boot, 0) != (ssize_t)sizeof flows->boot)
+    return pd_error_set(err, PD_STORAGE, "no random bytes from the system");
+  pthread_mutex_init(&flows->lock, NULL);
+  return PD_OK;
+}
+
+void pd_mcp_flows_done(pd_mcp_flows *flows)
+{
+  while (flows->first) {
+    pd_mcp_flow *f = flows->first;
+    unlist(f);
+    pd_mcp_flow_release(f);
+  }
+  pthread_mutex_destroy(&flows->lock);
+}
+
+/* One that nobody comes back to: it was left too long ago, or the oldest while all of them have too much. Out of the list; NULL: none. */
+static pd_mcp_flow *take_stale(pd_mcp_flows *flows, int64_t now_ms)
+{
+  pd_mcp_flow *oldest = NULL;
+  size_t size = 0;
+  pthread_mutex_lock(&flows->lock);
+  for (pd_mcp_flow *f = flows->first; f; f = f->next) {
+    pthread_mutex_lock(&f->lock);
+    if (!f->tap) {
+      size += f->out.size;
+      if (!oldest || f->left_ms < oldest->left_ms) oldest = f;
+    }
+    pthread_mutex_unlock(&f->lock);
+  }
+  bool is_stale = oldest && (size > PARKED_SIZE_MAX || now_ms - oldest->left_ms > PARKED_MS);
+  if (is_stale) unlist(oldest);
+  pthread_mutex_unlock(&flows->lock);
+  return is_stale ? oldest : NULL;
+}
+
+static void beat(pd_mcp_flow *f, int64_t now_ms)
+{
+  pthread_mutex_lock(&f->lock);
+  int64_t every_ms = f->is_get || f->count ? BEAT_MS : BEAT_ANSWER_MS;
+  if (f->tap && f->tap->is_suspended && now_ms - f->spoke_ms >= every_ms) {
+    f->tap->is_beat = true;
+    f->spoke_ms = now_ms;
+    wake_tap(f->tap);
+  }
+  pthread_mutex_unlock(&f->lock);
+}
+
+void pd_mcp_flows_tick(pd_mcp_flows *flows)
+{
+  int64_t now_ms = pd_clock_monotonic_ms();
+  pd_mcp_flow *stale;
+  pthread_mutex_lock(&flows->lock);
+  for (pd_mcp_flow *f = flows->first; f; f = f->next) beat(f, now_ms);
+  pthread_mutex_unlock(&flows->lock);
+  while ((stale = take_stale(flows, now_ms))) drop(stale);
+}
+
+void pd_mcp_flows_drain(pd_mcp_flows *flows)
+{
+  pthread_mutex_lock(&flows->lock);
+  for (pd_mcp_flow *f = flows->first; f; f = f->next) {
+    pthread_mutex_lock(&f->lock);
+    f->is_done = true;
+    wake(f);
+    pthread_mutex_unlock(&f->lock);
+  }
+  pthread_mutex_unlock(&flows->lock);
+}
+
+static pd_mcp_flow *take_of_session(pd_mcp_flows *flows, const char *session)
+{
+  pthread_mutex_lock(&flows->lock);
+  pd_mcp_flow *f = flows->first;
+  while (f && strcmp(f->session_id, session) != 0) f = f->next;
+  if (f) {
+    unlist(f);
+    pthread_mutex_lock(&f->lock);
+    f->is_done = f->is_lost = true; /* a connection that it has ends, too */
+    wake(f);
+    pthread_mutex_unlock(&f->lock);
+  }
+  pthread_mutex_unlock(&flows->lock);
+  return f;
+}
+
+void pd_mcp_flows_forget(pd_mcp_flows *flows, const char *session)
+{
+  pd_mcp_flow *f;
+  while ((f = take_of_session(flows, session))) drop(f);
+}
