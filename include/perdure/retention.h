@@ -102,9 +102,10 @@ typedef struct pd_erase_options {
   uint64_t version;  /* 0: all versions. Else only this one of the line, which must not be the present one: PD_INVALID */
   bool spares_marks; /* what the key shows at tags, pins and message links stays; finding them takes time for each */
   bool is_lazy;      /* as above. PD_NOT_FOUND unless the key is there now */
-  /* Lazy alone; NULL: none. Refs by name or, with a / at the end, by how they begin, separated by spaces: "main fork/". What any commit that
-   * was made on one of them wrote to the key goes, too, although undo, reset, a deletion of the key or of the ref have left it behind; but
-   * for what the head of another ref still holds. Then the key need not be there now. Costs a walk over the log, without the lock. */
+  /* Lazy alone; NULL: none. Refs by name or, with a / at the end, by how they begin, separated by spaces: "main fork/". What any commit
+   * that was made on one of them wrote to the key goes, too, although undo, reset, a deletion of the key or of the ref have left it
+   * behind; but for what the head of another ref still holds. Then the key need not be there now. Costs a walk over the log, without the
+   * lock. */
   const char *left_of;
   bool is_dry;                                                /* change nothing, only say what would be done */
   const pd_note *note;                                        /* ref, author, run, reason; may be NULL */

@@ -1,7 +1,7 @@
 /*
- * erase_left.c: what a key was on lines of history that no ref leads to any more (erase.h, options->left_of): undone and never redone, reset
- * away, on a fork that was dropped, from before a deletion. Nothing but the log leads there, so the log is walked: without the lock, and
- * what was appended meanwhile under it.
+ * erase_left.c: what a key was on lines of history that no ref leads to any more (erase.h, options->left_of): undone and never redone,
+ * reset away, on a fork that was dropped, from before a deletion. Nothing but the log leads there, so the log is walked: without the
+ * lock, and what was appended meanwhile under it.
  */
 #include "base/array.h"
 #include "base/base.h"

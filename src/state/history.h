@@ -7,7 +7,7 @@
  * V3  What policy closes of state.persistent.* (of state.shared.*) is closed here, too: by key, at every point in history.
  * V4  Writing: `main` and the agent's own forks (fork/NAME), nothing else.
  *
- * W1  A change of a key needs what state.persistent.set or .delete of that key needs: policy's refusal holds, and its approval is asked for.
+ * W1  A change of a key needs what state.persistent.set or .delete of that key needs: policy refuses it, or asks for approval.
  * W2  No ref has more bytes afterwards than persistent.quota, unless it has no more than before.
  * W3  No key comes back whose bytes were erased: the persistent tier promises that they are gone, and lists what it can read.
  * W4  A store whose history was ever changed here is marked; state.persistent.delete then erases what was left behind, too.

@@ -1,6 +1,6 @@
 /*
- * history_write_test.c: history.commit, undo, redo, reset, rollback, fork, drop, merge, cherry_pick, revert, tag, pin: and that none of them
- * is a way around what the other tiers promise: quotas, deletion for good, policy and approvals, threads and runs.
+ * history_write_test.c: history.commit, undo, redo, reset, rollback, fork, drop, merge, cherry_pick, revert, tag, pin: and that none of
+ * them is a way around what the other tiers promise: quotas, deletion for good, policy and approvals, threads and runs.
  */
 #include "state/world.h"
 
