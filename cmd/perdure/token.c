@@ -46,13 +46,17 @@ static pd_code write_create(const args_parsed *args, pd_json_writer *w, pd_error
   return take_seconds(args, "expires", w, "expires_in", err);
 }
 
-static pd_code write_input(const args_parsed *args, const char *verb, pd_buf *out, pd_error *err)
+static pd_code write_input(const args_parsed *args, const char *verb, pd_json cursor, pd_buf *out, pd_error *err)
 {
   const char *agent = args_get_global(args, "agent");
   pd_json_writer w = {.out = out, .err = err};
   pd_json_open(&w, '{');
   if (strcmp(verb, "create") == 0) TRY(write_create(args, &w, err));
   if (strcmp(verb, "list") == 0 && agent) pd_json_put_text(&w, "agent", agent);
+  if (cursor.kind == PD_JSON_STRING) {
+    pd_json_key(&w, "cursor");
+    pd_json_value(&w, cursor);
+  }
   if (args->word_count > 1) pd_json_put_text(&w, "token_id", args->words[1]);
   if (strcmp(verb, "rotate") == 0) TRY(take_seconds(args, "grace", &w, "grace", err));
   pd_json_close(&w, '}');
@@ -77,17 +81,42 @@ static void print_row(out_stream *o, pd_json item)
 
 static void print_answer(cli_session *cli, const char *verb, pd_json answer)
 {
-  pd_json item;
-  if (strcmp(verb, "list") == 0) {
-    pd_json_walk walk = pd_json_walk_begin(pd_json_member(answer, "tokens"));
-    while (pd_json_walk_next(&walk, NULL, &item)) print_row(&cli->out, item);
-  } else if (strcmp(verb, "revoke") == 0) {
+  if (strcmp(verb, "revoke") == 0) {
     cli_say(cli, "the token is worthless from now on");
   } else {
     operator_text(&cli->out, answer, "token");
     out_text(&cli->out, "\n");
     cli_say(cli, "keep it: it is not shown again");
   }
+}
+
+/* All pages, as one list. */
+static pd_code list_all(cli_session *cli, const args_parsed *args, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf all = {0};
+  CLEANUP(pd_buf_done) pd_buf out = {0};
+  pd_json_writer w = {.out = &all, .err = err};
+  pd_json answer, item, cursor = {0};
+  uint64_t count = 0;
+  pd_json_open(&w, '{');
+  pd_json_key(&w, "tokens");
+  pd_json_open(&w, '[');
+  do {
+    CLEANUP(pd_buf_done) pd_buf input = {0};
+    TRY(write_input(args, "list", cursor, &input, err));
+    TRY(operator_call(cli, "tokens.list", pd_buf_bytes(&input), &out, &answer, err));
+    pd_json_walk walk = pd_json_walk_begin(pd_json_member(answer, "tokens"));
+    for (; pd_json_walk_next(&walk, NULL, &item); count++) {
+      pd_json_value(&w, item);
+      if (!cli->is_json) print_row(&cli->out, item);
+    }
+    cursor = pd_json_member(answer, "next_cursor");
+  } while (cursor.kind == PD_JSON_STRING);
+  pd_json_close(&w, ']');
+  pd_json_put_number(&w, "count", count);
+  pd_json_close(&w, '}');
+  TRY(w.code);
+  return cli->is_json ? operator_print(cli, &all) : PD_OK;
 }
 
 static pd_code run_token(cli_session *cli, const args_parsed *args, pd_error *err)
@@ -105,7 +134,8 @@ static pd_code run_token(cli_session *cli, const args_parsed *args, pd_error *er
   if (i == COUNT_OF(verbs)) return pd_error_set(err, PD_INVALID, "token: '%s' is none of: create, list, revoke, rotate", verb);
   if (args->word_count && args->word_count != verbs[i].words)
     return pd_error_set(err, PD_INVALID, verbs[i].words == 2 ? "token %s: which one? Give its id" : "token %s: takes no words", verb);
-  TRY(write_input(args, verb, &input, err));
+  if (strcmp(verb, "list") == 0) return list_all(cli, args, err);
+  TRY(write_input(args, verb, (pd_json){0}, &input, err));
   TRY(operator_call(cli, verbs[i].capability, pd_buf_bytes(&input), &out, &answer, err));
   if (cli->is_json) return operator_print(cli, &out);
   print_answer(cli, verb, answer);

@@ -94,15 +94,21 @@ PD_API PD_MUST_USE pd_code pd_gc_status(pd_store *store, pd_gc_info *out, pd_err
  * A LAZY erasure costs about what the key's own versions cost, however long the log is. It deletes the key and follows its versions back
  * to where it was made (as pd_history does): their values leave the records at once, and nobody reads them again, at no point of the
  * past. What it leaves to the next gc or whole erasure: bytes in free pages of the files, and values over 16 KiB in the bag. What it
- * does not reach: versions from before an earlier deletion of the key, of lines that were merged in, and from before a cut of gc.
+ * does not reach, unless `left_of`: versions from before an earlier deletion of the key, of lines that were merged in or left, and from
+ * before a cut of gc.
  */
 typedef struct pd_erase_options {
-  bool everywhere;     /* on all refs and lines */
-  uint64_t version;    /* 0: all versions. Else only this one of the line, which must not be the present one: PD_INVALID */
-  bool spares_marks;   /* what the key shows at tags, pins and message links stays; finding them takes time for each */
-  bool is_lazy;        /* as above. PD_NOT_FOUND unless the key is there now */
-  bool is_dry;         /* change nothing, only say what would be done */
-  const pd_note *note; /* ref, author, run, reason; may be NULL */
+  bool everywhere;   /* on all refs and lines */
+  uint64_t version;  /* 0: all versions. Else only this one of the line, which must not be the present one: PD_INVALID */
+  bool spares_marks; /* what the key shows at tags, pins and message links stays; finding them takes time for each */
+  bool is_lazy;      /* as above. PD_NOT_FOUND unless the key is there now */
+  /* Lazy alone; NULL: none. Refs by name or, with a / at the end, by how they begin, separated by spaces: "main fork/". What any commit
+   * that was made on one of them wrote to the key goes, too, although undo, reset, a deletion of the key or of the ref have left it
+   * behind; but for what the head of another ref still holds. Then the key need not be there now. Costs a walk over the log, without the
+   * lock. */
+  const char *left_of;
+  bool is_dry;                                                /* change nothing, only say what would be done */
+  const pd_note *note;                                        /* ref, author, run, reason; may be NULL */
   bool (*progress)(void *ctx, uint64_t done, uint64_t total); /* may be NULL; false gives up: PD_INVALID. Erasing again goes on */
   void *ctx;
 } pd_erase_options;

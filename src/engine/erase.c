@@ -37,6 +37,7 @@ void pd_eraser_done(pd_eraser *e)
   pd_map64_done(&e->lists);
   free(e->holders);
   free(e->victims);
+  free(e->left);
 }
 
 static pd_code tick(pd_eraser *e, uint64_t steps, pd_error *err)
@@ -490,6 +491,7 @@ static pd_code check_erase(const pd_store *s, const pd_erase_options *o, pd_erro
   if (!s->ops->log_redact || !s->ops->bag_mark || !s->ops->bag_sweep)
     return pd_error_set(err, PD_UNSUPPORTED, "backend '%s' cannot erase", s->ops->scheme);
   if (s->is_read_only && !o->is_dry) return pd_error_set(err, PD_READ_ONLY, "the store of agent '%s' is open read-only", s->agent);
+  if (o->left_of && !o->is_lazy) return pd_error_set(err, PD_INVALID, "left_of goes with is_lazy: other erasures have `everywhere`");
   return o->note && o->note->ref ? pd_ref_check(o->note->ref, err) : PD_OK;
 }
 

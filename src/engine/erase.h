@@ -47,6 +47,9 @@ typedef struct pd_eraser {
   pd_map64 lists;     /* of these: lists of pieces, which go last: they lead to the pieces if the sweep is cut off */
   pd_victim *victims; /* descending by seq, then ascending */
   size_t count, capacity;
+  uint64_t *left; /* records that wrote the key on a ref of options->left_of, up to left_seq */
+  size_t left_count, left_capacity;
+  uint64_t left_seq;
   uint64_t done, total;
 } pd_eraser;
 
@@ -85,6 +88,13 @@ PD_MUST_USE pd_code pd_erase_todo_add(const pd_eraser *e, uint64_t number, pd_er
 PD_MUST_USE pd_code pd_erase_notes_remove(pd_erase_notes *n, const char *name, pd_bytes value, pd_error *err);
 /* Once all are added: fill `changes`. */
 void pd_erase_notes_end(pd_erase_notes *n);
+
+/* ---- erase_left.c ---- */
+
+/* Look through the log for what was left behind (options->left_of). Without the lock, as far as the log goes now… */
+PD_MUST_USE pd_code pd_eraser_look_left(pd_eraser *e, pd_error *err);
+/* …and then, with the lock and nothing staged, through what came since; all that is not among the victims yet is added. */
+PD_MUST_USE pd_code pd_eraser_add_left(pd_eraser *e, pd_error *err);
 
 /* ---- erase_lazy.c ---- */
 

@@ -95,8 +95,10 @@ static pd_code find_versions(pd_eraser *e, pd_error *err)
     TRY(take_from(e, s->slots[i], &has, err));
     e->report->refs += has && !e->only_seq;
   }
+  if (e->options->left_of) TRY(pd_eraser_add_left(e, err));
   if (!e->report->refs && !e->count) return pd_eraser_nothing(e, err);
-  return leave_held(e, err);
+  TRY(leave_held(e, err));
+  return e->report->refs || e->count || e->only_seq ? PD_OK : pd_eraser_nothing(e, err);
 }
 
 /* ---- saying so ---- */
@@ -256,6 +258,7 @@ pd_code pd_erase_lazily(pd_eraser *e, pd_error *err)
 {
   pd_store *s = e->s;
   if (!s->ops->log_swap) return pd_error_set(err, PD_UNSUPPORTED, "backend '%s' cannot erase lazily", s->ops->scheme);
+  if (e->options->left_of) TRY(pd_eraser_look_left(e, err));
   if (e->options->is_dry) return look_only(e, err);
   TRY(pd_note_check(e->options->note, err));
   TRY(pd_retention_prepare(s, err));

@@ -19,6 +19,8 @@ const pd_config_item pd_config_items[] = {
   {"persistent.quota", PD_UNIT_BYTES, AT(persistent_quota_bytes), 100 * MB, 1, 1000 * TB, "persistent state of one agent"},
   {"persistent.versions", PD_UNIT_COUNT, AT(persistent_versions), 100, 0, UINT32_MAX, "versions kept of each key; 0: forever"},
   {"shared.quota", PD_UNIT_BYTES, AT(shared_quota_bytes), 500 * MB, 1, 1000 * TB, "shared state of all agents"},
+  {"history.forks_max", PD_UNIT_COUNT, AT(history_forks_max), 100, 0, 100000, "forks that one agent may have at once"},
+  {"history.marks_max", PD_UNIT_COUNT, AT(history_marks_max), 1000, 0, 100000, "tags and pins that one agent may have set"},
   {"store.flush", PD_UNIT_MS, AT(flush_ms), 0, 0, 60 * SECOND, "0: every write is durable before the reply; else buffered this long"},
   {"snapshot.keep", PD_UNIT_COUNT, AT(snapshot_keep), 50, 1, 100000, "system snapshots kept"},
   {"backup.keep", PD_UNIT_COUNT, AT(backup_keep), 10, 1, 100000, "backups kept"},

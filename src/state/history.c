@@ -75,6 +75,10 @@ bool pd_history_hides(const char *ref)
 {
   static const char *const names[] = {"threads", "agent-snapshot", "agent-epoch", "state", "audit"};
   static const char *const folders[] = {"thread/", "thread-draft/", "mailbox/", PD_RESTORE_AS "/", "@"};
+  if (strncmp(ref, PD_RESTORE_BEFORE "/", sizeof PD_RESTORE_BEFORE) == 0) { /* before-restore/ID is what main was; …/ID/REF what REF was */
+    const char *former = strchr(ref + sizeof PD_RESTORE_BEFORE, '/');
+    return former && pd_history_hides(former + 1);
+  }
   for (size_t i = 0; i < COUNT_OF(names); i++)
     if (strcmp(ref, names[i]) == 0) return true;
   for (size_t i = 0; i < COUNT_OF(folders); i++)

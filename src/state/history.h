@@ -6,6 +6,11 @@
  *     are neither listed nor read nor moved, also not by the id of a commit that was made on one of them.
  * V3  What policy closes of state.persistent.* (of state.shared.*) is closed here, too: by key, at every point in history.
  * V4  Writing: `main` and the agent's own forks (fork/NAME), nothing else.
+ *
+ * W1  A change of a key needs what state.persistent.set or .delete of that key needs: policy refuses it, or asks for approval.
+ * W2  No ref has more bytes afterwards than persistent.quota, unless it has no more than before.
+ * W3  No key comes back whose bytes were erased: the persistent tier promises that they are gone, and lists what it can read.
+ * W4  A store whose history was ever changed here is marked; state.persistent.delete then erases what was left behind, too.
  */
 #ifndef PD_STATE_HISTORY_H
 #define PD_STATE_HISTORY_H
@@ -63,6 +68,35 @@ void pd_out_record(pd_frame *frame, const pd_record *record);
 /* key, op, version, value_id, size: the members of one change. */
 void pd_out_change(pd_frame *frame, const pd_change *change);
 
+/* ---- writing: history_write.c ---- */
+
+#define PD_HISTORY_CHANGES_MAX 100000 /* keys that one call may change */
+#define PD_HISTORY_TRIES 16           /* if others write at the same time */
+#define PD_HISTORY_REASON_MAX 1000
+/* Where versions of an agent's keys may have been left behind: pd_erase_options.left_of. */
+#define PD_HISTORY_LEFT_OF "main " PD_FORK_PREFIX
+
+typedef struct pd_history_texts {
+  char reason[PD_HISTORY_REASON_MAX + 1];
+} pd_history_texts;
+
+/* pd_frame_note with the input `reason`, if the capability has one and it is given; the operator is not the agent. */
+pd_note pd_history_note(const pd_frame *frame, pd_history_texts *texts);
+bool pd_history_is_fork(const char *ref);
+/* The input `ref`; absent: main. V4. PD_INVALID for others. */
+PD_MUST_USE pd_code pd_history_take_ref(const pd_frame *frame, char out[PD_REF_SIZE_MAX + 1], pd_error *err);
+/* Compare the input `expected_head`, if it is given, with where the ref is. PD_CONFLICT (HeadMoved). */
+PD_MUST_USE pd_code pd_history_take_head(const pd_frame *frame, const pd_id *head, pd_error *err);
+/* W4: mark it; was it marked? */
+PD_MUST_USE pd_code pd_history_leave(pd_store *store, pd_error *err);
+PD_MUST_USE pd_code pd_history_has_left(pd_store *store, bool *out, pd_error *err);
+/* W1. PD_DENIED, PD_APPROVAL. */
+PD_MUST_USE pd_code pd_history_may_write(pd_frame *frame, pd_bytes key, bool is_delete, pd_error *err);
+/* W3: is the value of the key at `at` still there? PD_ERASED (ValueErased). A key that is not there is fine. */
+PD_MUST_USE pd_code pd_history_check_value(pd_frame *frame, pd_store *store, const char *at, pd_bytes key, pd_error *err);
+/* W2: PD_QUOTA (QuotaExceeded). */
+pd_code pd_history_no_room(pd_frame *frame, uint64_t used, pd_error *err);
+
 /* What visitors, who must not call the store, keep for later: keys, and what they saw of each. Zero-initialise; pd_rows_done. */
 typedef struct pd_row {
   size_t from, size; /* of the key, in pd_rows.keys */
@@ -83,5 +117,31 @@ void pd_rows_done(pd_rows *rows);
 pd_row *pd_rows_add(pd_rows *rows, pd_bytes key);
 /* Valid until the next is added. */
 pd_bytes pd_row_key(const pd_rows *rows, const pd_row *row);
+
+/* A ref on its way from where it is to another state. Zero-initialise; pd_turn_done. */
+typedef struct pd_turn {
+  pd_frame *frame;
+  pd_store *store;
+  char ref[PD_REF_SIZE_MAX + 1];
+  pd_commit head; /* where it is */
+  bool can_redo;
+  pd_point_in to;  /* where it is to go */
+  pd_bytes prefix; /* only keys that begin with it are looked at */
+  pd_rows rows;    /* what differs */
+  bool is_too_much;
+  int tries;
+} pd_turn;
+
+/* Take the inputs `ref` and `expected_head`, and see where the ref is. PD_NOT_FOUND, PD_CONFLICT (HeadMoved). */
+PD_MUST_USE pd_code pd_turn_begin(pd_frame *frame, pd_turn *out, pd_error *err);
+/* See anew where it is. */
+PD_MUST_USE pd_code pd_turn_look(pd_turn *turn, pd_error *err);
+/* Find out what would change; PD_LIMIT. */
+PD_MUST_USE pd_code pd_turn_compare(pd_turn *turn, pd_error *err);
+/* The same, and W1 to W4 hold for it. */
+PD_MUST_USE pd_code pd_turn_settle(pd_turn *turn, pd_error *err);
+/* Others moved the ref meanwhile: once more? */
+bool pd_turn_again(pd_turn *turn, pd_code code);
+void pd_turn_done(pd_turn *turn);
 
 #endif

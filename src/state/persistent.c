@@ -9,6 +9,7 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "state/history.h"
 #include "state/home.h"
 #include "state/quota.h"
 #include "state/run.h"
@@ -132,7 +133,8 @@ pd_code pd_cap_state_persistent_set(pd_frame *frame, pd_error *err)
   return PD_OK;
 }
 
-/* ---- delete: the key, and the bytes of all its versions but those that another ref, a tag or a pin shows ---- */
+/* ---- delete: the key, and the bytes of all its versions but those that another ref, a tag or a pin shows; if history.* ever moved the
+ * state, also of versions that no ref leads to any more (W4) ---- */
 
 pd_code pd_cap_state_persistent_delete(pd_frame *frame, pd_error *err)
 {
@@ -141,7 +143,10 @@ pd_code pd_cap_state_persistent_delete(pd_frame *frame, pd_error *err)
   note.ref = PD_STATE_REF;
   pd_erase_options options = {.is_lazy = true, .spares_marks = true, .note = &note};
   pd_erase_report report = {0};
+  bool has_left = false;
   TRY(open_to_read(frame, &store, err));
+  if (store) TRY(pd_history_has_left(store, &has_left, err));
+  if (has_left) options.left_of = PD_HISTORY_LEFT_OF;
   pd_code code = store ? pd_erase(store, pd_in_text(frame, "key"), &options, &report, err) : PD_NOT_FOUND;
   if (code && code != PD_NOT_FOUND) return code;
   if (report.has_commit) pd_frame_commit(frame, &(pd_ack){.commit = report.commit});

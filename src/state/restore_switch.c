@@ -5,6 +5,8 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/sha256.h"
+#include "state/history.h"
+#include "state/quota.h"
 #include "state/restore.h"
 
 #include <errno.h>
@@ -130,6 +132,7 @@ static pd_code switch_once(pd_store *store, const pd_restore_plan *plan, const c
   TRY(pd_resolve(store, target, &goal, err));
   if (is.commit.seq && goal.seq != is.commit.seq) TRY(keep_former(store, plan, ref, &is.commit.id, err));
   note.expect_head = &is.commit.id;
+  if (strcmp(ref, PD_STATE_REF) == 0) TRY(pd_history_leave(store, err));
   return pd_reset(store, ref, target, &note, NULL, err); /* also if it is there already: the record is what R3 looks for */
 }
 

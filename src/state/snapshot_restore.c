@@ -13,6 +13,7 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "state/history.h"
 #include "state/run.h"
 #include "state/snapshot.h"
 
@@ -112,6 +113,7 @@ static pd_code move_store(const plan *p, step *s, const pd_note *note, pd_error 
     TRY(pd_ref_get(s->lease.store, "main", &ref, err));
     if (pd_id_equal(&ref.commit.id, &s->target)) return PD_OK;
     s->former = ref.commit.id;
+    TRY(pd_history_leave(s->lease.store, err));
     TRY(keep_former(p, s, note, err));
     bound.expect_head = &s->former;
     code = pd_reset(s->lease.store, "main", pd_id_hex(&s->target, hex), &bound, NULL, err);

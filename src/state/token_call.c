@@ -12,8 +12,6 @@
 #include <stdio.h>
 #include <sys/random.h>
 
-#define TOKENS_MAX 10000
-
 /* ---- making texts ---- */
 
 static pd_code random_hex(char *out, size_t digits, pd_error *err)
@@ -142,40 +140,55 @@ static void put_token(pd_frame *frame, const pd_token *token)
   pd_json_close(w, '}');
 }
 
-static pd_code list_tokens(pd_frame *frame, pd_iter *iter, const char *agent, uint64_t *out_count, pd_error *err)
+typedef struct token_page {
+  char agent[PD_NAME_SIZE_MAX + 1]; /* "": anybody's */
+  uint64_t count, limit;
+  char last[PD_TOKEN_ID_SIZE];
+  bool has_more;
+} token_page;
+
+static pd_code list_tokens(pd_frame *frame, pd_iter *iter, token_page *page, pd_error *err)
 {
   pd_entry entry;
   pd_bytes text;
   pd_token token;
   pd_code code;
-  while (!(code = pd_iter_next(iter, &entry, &text, err)) && *out_count < TOKENS_MAX) {
+  while (!(code = pd_iter_next(iter, &entry, &text, err))) {
     char id[PD_TOKEN_ID_SIZE];
     snprintf(id, sizeof id, "%.*s", (int)(entry.key.size - 6), (const char *)entry.key.data + 6);
     TRY(pd_token_decode(id, text, &token, err));
-    if (*agent && strcmp(agent, token.info.agent) != 0) continue;
+    if (*page->agent && strcmp(page->agent, token.info.agent) != 0) continue;
+    page->has_more = page->count == page->limit;
+    if (page->has_more) return PD_OK;
     put_token(frame, &token);
-    ++*out_count;
+    page->count++;
+    memcpy(page->last, id, sizeof id);
   }
   return code == PD_NOT_FOUND ? PD_OK : code;
 }
 
 pd_code pd_cap_tokens_list(pd_frame *frame, pd_error *err)
 {
-  char agent[PD_NAME_SIZE_MAX + 1] = "";
+  token_page page = {.limit = (uint64_t)pd_in_int(frame, "limit", 1000)};
+  char after[PD_TOKEN_KEY_SIZE];
   pd_scan scan = {.prefix = pd_text("token/")};
+  pd_bytes cursor = pd_in_text(frame, "cursor");
   pd_iter *iter;
   pd_store *store;
-  uint64_t count = 0;
-  (void)!pd_in_string(frame, "agent", agent, sizeof agent);
+  (void)!pd_in_string(frame, "agent", page.agent, sizeof page.agent);
+  if (cursor.size && !pd_token_key(cursor, after))
+    return pd_error_named(err, PD_INVALID, "InvalidInput", "%s: field 'cursor' is not what the page before said", frame->capability->name);
+  if (cursor.size) scan.after = pd_text(after);
   TRY(pd_home_store(frame->home, PD_STORE_SYSTEM, true, &store, err));
   TRY(pd_iter_open(store, PD_STATE_REF, &scan, &iter, err));
   pd_json_key(&frame->out, "tokens");
   pd_json_open(&frame->out, '[');
-  pd_code code = list_tokens(frame, iter, agent, &count, err);
+  pd_code code = list_tokens(frame, iter, &page, err);
   pd_iter_close(iter);
   TRY(code);
   pd_json_close(&frame->out, ']');
-  pd_json_put_number(&frame->out, "count", count);
+  pd_json_put_number(&frame->out, "count", page.count);
+  put_text_or_null(&frame->out, "next_cursor", page.has_more ? page.last : "");
   return frame->out.code;
 }
 

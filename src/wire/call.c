@@ -27,6 +27,7 @@ static const struct {
   {"state.persistent.list", PD_LANE_SLOW},
   {"state.persistent.history", PD_LANE_SLOW},
   {"state.shared.list", PD_LANE_SLOW},
+  {"history.commit", PD_LANE_WRITE},
   {"history.*", PD_LANE_SLOW},
   {"audit.*", PD_LANE_SLOW},
   {"system.health", PD_LANE_SLOW},

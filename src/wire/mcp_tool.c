@@ -61,13 +61,16 @@ static bool ends_with(const char *name, const char *verb)
 static bool is_destructive(const char *name)
 {
   return ends_with(name, "delete") || ends_with(name, "clear") || ends_with(name, "restore") || ends_with(name, "end") ||
-         ends_with(name, "unwatch") || strcmp(name, "state.session.set") == 0;
+         ends_with(name, "unwatch") || ends_with(name, "drop") || ends_with(name, "untag") || ends_with(name, "unpin") ||
+         strcmp(name, "history.reset") == 0 || strcmp(name, "state.session.set") == 0;
 }
 
 static bool is_idempotent(const char *name)
 {
   return ends_with(name, "delete") || ends_with(name, "clear") || ends_with(name, "unwatch") || ends_with(name, "ack") ||
-         ends_with(name, "acknowledge") || ends_with(name, "touch") || strcmp(name, "state.session.set") == 0;
+         ends_with(name, "acknowledge") || ends_with(name, "touch") || ends_with(name, "tag") || ends_with(name, "pin") ||
+         ends_with(name, "untag") || ends_with(name, "unpin") || ends_with(name, "drop") || strcmp(name, "history.merge") == 0 ||
+         strcmp(name, "state.session.set") == 0;
 }
 
 static void write_hints(pd_json_writer *w, const char *name, pd_json document)

@@ -68,6 +68,26 @@ run --json shared set mode 1 0
 want_code 3
 want_err_like '"code":"VersionConflict".*"actual":1.*"action":"retry"'
 
+t call__history_goes_back_forks_and_merges
+run --agent historian call history.commit --changes '[{"key":"plan","value":{"step":1}}]' --reason 'first plan'
+want_out_like '^\{"ref":"main","commit":"[0-9a-f]{64}","changed":1,"durability":"synced"\}$'
+run --agent historian persistent set plan '{"step":2}'
+run --agent historian call history.get --key plan --at main~1
+want_out_has '"value":{"step":1},"version":1'
+run --agent historian call history.fork --name plan-b
+run --agent historian call history.commit --ref fork/plan-b --changes '[{"key":"via","value":"Rome"}]'
+run --agent historian call history.merge --from fork/plan-b
+want_out_has '{"outcome":"committed","ref":"main"'
+run --agent historian call history.undo --count 2
+want_out_has '"changed":2,"can_redo":true'
+run --agent historian persistent get plan
+want_line '{"step":1}'
+run --agent historian call history.undo --count 2
+want_code 1
+want_err_like 'further than history'
+run --agent other call history.log
+want_line '{"commits":[],"count":0,"next_cursor":null}'
+
 t call__agents_share_what_is_shared
 run --agent other shared get mode
 want_line '"x"'

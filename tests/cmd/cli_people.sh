@@ -89,4 +89,15 @@ if command -v script >/dev/null 2>&1; then
   want_out_like '^k    2026-01-01T00:00:00.000Z  1 '
 fi
 
+t token_list__shows_all_pages_as_one_list
+i=0
+while [ $i -lt 1100 ]; do
+  i=$((i + 1))
+  echo '{"op":"call","capability":"tokens.create","input":{"role":"auditor"}}'
+done | "$perdure" batch --operator >"$out"
+run token list
+want_count 1100
+run --json token list
+want_out_like '"count":1100}$'
+
 finish

@@ -357,6 +357,48 @@ static void erase__lazily_everywhere_or_of_one_version(void **state)
   pd_store_close(s, NULL);
 }
 
+static void erase__lazily_finds_what_was_left_behind_if_it_is_told_to(void **state)
+{
+  (void)state;
+  snprintf(uri, sizeof uri, "sqlite:%s/left", folder);
+  pd_store *s = open_store();
+  pd_error err;
+  pd_ack undone, forked;
+  pd_erase_report report;
+  pd_note on_fork = {.ref = "fork/x"}, on_main = {.ref = "main", .author = "officer"};
+  expect_ok(pd_put(s, pd_text("left"), pd_text("LEFTWORD-undone"), NULL, &undone, &err), &err);
+  expect_ok(pd_undo(s, 1, NULL, NULL, &err), &err);
+  expect_ok(pd_fork(s, "fork/x", "main", NULL, NULL, &err), &err);
+  expect_ok(pd_fork(s, "thread/x", "main", NULL, NULL, &err), &err);
+  expect_ok(pd_put(s, pd_text("left"), pd_text("LEFTWORD-forked"), &on_fork, &forked, &err), &err);
+  expect_ok(pd_ref_delete(s, "fork/x", NULL, &err), &err);
+  put(s, "thread/x", "left", "NOTMEANT", 30);
+  put(s, "main", "left", "LEFTWORD-deleted", 40);
+  expect_ok(pd_delete(s, pd_text("left"), PD_ANY_VERSION, NULL, NULL, &err), &err);
+
+  pd_erase_options options = {.is_lazy = true, .note = &on_main};
+  assert_int_equal(pd_erase(s, pd_text("left"), &options, &report, &err), PD_NOT_FOUND); /* the head does not lead there */
+  options.left_of = "main fork/";
+  expect_ok(pd_erase(s, pd_text("left"), &options, &report, &err), &err);
+  assert_int_equal(report.versions, 3);
+  assert_int_equal(report.refs, 0);
+  char at[PD_ID_HEX_SIZE];
+  expect_erased(s, pd_id_hex(&undone.commit, at), "left");
+  expect_erased(s, pd_id_hex(&forked.commit, at), "left");
+  expect_erased(s, "main~1", "left");
+  pd_buf value = {0};
+  expect_ok(pd_get(s, "thread/x", pd_text("left"), &value, NULL, &err), &err); /* another ref's is another's */
+  pd_buf_done(&value);
+  assert_int_equal(pd_erase(s, pd_text("left"), &options, &report, &err), PD_NOT_FOUND);
+  options.is_lazy = false;
+  assert_int_equal(pd_erase(s, pd_text("left"), &options, &report, &err), PD_INVALID);
+  check_clean(s);
+  expect_ok(pd_store_close(s, &err), &err);
+  s = open_store();
+  check_clean(s);
+  expect_ok(pd_store_close(s, &err), &err);
+}
+
 static void erase__lazily_that_was_cut_off_is_finished_by_gc(void **state)
 {
   (void)state;
@@ -436,6 +478,7 @@ int main(void)
     cmocka_unit_test(erase__spares_what_tags_pins_and_links_show_if_it_is_told_to),
     cmocka_unit_test(erase__lazily_takes_the_versions_of_a_key_out_of_the_past),
     cmocka_unit_test(erase__lazily_everywhere_or_of_one_version),
+    cmocka_unit_test(erase__lazily_finds_what_was_left_behind_if_it_is_told_to),
     cmocka_unit_test(erase__lazily_that_was_cut_off_is_finished_by_gc),
     cmocka_unit_test(erase__of_a_chunked_value_answers_erased),
   };

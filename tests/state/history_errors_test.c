@@ -2,11 +2,13 @@
  * history_errors_test.c: every error that history.* names, provoked one by one: the code, and what the capability's file says can be done
  * about it. One world for all of them: a call that fails changes nothing.
  *
- * In inputs, $RETIRED is a commit that gc took, $SHORT the digits of two commits, $ERASED a commit whose key `gone` was erased.
+ * In inputs, $RETIRED is a commit that gc took, $SHORT the digits of two commits, $ERASED a commit whose key `gone` was erased, $DELETED
+ * the one that deleted it, $LOST one of a fork whose key `lost` was erased after it was undone. The last commit made `big` small.
  */
 #include "state/world.h"
 
 #include "base/base.h"
+#include "state/home.h"
 #include "support/temp_folder.h"
 
 #include <setjmp.h>
@@ -19,7 +21,9 @@
 #define COMMITS_MAX 4000
 #define SHORT_SIZE 4
 
-static char retired[PD_ID_HEX_SIZE], erased[PD_ID_HEX_SIZE], short_id[SHORT_SIZE + 1];
+#define BIG "\"0123456789012345678901234567890123456789012345678901234567890123456789\""
+
+static char retired[PD_ID_HEX_SIZE], erased[PD_ID_HEX_SIZE], deleted[PD_ID_HEX_SIZE], lost[PD_ID_HEX_SIZE], short_id[SHORT_SIZE + 1];
 static char ids[COMMITS_MAX][PD_ID_HEX_SIZE];
 
 static void head_of(world *w, char out[PD_ID_HEX_SIZE])
@@ -46,6 +50,25 @@ static void make_twins(world *w, pd_store *store)
   fail_msg("no two of %d commits begin alike", COMMITS_MAX);
 }
 
+/* Forks, one for each way to go wrong. */
+static void make_forks(world *w)
+{
+  assert_int_equal(world_callf(w, "history.fork", "{\"name\":\"deleted\",\"at\":\"%s\"}", deleted), PD_OK);
+  world_ok(w, "history.fork", "{\"name\":\"lost\"}");
+  world_ok(w, "history.commit", "{\"ref\":\"fork/lost\",\"changes\":[{\"key\":\"lost\",\"value\":\"secret\"}]}");
+  snprintf(lost, sizeof lost, "%.64s", world_out(w, "commit") + 1);
+  world_ok(w, "history.undo", "{\"ref\":\"fork/lost\"}");
+  world_ok(w, "state.persistent.delete", "{\"key\":\"lost\"}"); /* also what was left behind */
+  world_ok(w, "history.fork", "{\"name\":\"grow\"}");
+  world_ok(w, "history.commit", "{\"ref\":\"fork/grow\",\"changes\":[{\"key\":\"large\",\"value\":" BIG "}]}");
+  world_ok(w, "history.fork", "{\"name\":\"redo\"}");
+  world_ok(w, "history.commit", "{\"ref\":\"fork/redo\",\"changes\":[{\"key\":\"large\",\"value\":" BIG "}]}");
+  world_ok(w, "history.undo", "{\"ref\":\"fork/redo\"}");
+  world_ok(w, "state.persistent.set", "{\"key\":\"big\",\"value\":" BIG "}");
+  world_ok(w, "history.tag", "{\"name\":\"tagged\"}");
+  world_ok(w, "state.persistent.set", "{\"key\":\"big\",\"value\":0}");
+}
+
 static int open_world(void **state)
 {
   world *w = calloc(1, sizeof *w);
@@ -61,7 +84,9 @@ static int open_world(void **state)
   world_ok(w, "state.persistent.set", "{\"key\":\"gone\",\"value\":\"secret\"}");
   head_of(w, erased);
   world_ok(w, "state.persistent.delete", "{\"key\":\"gone\"}");
+  head_of(w, deleted);
   make_twins(w, store);
+  make_forks(w);
   *state = w;
   return 0;
 }
@@ -78,7 +103,7 @@ static char *fill_in(const char *input)
 {
   static const struct {
     const char *mark, *text;
-  } marks[] = {{"$RETIRED", retired}, {"$SHORT", short_id}, {"$ERASED", erased}};
+  } marks[] = {{"$RETIRED", retired}, {"$SHORT", short_id}, {"$ERASED", erased}, {"$DELETED", deleted}, {"$LOST", lost}};
   char *text = text_of("%s", input);
   for (size_t i = 0; i < COUNT_OF(marks); i++) {
     char *at = strstr(text, marks[i].mark);
@@ -90,24 +115,36 @@ static char *fill_in(const char *input)
   return text;
 }
 
-static void fails(world *w, const char *capability, const char *input, const char *name, const char *action)
+/* What is different for a call. */
+enum { PLAIN = 0, OPERATOR = 1, NO_ROOM = 2, NO_FORKS = 4, NO_MARKS = 8 };
+
+static void fails(world *w, int how, const char *capability, const char *input, const char *name, const char *action)
 {
   char *text = fill_in(input);
+  pd_config before = w->home->config;
+  w->is_operator = how & OPERATOR;
+  if (how & NO_ROOM) w->home->config.persistent_quota_bytes = 1;
+  if (how & NO_FORKS) w->home->config.history_forks_max = 1;
+  if (how & NO_MARKS) w->home->config.history_marks_max = 1;
   world_fails(w, capability, text, name, action);
+  w->is_operator = false;
+  w->home->config = before;
   free(text);
 }
 
-#define FAILS(function, code, capability, input, action)                                                                                   \
+#define FAILS_BY(how, function, code, capability, input, action)                                                                           \
   static void function##__err_##code##__is_told(void **state)                                                                              \
   {                                                                                                                                        \
-    fails(*state, capability, input, #code, action);                                                                                       \
+    fails(*state, how, capability, input, #code, action);                                                                                  \
   }
+#define FAILS(function, code, capability, input, action) FAILS_BY(PLAIN, function, code, capability, input, action)
 
 /* The three that every point in history may answer with. */
-#define POINTS(function, capability, before, after)                                                                                        \
-  FAILS(function, NotFound, capability, before "nowhere" after, "list")                                                                    \
-  FAILS(function, Ambiguous, capability, before "$SHORT" after, "lengthen")                                                                \
-  FAILS(function, Retired, capability, before "$RETIRED" after, "choose")
+#define POINTS_BY(how, function, capability, before, after)                                                                                \
+  FAILS_BY(how, function, NotFound, capability, before "nowhere" after, "list")                                                            \
+  FAILS_BY(how, function, Ambiguous, capability, before "$SHORT" after, "lengthen")                                                        \
+  FAILS_BY(how, function, Retired, capability, before "$RETIRED" after, "choose")
+#define POINTS(function, capability, before, after) POINTS_BY(PLAIN, function, capability, before, after)
 
 /* ---- reading ---- */
 
@@ -128,26 +165,152 @@ FAILS(history_prove, ValueErased, "history.prove", "{\"key\":\"gone\",\"at\":\"$
 FAILS(history_prove, NotDescendant, "history.prove", "{\"ancestor\":\"main\",\"at\":\"main~1\"}", "swap")
 POINTS(history_verify, "history.verify", "{\"since\":\"", "\"}")
 
+/* ---- writing ---- */
+
+#define HEAD "\"expected_head\":\"$RETIRED\""
+
+FAILS(history_commit, NotFound, "history.commit", "{\"ref\":\"fork/none\",\"changes\":[{\"key\":\"k\",\"value\":1}]}", "list")
+FAILS(history_commit, VersionConflict, "history.commit", "{\"changes\":[{\"key\":\"plan\",\"value\":1,\"expected_version\":0}]}", "reload")
+FAILS(history_commit, HeadMoved, "history.commit", "{\"changes\":[{\"key\":\"k\",\"value\":1}]," HEAD "}", "reload")
+FAILS_BY(NO_ROOM, history_commit, QuotaExceeded, "history.commit", "{\"changes\":[{\"key\":\"k\",\"value\":1}]}", "delete_unused")
+FAILS(history_undo, NotFound, "history.undo", "{\"ref\":\"fork/none\"}", "list")
+FAILS(history_undo, HeadMoved, "history.undo", "{" HEAD "}", "reload")
+FAILS_BY(NO_ROOM, history_undo, QuotaExceeded, "history.undo", "{}", "delete_unused")
+FAILS(history_undo, ValueErased, "history.undo", "{\"ref\":\"fork/deleted\"}", "rollback")
+FAILS(history_redo, NotFound, "history.redo", "{\"ref\":\"fork/none\"}", "list")
+FAILS(history_redo, NothingToRedo, "history.redo", "{\"ref\":\"fork/redo\",\"count\":2}", "log")
+FAILS(history_redo, HeadMoved, "history.redo", "{\"ref\":\"fork/redo\"," HEAD "}", "reload")
+FAILS_BY(NO_ROOM, history_redo, QuotaExceeded, "history.redo", "{\"ref\":\"fork/redo\"}", "delete_unused")
+FAILS(history_redo, ValueErased, "history.redo", "{\"ref\":\"fork/lost\"}", "rollback")
+POINTS_BY(OPERATOR, history_reset, "history.reset", "{\"to\":\"", "\"}")
+FAILS_BY(OPERATOR, history_reset, HeadMoved, "history.reset", "{\"to\":\"main~1\"," HEAD "}", "reload")
+FAILS_BY(OPERATOR | NO_ROOM, history_reset, QuotaExceeded, "history.reset", "{\"to\":\"main~1\"}", "delete_unused")
+FAILS_BY(OPERATOR, history_reset, ValueErased, "history.reset", "{\"to\":\"$ERASED\"}", "rollback")
+POINTS(history_rollback, "history.rollback", "{\"to\":\"", "\"}")
+FAILS(history_rollback, HeadMoved, "history.rollback", "{\"to\":\"main~1\"," HEAD "}", "reload")
+FAILS_BY(NO_ROOM, history_rollback, QuotaExceeded, "history.rollback", "{\"to\":\"main~1\"}", "delete_unused")
+POINTS(history_fork, "history.fork", "{\"name\":\"new\",\"at\":\"", "\"}")
+FAILS(history_fork, AlreadyExists, "history.fork", "{\"name\":\"grow\"}", "rename")
+FAILS_BY(NO_FORKS, history_fork, QuotaExceeded, "history.fork", "{\"name\":\"new\"}", "drop")
+FAILS(history_drop, NotFound, "history.drop", "{\"name\":\"none\"}", "list")
+POINTS(history_merge, "history.merge", "{\"from\":\"", "\"}")
+FAILS(history_merge, HeadMoved, "history.merge", "{\"from\":\"fork/grow\"," HEAD "}", "reload")
+FAILS_BY(NO_ROOM, history_merge, QuotaExceeded, "history.merge", "{\"from\":\"fork/grow\"}", "delete_unused")
+FAILS(history_merge, ValueErased, "history.merge", "{\"from\":\"$LOST\"}", "choose")
+POINTS(history_cherry_pick, "history.cherry_pick", "{\"at\":\"", "\"}")
+FAILS(history_cherry_pick, HeadMoved, "history.cherry_pick", "{\"at\":\"fork/grow\"," HEAD "}", "reload")
+FAILS_BY(NO_ROOM, history_cherry_pick, QuotaExceeded, "history.cherry_pick", "{\"at\":\"fork/grow\"}", "delete_unused")
+FAILS(history_cherry_pick, ValueErased, "history.cherry_pick", "{\"at\":\"$LOST\"}", "choose")
+POINTS(history_revert, "history.revert", "{\"at\":\"", "\"}")
+FAILS(history_revert, HeadMoved, "history.revert", "{\"at\":\"main\"," HEAD "}", "reload")
+FAILS_BY(NO_ROOM, history_revert, QuotaExceeded, "history.revert", "{\"at\":\"main\"}", "delete_unused")
+FAILS(history_revert, ValueErased, "history.revert", "{\"at\":\"$DELETED\"}", "choose")
+POINTS(history_tag, "history.tag", "{\"name\":\"new\",\"at\":\"", "\"}")
+FAILS(history_tag, AlreadyExists, "history.tag", "{\"name\":\"tagged\"}", "rename")
+FAILS_BY(NO_MARKS, history_tag, QuotaExceeded, "history.tag", "{\"name\":\"new\"}", "remove")
+FAILS(history_untag, NotFound, "history.untag", "{\"name\":\"none\"}", "list")
+POINTS(history_pin, "history.pin", "{\"at\":\"", "\"}")
+FAILS_BY(NO_MARKS, history_pin, QuotaExceeded, "history.pin", "{}", "remove")
+POINTS(history_unpin, "history.unpin", "{\"at\":\"", "\"}")
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(history_log__err_NotFound__is_told),        cmocka_unit_test(history_log__err_Ambiguous__is_told),
-    cmocka_unit_test(history_log__err_Retired__is_told),         cmocka_unit_test(history_log__err_InvalidTimestamp__is_told),
-    cmocka_unit_test(history_show__err_NotFound__is_told),       cmocka_unit_test(history_show__err_Ambiguous__is_told),
-    cmocka_unit_test(history_show__err_Retired__is_told),        cmocka_unit_test(history_get__err_NotFound__is_told),
-    cmocka_unit_test(history_get__err_Ambiguous__is_told),       cmocka_unit_test(history_get__err_Retired__is_told),
-    cmocka_unit_test(history_get__err_ValueErased__is_told),     cmocka_unit_test(history_list__err_NotFound__is_told),
-    cmocka_unit_test(history_list__err_Ambiguous__is_told),      cmocka_unit_test(history_list__err_Retired__is_told),
-    cmocka_unit_test(history_diff__err_NotFound__is_told),       cmocka_unit_test(history_diff__err_Ambiguous__is_told),
-    cmocka_unit_test(history_diff__err_Retired__is_told),        cmocka_unit_test(history_key__err_NotFound__is_told),
-    cmocka_unit_test(history_key__err_Ambiguous__is_told),       cmocka_unit_test(history_key__err_Retired__is_told),
-    cmocka_unit_test(history_key__err_KeyNotFound__is_told),     cmocka_unit_test(history_blame__err_NotFound__is_told),
-    cmocka_unit_test(history_blame__err_Ambiguous__is_told),     cmocka_unit_test(history_blame__err_Retired__is_told),
-    cmocka_unit_test(history_blame__err_KeyNotFound__is_told),   cmocka_unit_test(history_blame__err_ValueErased__is_told),
-    cmocka_unit_test(history_prove__err_NotFound__is_told),      cmocka_unit_test(history_prove__err_Ambiguous__is_told),
-    cmocka_unit_test(history_prove__err_Retired__is_told),       cmocka_unit_test(history_prove__err_ValueErased__is_told),
-    cmocka_unit_test(history_prove__err_NotDescendant__is_told), cmocka_unit_test(history_verify__err_NotFound__is_told),
-    cmocka_unit_test(history_verify__err_Ambiguous__is_told),    cmocka_unit_test(history_verify__err_Retired__is_told),
+    cmocka_unit_test(history_log__err_NotFound__is_told),
+    cmocka_unit_test(history_log__err_Ambiguous__is_told),
+    cmocka_unit_test(history_log__err_Retired__is_told),
+    cmocka_unit_test(history_log__err_InvalidTimestamp__is_told),
+    cmocka_unit_test(history_show__err_NotFound__is_told),
+    cmocka_unit_test(history_show__err_Ambiguous__is_told),
+    cmocka_unit_test(history_show__err_Retired__is_told),
+    cmocka_unit_test(history_get__err_NotFound__is_told),
+    cmocka_unit_test(history_get__err_Ambiguous__is_told),
+    cmocka_unit_test(history_get__err_Retired__is_told),
+    cmocka_unit_test(history_get__err_ValueErased__is_told),
+    cmocka_unit_test(history_list__err_NotFound__is_told),
+    cmocka_unit_test(history_list__err_Ambiguous__is_told),
+    cmocka_unit_test(history_list__err_Retired__is_told),
+    cmocka_unit_test(history_diff__err_NotFound__is_told),
+    cmocka_unit_test(history_diff__err_Ambiguous__is_told),
+    cmocka_unit_test(history_diff__err_Retired__is_told),
+    cmocka_unit_test(history_key__err_NotFound__is_told),
+    cmocka_unit_test(history_key__err_Ambiguous__is_told),
+    cmocka_unit_test(history_key__err_Retired__is_told),
+    cmocka_unit_test(history_key__err_KeyNotFound__is_told),
+    cmocka_unit_test(history_blame__err_NotFound__is_told),
+    cmocka_unit_test(history_blame__err_Ambiguous__is_told),
+    cmocka_unit_test(history_blame__err_Retired__is_told),
+    cmocka_unit_test(history_blame__err_KeyNotFound__is_told),
+    cmocka_unit_test(history_blame__err_ValueErased__is_told),
+    cmocka_unit_test(history_prove__err_NotFound__is_told),
+    cmocka_unit_test(history_prove__err_Ambiguous__is_told),
+    cmocka_unit_test(history_prove__err_Retired__is_told),
+    cmocka_unit_test(history_prove__err_ValueErased__is_told),
+    cmocka_unit_test(history_prove__err_NotDescendant__is_told),
+    cmocka_unit_test(history_verify__err_NotFound__is_told),
+    cmocka_unit_test(history_verify__err_Ambiguous__is_told),
+    cmocka_unit_test(history_verify__err_Retired__is_told),
+    cmocka_unit_test(history_commit__err_NotFound__is_told),
+    cmocka_unit_test(history_commit__err_VersionConflict__is_told),
+    cmocka_unit_test(history_commit__err_HeadMoved__is_told),
+    cmocka_unit_test(history_commit__err_QuotaExceeded__is_told),
+    cmocka_unit_test(history_undo__err_NotFound__is_told),
+    cmocka_unit_test(history_undo__err_HeadMoved__is_told),
+    cmocka_unit_test(history_undo__err_QuotaExceeded__is_told),
+    cmocka_unit_test(history_undo__err_ValueErased__is_told),
+    cmocka_unit_test(history_redo__err_NotFound__is_told),
+    cmocka_unit_test(history_redo__err_NothingToRedo__is_told),
+    cmocka_unit_test(history_redo__err_HeadMoved__is_told),
+    cmocka_unit_test(history_redo__err_QuotaExceeded__is_told),
+    cmocka_unit_test(history_redo__err_ValueErased__is_told),
+    cmocka_unit_test(history_reset__err_NotFound__is_told),
+    cmocka_unit_test(history_reset__err_Ambiguous__is_told),
+    cmocka_unit_test(history_reset__err_Retired__is_told),
+    cmocka_unit_test(history_reset__err_HeadMoved__is_told),
+    cmocka_unit_test(history_reset__err_QuotaExceeded__is_told),
+    cmocka_unit_test(history_reset__err_ValueErased__is_told),
+    cmocka_unit_test(history_rollback__err_NotFound__is_told),
+    cmocka_unit_test(history_rollback__err_Ambiguous__is_told),
+    cmocka_unit_test(history_rollback__err_Retired__is_told),
+    cmocka_unit_test(history_rollback__err_HeadMoved__is_told),
+    cmocka_unit_test(history_rollback__err_QuotaExceeded__is_told),
+    cmocka_unit_test(history_fork__err_NotFound__is_told),
+    cmocka_unit_test(history_fork__err_Ambiguous__is_told),
+    cmocka_unit_test(history_fork__err_Retired__is_told),
+    cmocka_unit_test(history_fork__err_AlreadyExists__is_told),
+    cmocka_unit_test(history_fork__err_QuotaExceeded__is_told),
+    cmocka_unit_test(history_drop__err_NotFound__is_told),
+    cmocka_unit_test(history_merge__err_NotFound__is_told),
+    cmocka_unit_test(history_merge__err_Ambiguous__is_told),
+    cmocka_unit_test(history_merge__err_Retired__is_told),
+    cmocka_unit_test(history_merge__err_HeadMoved__is_told),
+    cmocka_unit_test(history_merge__err_QuotaExceeded__is_told),
+    cmocka_unit_test(history_merge__err_ValueErased__is_told),
+    cmocka_unit_test(history_cherry_pick__err_NotFound__is_told),
+    cmocka_unit_test(history_cherry_pick__err_Ambiguous__is_told),
+    cmocka_unit_test(history_cherry_pick__err_Retired__is_told),
+    cmocka_unit_test(history_cherry_pick__err_HeadMoved__is_told),
+    cmocka_unit_test(history_cherry_pick__err_QuotaExceeded__is_told),
+    cmocka_unit_test(history_cherry_pick__err_ValueErased__is_told),
+    cmocka_unit_test(history_revert__err_NotFound__is_told),
+    cmocka_unit_test(history_revert__err_Ambiguous__is_told),
+    cmocka_unit_test(history_revert__err_Retired__is_told),
+    cmocka_unit_test(history_revert__err_HeadMoved__is_told),
+    cmocka_unit_test(history_revert__err_QuotaExceeded__is_told),
+    cmocka_unit_test(history_revert__err_ValueErased__is_told),
+    cmocka_unit_test(history_tag__err_NotFound__is_told),
+    cmocka_unit_test(history_tag__err_Ambiguous__is_told),
+    cmocka_unit_test(history_tag__err_Retired__is_told),
+    cmocka_unit_test(history_tag__err_AlreadyExists__is_told),
+    cmocka_unit_test(history_tag__err_QuotaExceeded__is_told),
+    cmocka_unit_test(history_untag__err_NotFound__is_told),
+    cmocka_unit_test(history_pin__err_NotFound__is_told),
+    cmocka_unit_test(history_pin__err_Ambiguous__is_told),
+    cmocka_unit_test(history_pin__err_Retired__is_told),
+    cmocka_unit_test(history_pin__err_QuotaExceeded__is_told),
+    cmocka_unit_test(history_unpin__err_NotFound__is_told),
+    cmocka_unit_test(history_unpin__err_Ambiguous__is_told),
+    cmocka_unit_test(history_unpin__err_Retired__is_told),
   };
   return cmocka_run_group_tests(tests, open_world, close_world);
 }

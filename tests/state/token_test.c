@@ -139,6 +139,36 @@ static void token__only_its_hash_is_stored(void **state)
   world_close(&w);
 }
 
+static void tokens_list__pages_lead_to_every_token(void **state)
+{
+  (void)state;
+  world w;
+  char cursor[80] = "", seen[7][PD_TOKEN_ID_SIZE + 2];
+  int count = 0;
+  open_world(&w);
+  for (int i = 0; i < 7; i++) world_ok(&w, "tokens.create", i % 2 ? "{\"role\":\"operator\"}" : "{\"role\":\"agent\",\"agent\":\"a\"}");
+  do {
+    char input[120];
+    snprintf(input, sizeof input, "{\"limit\":3%s%s}", *cursor ? ",\"cursor\":" : "", cursor);
+    world_ok(&w, "tokens.list", input);
+    for (int i = 0; i < 3; i++) {
+      char path[40];
+      snprintf(path, sizeof path, "tokens.%d.token_id", i);
+      const char *one = world_out(&w, path);
+      if (*one) snprintf(seen[count++], sizeof seen[0], "%s", one);
+    }
+    snprintf(cursor, sizeof cursor, "%s", world_out(&w, "next_cursor"));
+  } while (strcmp(cursor, "null") != 0 && count < 7);
+  assert_int_equal(count, 7);
+  for (int i = 1; i < 7; i++) assert_true(strcmp(seen[i - 1], seen[i]) < 0);
+  assert_string_equal(world_out(&w, "next_cursor"), "null");
+  world_ok(&w, "tokens.list", "{\"agent\":\"a\",\"limit\":4}");
+  assert_string_equal(world_out(&w, "count"), "4");
+  assert_string_equal(world_out(&w, "next_cursor"), "null");
+  world_fails(&w, "tokens.list", "{\"cursor\":\"next\"}", "InvalidInput", "correct");
+  world_close(&w);
+}
+
 static void token__expires(void **state)
 {
   (void)state;
@@ -269,6 +299,7 @@ int main(void)
     cmocka_unit_test(token__a_mark_is_good_as_long_as_its_text_is),
     cmocka_unit_test(token__what_is_none_is_refused_with_one_answer),
     cmocka_unit_test(token__only_its_hash_is_stored),
+    cmocka_unit_test(tokens_list__pages_lead_to_every_token),
     cmocka_unit_test(token__expires),
     cmocka_unit_test(tokens_revoke__err_TokenNotFound__a_revoked_one_is_worthless_and_gone),
     cmocka_unit_test(tokens_rotate__err_TokenNotFound__and_one_that_is_there_has_a_new_text_and_the_old_one_a_grace),

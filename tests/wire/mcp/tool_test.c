@@ -81,6 +81,22 @@ static void tool__hints_say_what_reads_and_what_destroys(void **state)
   assert_true(hint(list, "state_persistent_delete", "destructiveHint"));
   assert_true(hint(list, "state_backup_restore", "destructiveHint"));
   assert_false(hint(list, "queue_send", "openWorldHint"));
+  static const char *const looks[] = {"history_log",   "history_show",        "history_get",   "history_list",  "history_diff",
+                                      "history_key",   "history_blame",       "history_refs",  "history_marks", "history_stats",
+                                      "history_prove", "history_check_proof", "history_verify"};
+  for (size_t i = 0; i < COUNT_OF(looks); i++) {
+    assert_true(hint(list, looks[i], "readOnlyHint"));
+    assert_true(hint(list, looks[i], "idempotentHint"));
+  }
+  static const char *const takes[] = {"history_reset", "history_drop", "history_untag", "history_unpin"};
+  for (size_t i = 0; i < COUNT_OF(takes); i++) assert_true(hint(list, takes[i], "destructiveHint"));
+  static const char *const adds[] = {"history_commit", "history_undo", "history_rollback", "history_fork", "history_merge", "history_tag"};
+  for (size_t i = 0; i < COUNT_OF(adds); i++) {
+    assert_false(hint(list, adds[i], "readOnlyHint"));
+    assert_false(hint(list, adds[i], "destructiveHint")); /* what was before can be had again */
+  }
+  assert_false(hint(list, "history_undo", "idempotentHint"));
+  assert_true(hint(list, "history_merge", "idempotentHint"));
   mcp_close(&m);
 }
 
