@@ -20,6 +20,7 @@ const pd_config_item pd_config_items[] = {
   {"persistent.versions", PD_UNIT_COUNT, AT(persistent_versions), 100, 0, UINT32_MAX, "versions kept of each key; 0: forever"},
   {"shared.quota", PD_UNIT_BYTES, AT(shared_quota_bytes), 500 * MB, 1, 1000 * TB, "shared state of all agents"},
   {"store.flush", PD_UNIT_MS, AT(flush_ms), 0, 0, 60 * SECOND, "0: every write is durable before the reply; else buffered this long"},
+  {"store.cache", PD_UNIT_BYTES, AT(cache_bytes), 64 * MB, MB, TB, "memory for nodes and values of one store that is open"},
   {"snapshot.keep", PD_UNIT_COUNT, AT(snapshot_keep), 50, 1, 100000, "system snapshots kept"},
   {"backup.keep", PD_UNIT_COUNT, AT(backup_keep), 10, 1, 100000, "backups kept"},
   {"alert.keep", PD_UNIT_COUNT, AT(alert_keep), 1000, 1, 100000, "alerts kept of one agent"},

@@ -23,7 +23,8 @@ typedef struct pd_config {
   uint64_t session_quota_bytes, session_idle_ms, session_count_max;
   uint64_t persistent_quota_bytes, persistent_versions; /* versions 0: forever */
   uint64_t shared_quota_bytes;
-  uint64_t flush_ms; /* 0: every write is durable before the reply */
+  uint64_t flush_ms;    /* 0: every write is durable before the reply */
+  uint64_t cache_bytes; /* of each open store */
   uint64_t snapshot_keep, backup_keep;
   uint64_t alert_keep, process_keep;               /* of one agent */
   uint64_t approval_ttl_ms, approval_history_keep; /* ttl 0: never expires */
