@@ -18,10 +18,18 @@ static int socket_of(struct MHD_Connection *connection)
   return info ? info->connect_fd : -1;
 }
 
+/* The handshake comes later: here its certificate is settled. */
+static void attach_tls(const pd_listener *listener, struct MHD_Connection *connection)
+{
+  const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_GNUTLS_SESSION);
+  if (info && info->tls_session) pd_tls_attach(listener->server->tls, info->tls_session);
+}
+
 static void begin(pd_listener *listener, struct MHD_Connection *connection, void **socket_context)
 {
   pd_conns *conns = &listener->server->conns;
   pd_conn *conn = calloc(1, sizeof *conn);
+  if (listener->is_tls) attach_tls(listener, connection);
   if (!conn) return; /* it is served, but not watched over */
   conn->listener = listener;
   conn->fd = socket_of(connection);

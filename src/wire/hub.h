@@ -6,7 +6,7 @@
  * X2  The id of an event is the place after it, so who comes back with Last-Event-ID goes on there: nothing is lost, nothing comes twice.
  * X3  A live watcher that is more than server.watch_queue behind is cut off, with a reason; the others do not wait for it.
  * X4  While a watcher sleeps, libmicrohttpd does not touch its socket: the store's thread writes to it directly. What the socket does not
- *     take at once is queued, and libmicrohttpd is woken to send it.
+ *     take at once is queued, and libmicrohttpd is woken to send it. With TLS everything goes that way: only it can encrypt.
  */
 #ifndef PD_WIRE_HUB_H
 #define PD_WIRE_HUB_H
@@ -34,7 +34,8 @@ typedef struct pd_hub_request {
   pd_store *store;  /* borrowed until the home closes */
   pd_watch_options options;
   struct MHD_Connection *connection;
-  int fd; /* -1: it may not be written to directly (TLS) */
+  int fd;         /* -1: unknown */
+  bool is_direct; /* it may be written to past libmicrohttpd: not with TLS */
 } pd_hub_request;
 
 /* A new watcher, as a response that libmicrohttpd streams. PD_LIMIT if there are too many; PD_INVALID for a place that is none. */

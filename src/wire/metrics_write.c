@@ -183,6 +183,9 @@ static pd_code write_process(pd_server *server, pd_buf *out, pd_error *err)
                     "# HELP perdure_watchers_cut_total Watchers that were cut off for being too slow.\n"
                     "# TYPE perdure_watchers_cut_total counter\nperdure_watchers_cut_total %llu\n",
                     (unsigned long long)pd_hub_cut_count(server->hub)));
+  if (server->tls)
+    TRY(write_gauge(out, "perdure_tls_certificate_expires_seconds", "When the certificate ends, since 1970.",
+                    (uint64_t)pd_tls_expires_s(server->tls), err));
   TRY(write_gauge(out, "process_open_fds", "Open files.", count_files(), err));
   TRY(write_gauge(out, "perdure_disk_full", "1: writes are refused, as there is no space.", pd_space_is_full(server), err));
   return write_gauge(out, "process_resident_memory_bytes", "Memory.", resident_bytes(), err);

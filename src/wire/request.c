@@ -175,17 +175,22 @@ static enum MHD_Result take_body(pd_request *request, const char *data, size_t *
 
 /* ---- the answer ---- */
 
-static void run_job(pd_job *job)
+void pd_request_run(pd_request *request)
 {
-  pd_request *request = (pd_request *)job;
   request->route->run(request);
   request->state = PD_REQUEST_ANSWERED;
   MHD_resume_connection(request->connection); /* from here on it is libmicrohttpd's: W4 */
 }
 
+static void run_job(pd_job *job)
+{
+  pd_request_run((pd_request *)job);
+}
+
 pd_code pd_request_pools(pd_server *server, pd_error *err)
 {
   TRY(pd_pool_init(&server->writers, 64, 4096, err));
+  pd_settler_init(&server->settler, &server->writers);
   TRY(pd_pool_init(&server->slow, 64, 1024, err));
   return pd_pool_init(&server->readers, 4, 65536, err);
 }
@@ -196,11 +201,27 @@ static enum MHD_Result hand_over(pd_request *request, pd_pool *pool)
   request->job.run = run_job;
   MHD_suspend_connection(request->connection);
   if (pd_pool_add(pool, &request->job)) return MHD_YES;
+  if (request->begun) {
+    pd_request_run(request); /* it may be staged already: only the whole answer is a true one */
+    return MHD_YES;
+  }
   request->retry_after_s = 1;
   pd_reply_failure(request, MHD_HTTP_SERVICE_UNAVAILABLE, PD_LIMIT, "Overloaded", "Wait a little, then try again.",
                    "the server has too much to do");
   request->state = PD_REQUEST_ANSWERED;
   MHD_resume_connection(request->connection);
+  return MHD_YES;
+}
+
+static enum MHD_Result begin_here(pd_request *request)
+{
+  if (pd_route_call_begin(request)) return pd_reply_send(request);
+  const void *group = pd_begun_group(request->begun);
+  if (!group) return hand_over(request, &request->server->writers);
+  request->state = PD_REQUEST_WORKING;
+  request->job.run = run_job;
+  MHD_suspend_connection(request->connection);
+  pd_settler_add(&request->server->settler, group, &request->job);
   return MHD_YES;
 }
 
@@ -214,6 +235,7 @@ static enum MHD_Result take_end(pd_request *request)
     return pd_reply_send(request);
   }
   pd_lane lane = request->route->lane ? request->route->lane(request) : PD_LANE_HERE;
+  if (lane == PD_LANE_STAGE) return begin_here(request);
   if (lane == PD_LANE_WRITE) return hand_over(request, &request->server->writers);
   if (lane == PD_LANE_SLOW) return hand_over(request, &request->server->slow);
   if (lane == PD_LANE_WATCH) return hand_over(request, &request->server->readers);
@@ -286,12 +308,21 @@ pd_code pd_daemon_start(pd_listener *listener, unsigned threads, pd_error *err)
 {
   pd_server *server = listener->server;
   unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | MHD_USE_ITC;
-  listener->daemon = MHD_start_daemon(
-    flags, 0, NULL, NULL, answer, listener, MHD_OPTION_EXTERNAL_LOGGER, say, listener, MHD_OPTION_LISTEN_SOCKET, listener->fd,
-    MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)PD_HEAD_SIZE_MAX, MHD_OPTION_CONNECTION_LIMIT,
-    (unsigned)server->settings.connection_count_max, MHD_OPTION_CONNECTION_TIMEOUT, STALL_S, MHD_OPTION_STRICT_FOR_CLIENT, 1,
-    MHD_OPTION_URI_LOG_CALLBACK, begin_uri, listener, MHD_OPTION_NOTIFY_COMPLETED, completed, listener, MHD_OPTION_NOTIFY_CONNECTION,
-    pd_conn_notify, listener, threads > 1 ? MHD_OPTION_THREAD_POOL_SIZE : MHD_OPTION_END, threads, MHD_OPTION_END);
+  struct MHD_OptionItem more[4] = {{MHD_OPTION_END, 0, NULL}};
+  size_t more_count = 0;
+  if (threads > 1) more[more_count++] = (struct MHD_OptionItem){MHD_OPTION_THREAD_POOL_SIZE, threads, NULL};
+  if (listener->is_tls) {
+    flags |= MHD_USE_TLS;
+    more[more_count++] = (struct MHD_OptionItem){MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)(uintptr_t)PD_TLS_PRIORITIES};
+    more[more_count++] = (struct MHD_OptionItem){MHD_OPTION_HTTPS_CERT_CALLBACK2, 0, (void *)pd_tls_retrieve};
+  }
+  more[more_count] = (struct MHD_OptionItem){MHD_OPTION_END, 0, NULL};
+  listener->daemon =
+    MHD_start_daemon(flags, 0, NULL, NULL, answer, listener, MHD_OPTION_EXTERNAL_LOGGER, say, listener, MHD_OPTION_LISTEN_SOCKET,
+                     listener->fd, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)PD_HEAD_SIZE_MAX, MHD_OPTION_CONNECTION_LIMIT,
+                     (unsigned)server->settings.connection_count_max, MHD_OPTION_CONNECTION_TIMEOUT, STALL_S, MHD_OPTION_STRICT_FOR_CLIENT,
+                     1, MHD_OPTION_URI_LOG_CALLBACK, begin_uri, listener, MHD_OPTION_NOTIFY_COMPLETED, completed, listener,
+                     MHD_OPTION_NOTIFY_CONNECTION, pd_conn_notify, listener, MHD_OPTION_ARRAY, more, MHD_OPTION_END);
   if (!listener->daemon) return pd_error_set(err, PD_STORAGE, "cannot serve on %s", listener->address);
   return PD_OK;
 }

@@ -81,11 +81,14 @@ static pd_code set_up(pd_server *server, pd_error *err)
   TRY(pd_lock_home(server, err));
   TRY(pd_wire_settings_load(server, err));
   TRY(pd_describe(server, err));
+  TRY(pd_page_prepare(server, err));
   TRY(pd_meter_new(&server->meter, err));
   TRY(pd_rates_new(&server->rates, err));
   TRY(pd_hub_new(server, &server->hub, err));
   TRY(pd_metrics_new(&server->metrics, err));
   TRY(set_up_mcp(server, err));
+  if (server->options->tls_cert)
+    TRY(pd_tls_new(server->options->tls_cert, server->options->tls_key, &server->options->log, &server->tls, err));
   raise_file_limit(server);
   return pd_listen_all(server, err);
 }
@@ -131,6 +134,7 @@ static void reload(pd_server *server)
     pd_log_say(&server->options->log, PD_LOG_ERROR, "reload failed, nothing was changed: %s", err.message);
   else
     pd_log_say(&server->options->log, PD_LOG_INFO, "reloaded");
+  if (server->tls) (void)pd_tls_reload(server->tls); /* it says by itself what came of it */
 }
 
 /* The next signal, or 0 after LOOK_MS. */
@@ -176,6 +180,7 @@ pd_code pd_server_run(pd_server *server, pd_error *err)
     pd_space_tick(server);
     pd_hub_tick(server->hub);
     pd_mcp_http_tick(server->mcp);
+    if (server->tls) pd_tls_look(server->tls);
   }
   pd_log_say(&server->options->log, PD_LOG_INFO, "stopping");
   drain(server, signals);
@@ -200,6 +205,7 @@ static void stop_listening(pd_server *server)
 pd_code pd_server_close(pd_server *server, pd_error *err)
 {
   if (!server) return PD_OK;
+  pd_link_revoke(server);
   bool is_over = pd_pool_done(&server->writers, STOP_MS); /* first: they wake connections, which have to be there */
   is_over = pd_pool_done(&server->slow, STOP_MS) && is_over;
   is_over = pd_pool_done(&server->readers, STOP_MS) && is_over;
@@ -208,6 +214,7 @@ pd_code pd_server_close(pd_server *server, pd_error *err)
   if (server->mcp) pd_mcp_http_drain(server->mcp);
   if (server->mcp && !pd_mcp_http_wait(server->mcp, STOP_MS)) return PD_OK;
   stop_listening(server);
+  pd_tls_free(server->tls);
   pd_hub_free(server->hub);
   if (server->mcp) pd_mcp_free(pd_mcp_http_core(server->mcp));
   pd_mcp_http_free(server->mcp);
@@ -219,6 +226,7 @@ pd_code pd_server_close(pd_server *server, pd_error *err)
   pthread_mutex_destroy(&server->conns.lock);
   pd_buf_done(&server->capabilities);
   pd_buf_done(&server->openapi);
+  pd_buf_done(&server->page_policy);
   free(server);
   return code;
 }

@@ -241,10 +241,11 @@ static void end_stream(void *cls)
 static pd_code set_up(pd_watcher *w, pd_hub *hub, const pd_hub_request *request, pd_error *err)
 {
   w->connection = request->connection;
-  w->fd = request->fd;
+  w->fd = request->is_direct ? request->fd : -1;
   w->job.run = run_job;
   int size = SEND_SIZE;
-  if (w->fd >= 0) setsockopt(w->fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size); /* else the system keeps megabytes for who does not read */
+  if (request->fd >= 0)
+    setsockopt(request->fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size); /* else the system keeps megabytes for who does not read */
   snprintf(w->ref, sizeof w->ref, "%s", request->options.ref ? request->options.ref : "");
   w->queue.size_max = hub->server->settings.watch_queue_bytes;
   TRY(pd_buf_append(&w->prefix, request->options.prefix.data, request->options.prefix.size, err));
