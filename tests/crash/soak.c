@@ -16,7 +16,7 @@
 #define KEYS_EACH 20
 #define EVENT_WAIT_MS 20000
 
-#define META                                                                                                                              \
+#define META                                                                                                                               \
   "\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\",\"io.modelcontextprotocol/clientInfo\":{\"name\":\"soak\","       \
   "\"version\":\"1\"},\"io.modelcontextprotocol/clientCapabilities\":{}}"
 #define MODERN "Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\n"
@@ -177,7 +177,8 @@ static void converse(soak_client *c)
   for (int i = 0; i < 2; i++)
     want(c, "threads.append",
          call(c, "threads.append",
-              "{\"thread_id\":\"%s\",\"run_id\":\"r%d\",\"reason\":\"UserMessage\",\"messages\":[{\"id\":\"m%d\",\"role\":\"user\",\"content\":\"hello\"}]}",
+              "{\"thread_id\":\"%s\",\"run_id\":\"r%d\",\"reason\":\"UserMessage\",\"messages\":[{\"id\":\"m%d\",\"role\":\"user\","
+              "\"content\":\"hello\"}]}",
               id, i, i),
          "200");
   want(c, "mailbox.send", call(c, "mailbox.send", "{\"thread_id\":\"%s\",\"body\":{\"a\":1}}", id), "200");
@@ -219,18 +220,20 @@ static void look_back(soak_client *c)
 static void speak_legacy_mcp(soak_client *c)
 {
   char session[128], more[256];
-  reply r = ask_as(c, "POST", "/mcp", "Accept: application/json, text/event-stream\r\n",
-                   "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"2025-11-25\",\"capabilities\":{},"
-                   "\"clientInfo\":{\"name\":\"soak\",\"version\":\"1\"}}}");
+  reply r =
+    ask_as(c, "POST", "/mcp", "Accept: application/json, text/event-stream\r\n",
+           "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"2025-11-25\",\"capabilities\":{},"
+           "\"clientInfo\":{\"name\":\"soak\",\"version\":\"1\"}}}");
   bool is_there = is_right(c, "initialize", &r, "200");
   reply_header(&r, "Mcp-Session-Id", session, sizeof session);
   reply_done(&r);
   if (!is_there) return;
   snprintf(more, sizeof more, LEGACY "Mcp-Session-Id: %s\r\n", session);
   want(c, "initialized", ask_as(c, "POST", "/mcp", more, "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}"), "202");
-  r = ask_as(c, "POST", "/mcp", more,
-             "{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"tools/call\",\"params\":{\"name\":\"state_session_set\",\"arguments\":{\"key\":\"m\","
-             "\"value\":1}}}");
+  r = ask_as(
+    c, "POST", "/mcp", more,
+    "{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"tools/call\",\"params\":{\"name\":\"state_session_set\",\"arguments\":{\"key\":\"m\","
+    "\"value\":1}}}");
   if (is_right(c, "tools/call", &r, "200") && !strstr(r.body, "\"isError\":false")) failed(c->soak, "tools/call: %.300s", r.body);
   reply_done(&r);
   want(c, "DELETE /mcp", ask_as(c, "DELETE", "/mcp", more, NULL), "204 200 202");

@@ -14,7 +14,7 @@
 #include <stdatomic.h>
 
 #define SOAK_CLIENTS 32
-#define SOAK_AGENTS 8
+#define SOAK_AGENTS 4
 #define SOAK_TOKEN_SIZE 160
 #define SOAK_KINDS 12
 

@@ -169,8 +169,7 @@ static bool read_more(stream *s)
     if (!s->data || s->capacity > REPLY_SIZE_MAX) abort();
   }
   ssize_t got;
-  do
-    got = recv(s->fd, s->data + s->size, 65536, 0);
+  do got = recv(s->fd, s->data + s->size, 65536, 0);
   while (got < 0 && errno == EINTR); /* a child of ours has ended */
   if (got <= 0) {
     s->is_closed = true;
