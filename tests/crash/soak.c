@@ -168,11 +168,12 @@ static void send_messages(soak_client *c)
   if (*ids) want(c, "queue.ack", call(c, "queue.ack", "{\"message_ids\":[%s]}", ids), "200");
 }
 
-/* A conversation from its beginning to its end, with a letter in its mailbox. */
+/* A conversation from its beginning to its end, with a letter in its mailbox. Its name is used again: history keeps every name for ever,
+ * as it should, and new ones would be growth of another kind (S2). */
 static void converse(soak_client *c)
 {
   char id[48], number[32], token[128];
-  snprintf(id, sizeof id, "t%02u-%llu", c->index, (unsigned long long)c->turn);
+  snprintf(id, sizeof id, "t%02u-%u", c->index, (unsigned)pick(c, 3));
   if (!want(c, "threads.create", call(c, "threads.create", "{\"thread_id\":\"%s\",\"state\":{\"a\":1}}", id), "200")) return;
   for (int i = 0; i < 2; i++)
     want(c, "threads.append",

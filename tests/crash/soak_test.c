@@ -33,7 +33,7 @@
 #define FULL_PAUSE_MS 90
 #define SAMPLES_MAX 8192
 #define WINDOWS 8
-#define FILES_SLACK 6
+#define FILES_SLACK 16
 #define BYTES_PER_REQUEST 5.0
 #define SHORT_SLACK ((double)(24 << 20)) /* caches are still filling */
 #define FULL_SLACK ((double)(1 << 20))
