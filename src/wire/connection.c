@@ -39,6 +39,7 @@ static void begin(pd_listener *listener, struct MHD_Connection *connection, void
   if (conn->next) conn->next->prev = conn;
   conns->first = conn;
   if (++conns->count > conns->peak) conns->peak = conns->count;
+  listener->count++;
   pthread_mutex_unlock(&conns->lock);
   *socket_context = conn;
 }
@@ -55,6 +56,7 @@ static void end(pd_listener *listener, void **socket_context)
     conns->first = conn->next;
   if (conn->next) conn->next->prev = conn->prev;
   conns->count--;
+  listener->count--;
   pthread_mutex_unlock(&conns->lock);
   free(conn);
   *socket_context = NULL;
@@ -107,6 +109,28 @@ static void give_back(pd_conns *conns)
   if (is_due) conns->peak = conns->count;
   pthread_mutex_unlock(&conns->lock);
   if (is_due) malloc_trim(0);
+}
+
+size_t pd_conns_count(pd_server *server)
+{
+  pthread_mutex_lock(&server->conns.lock);
+  size_t count = server->conns.count;
+  pthread_mutex_unlock(&server->conns.lock);
+  return count;
+}
+
+void pd_conns_tell_full(pd_server *server)
+{
+  for (size_t i = 0; i < server->listener_count; i++) {
+    pd_listener *listener = &server->listeners[i];
+    pthread_mutex_lock(&server->conns.lock);
+    size_t count = listener->count;
+    pthread_mutex_unlock(&server->conns.lock);
+    if (count >= listener->room && !listener->is_full)
+      pd_log_say(&server->options->log, PD_LOG_WARN, "%s has %zu connections, as many as it may: further clients wait", listener->address,
+                 count);
+    listener->is_full = count >= listener->room || (listener->is_full && count > listener->room - listener->room / 10);
+  }
 }
 
 void pd_conns_sweep(pd_server *server)

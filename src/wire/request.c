@@ -9,13 +9,17 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "wire/http.h"
+#include "wire/stores.h"
 
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #define BODY_DROP_MAX ((size_t)64 * 1024 * 1024) /* of a body that is too large: then the connection is cut */
-#define STALL_S 120u                             /* a client that takes nothing of its answer for so long is cut off */
+#define FILES_TOLD_MS 60000
+#define FILES_REST_MS 50
+#define STALL_S 120u /* a client that takes nothing of its answer for so long is cut off */
 
 const char *pd_request_header(const pd_request *request, const char *name)
 {
@@ -98,6 +102,7 @@ static bool is_small_enough(pd_request *request)
 {
   const char *text = pd_request_header(request, MHD_HTTP_HEADER_CONTENT_LENGTH);
   uint64_t max = request->server->settings.body_size_max;
+  if (request->route->run == pd_route_store && max < PD_RAW_BODY_MAX) max = PD_RAW_BODY_MAX;
   request->body.size_max = max;
   if (!text || strtoull(text, NULL, 10) <= max) return true;
   pd_reply_failure(request, MHD_HTTP_CONTENT_TOO_LARGE, PD_LIMIT, "LimitExceeded",
@@ -192,6 +197,7 @@ pd_code pd_request_pools(pd_server *server, pd_error *err)
   TRY(pd_pool_init(&server->writers, 64, 4096, err));
   pd_settler_init(&server->settler, &server->writers);
   TRY(pd_pool_init(&server->slow, 64, 1024, err));
+  TRY(pd_pool_init(&server->waiters, 128, 1024, err));
   return pd_pool_init(&server->readers, 4, 65536, err);
 }
 
@@ -231,13 +237,14 @@ static enum MHD_Result take_end(pd_request *request)
   if (request->is_too_large) {
     pd_reply_failure(request, MHD_HTTP_CONTENT_TOO_LARGE, PD_LIMIT, "LimitExceeded",
                      "Split the input, or raise server.body_max in perdure.toml.", "the body is too large; the most is %llu bytes",
-                     (unsigned long long)request->server->settings.body_size_max);
+                     (unsigned long long)request->body.size_max);
     return pd_reply_send(request);
   }
   pd_lane lane = request->route->lane ? request->route->lane(request) : PD_LANE_HERE;
   if (lane == PD_LANE_STAGE) return begin_here(request);
   if (lane == PD_LANE_WRITE) return hand_over(request, &request->server->writers);
   if (lane == PD_LANE_SLOW) return hand_over(request, &request->server->slow);
+  if (lane == PD_LANE_WAIT) return hand_over(request, &request->server->waiters);
   if (lane == PD_LANE_WATCH) return hand_over(request, &request->server->readers);
   request->route->run(request);
   return pd_reply_send(request);
@@ -295,10 +302,24 @@ static void completed(void *cls, struct MHD_Connection *connection, void **con_c
   *con_cls = NULL;
 }
 
+/* accept() found no descriptor, though some were left for stores. A thread of libmicrohttpd that has connections waits until one of them
+ * ends; one that has none asks again and again, and calls us in between: it rests here, where nobody waits for it. */
+static void rest_without_files(pd_server *server, bool has_connections)
+{
+  long long now_ms = pd_clock_monotonic_ms(), told_ms = atomic_load(&server->files_told_ms);
+  if (now_ms - told_ms > FILES_TOLD_MS && atomic_compare_exchange_strong(&server->files_told_ms, &told_ms, now_ms))
+    pd_log_say(&server->options->log, PD_LOG_WARN, "there are no more open files to be had (ulimit -n): new clients wait");
+  if (!has_connections) nanosleep(&(struct timespec){.tv_nsec = FILES_REST_MS * 1000000L}, NULL);
+}
+
 static void say(void *cls, const char *fmt, va_list args)
 {
   pd_listener *listener = cls;
   char text[512];
+  if (strncmp(fmt, "Hit process or system resource limit", 36) == 0) {
+    rest_without_files(listener->server, strncmp(fmt + 36, " at FIRST", 9) != 0);
+    return;
+  }
   vsnprintf(text, sizeof text, fmt, args);
   text[strcspn(text, "\n")] = 0;
   pd_log_say(&listener->server->options->log, PD_LOG_DEBUG, "http: %s", text);
@@ -308,6 +329,7 @@ pd_code pd_daemon_start(pd_listener *listener, unsigned threads, pd_error *err)
 {
   pd_server *server = listener->server;
   unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | MHD_USE_ITC;
+  listener->room = server->connection_room / server->listener_count;
   struct MHD_OptionItem more[4] = {{MHD_OPTION_END, 0, NULL}};
   size_t more_count = 0;
   if (threads > 1) more[more_count++] = (struct MHD_OptionItem){MHD_OPTION_THREAD_POOL_SIZE, threads, NULL};
@@ -320,8 +342,8 @@ pd_code pd_daemon_start(pd_listener *listener, unsigned threads, pd_error *err)
   listener->daemon =
     MHD_start_daemon(flags, 0, NULL, NULL, answer, listener, MHD_OPTION_EXTERNAL_LOGGER, say, listener, MHD_OPTION_LISTEN_SOCKET,
                      listener->fd, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)PD_HEAD_SIZE_MAX, MHD_OPTION_CONNECTION_LIMIT,
-                     (unsigned)server->settings.connection_count_max, MHD_OPTION_CONNECTION_TIMEOUT, STALL_S, MHD_OPTION_STRICT_FOR_CLIENT,
-                     1, MHD_OPTION_URI_LOG_CALLBACK, begin_uri, listener, MHD_OPTION_NOTIFY_COMPLETED, completed, listener,
+                     (unsigned)listener->room, MHD_OPTION_CONNECTION_TIMEOUT, STALL_S, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+                     MHD_OPTION_URI_LOG_CALLBACK, begin_uri, listener, MHD_OPTION_NOTIFY_COMPLETED, completed, listener,
                      MHD_OPTION_NOTIFY_CONNECTION, pd_conn_notify, listener, MHD_OPTION_ARRAY, more, MHD_OPTION_END);
   if (!listener->daemon) return pd_error_set(err, PD_STORAGE, "cannot serve on %s", listener->address);
   return PD_OK;
