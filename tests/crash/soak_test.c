@@ -1,5 +1,5 @@
 /*
- * soak_test.c: a server under a mixed load of 32 clients (soak.h) for 30 minutes (PERDURE_SOAK_MINUTES), or some seconds within `make test`.
+ * soak_test.c: a server under a mixed load of 32 clients (soak.h), for 30 minutes (PERDURE_SOAK_MINUTES), or seconds within `make test`.
  *
  * Flat is what passes: the first third of the run is for warming up (caches, pools, arenas of the allocator). What follows is cut into
  * windows; a window's number is the smallest of its samples, so that what is only borrowed for a request does not count.
