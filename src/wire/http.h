@@ -70,6 +70,7 @@ typedef struct pd_conns {
   pthread_mutex_t lock;
   pd_conn *first;
   size_t count, peak; /* peak: since memory was given back */
+  int64_t given_back_ms;
 } pd_conns;
 
 /* ---- who calls (auth.c) ---- */
