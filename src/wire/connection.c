@@ -102,7 +102,7 @@ static bool is_idle(pd_server *server, pd_conn_state state, int64_t age_ms)
   return state == PD_CONN_IDLE;
 }
 
-/* The allocator has an arena a thread or so, and keeps what was freed in the middle of one: four times of what is in use under a mixed load,
+/* The allocator has an arena a thread or so, and keeps what was freed in the middle of one: under a mixed load four times what is in use,
  * and after a crowd some 13 KB a connection. Seldom, as it holds others up meanwhile. */
 static void give_back(pd_conns *conns)
 {
