@@ -128,7 +128,7 @@ static void keep_state(soak_client *c)
   if (!filler[0]) memset(filler, 'x', 2000);
   snprintf(key, sizeof key, "c%02u.%u", c->index, (unsigned)pick(c, KEYS_EACH));
   switch (pick(c, 8)) {
-  case 0: want(c, "delete", call(c, "state.persistent.delete", "{\"key\":\"%s\"}", key), "200 404 410"); break;
+  case 0: want(c, "delete", call(c, "state.persistent.delete", "{\"key\":\"%s\"}", key), "200 404"); break;
   case 1: want(c, "list", call(c, "state.persistent.list", "{\"prefix\":\"c%02u.\"}", c->index), "200"); break;
   case 2: want(c, "history", call(c, "state.persistent.history", "{\"key\":\"%s\",\"limit\":5}", key), "200 404 410"); break;
   case 3:
