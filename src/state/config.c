@@ -22,6 +22,7 @@ const pd_config_item pd_config_items[] = {
   {"history.forks_max", PD_UNIT_COUNT, AT(history_forks_max), 100, 0, 100000, "forks that one agent may have at once"},
   {"history.marks_max", PD_UNIT_COUNT, AT(history_marks_max), 1000, 0, 100000, "tags and pins that one agent may have set"},
   {"store.flush", PD_UNIT_MS, AT(flush_ms), 0, 0, 60 * SECOND, "0: every write is durable before the reply; else buffered this long"},
+  {"store.cache", PD_UNIT_BYTES, AT(cache_bytes), 64 * MB, MB, TB, "memory for nodes and values of one store that is open"},
   {"snapshot.keep", PD_UNIT_COUNT, AT(snapshot_keep), 50, 1, 100000, "system snapshots kept"},
   {"backup.keep", PD_UNIT_COUNT, AT(backup_keep), 10, 1, 100000, "backups kept"},
   {"alert.keep", PD_UNIT_COUNT, AT(alert_keep), 1000, 1, 100000, "alerts kept of one agent"},

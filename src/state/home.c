@@ -39,6 +39,7 @@ static pd_code open_store(pd_home *home, const char *name, bool create, pd_home_
   pd_options options = {
     .must_exist = !create,
     .flush_ms = (uint32_t)home->config.flush_ms,
+    .cache_size_max = (size_t)home->config.cache_bytes,
     .value_size_max = PD_CALL_SIZE_MAX,
     .author = "perdure",
     .now_ms = home->now_ms,

@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 
 #define CROWD_MIN 512 /* who have gone since memory was given back last */
+#define GIVE_BACK_MS 30000
 
 static int socket_of(struct MHD_Connection *connection)
 {
@@ -101,12 +102,14 @@ static bool is_idle(pd_server *server, pd_conn_state state, int64_t age_ms)
   return state == PD_CONN_IDLE;
 }
 
-/* After a crowd: the allocator would keep what it used, some 13 KB a connection, for ever. Seldom, as it holds others up meanwhile. */
+/* The allocator has an arena a thread or so, and keeps what was freed in the middle of one: under a mixed load four times what is in use,
+ * and after a crowd some 13 KB a connection. Seldom, as it holds others up meanwhile. */
 static void give_back(pd_conns *conns)
 {
   pthread_mutex_lock(&conns->lock);
-  bool is_due = conns->count + CROWD_MIN <= conns->peak;
-  if (is_due) conns->peak = conns->count;
+  int64_t now_ms = pd_clock_monotonic_ms();
+  bool is_due = conns->count + CROWD_MIN <= conns->peak || now_ms - conns->given_back_ms >= GIVE_BACK_MS;
+  if (is_due) conns->peak = conns->count, conns->given_back_ms = now_ms;
   pthread_mutex_unlock(&conns->lock);
   if (is_due) malloc_trim(0);
 }

@@ -72,6 +72,7 @@ typedef struct pd_conns {
   pthread_mutex_t lock;
   pd_conn *first;
   size_t count, peak; /* peak: since memory was given back */
+  int64_t given_back_ms;
 } pd_conns;
 
 /* ---- who calls (auth.c) ---- */
@@ -238,8 +239,8 @@ struct pd_server {
   atomic_llong files_told_ms;
   pd_pool writers, slow, readers; /* readers: for watchers that are behind */
   pd_settler settler;
-  pd_pool waiters;                /* who waits for the log to grow */
-  struct pd_raw *raw;             /* stores.h */
+  pd_pool waiters;    /* who waits for the log to grow */
+  struct pd_raw *raw; /* stores.h */
   pd_meter *meter;
   pd_rates *rates;
   pd_hub *hub;

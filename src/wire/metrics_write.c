@@ -7,6 +7,7 @@
 #include "wire/http.h"
 
 #include <dirent.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -185,6 +186,9 @@ static pd_code write_process(pd_server *server, pd_buf *out, pd_error *err)
                     (uint64_t)pd_tls_expires_s(server->tls), err));
   TRY(write_gauge(out, "process_open_fds", "Open files.", count_files(), err));
   TRY(write_gauge(out, "perdure_disk_full", "1: writes are refused, as there is no space.", pd_space_is_full(server), err));
+  struct mallinfo2 heap = mallinfo2();
+  TRY(write_gauge(out, "perdure_heap_bytes", "Memory in use; what the allocator keeps besides is not in it.", heap.uordblks + heap.hblkhd,
+                  err));
   return write_gauge(out, "process_resident_memory_bytes", "Memory.", resident_bytes(), err);
 }
 

@@ -4,6 +4,9 @@
 
 #include <perdure/perdure.h>
 
+/* Where a client begins: at its Last-Event-ID if it comes back, else `from`: a place, start, or now, which leaves *out as it is. Either may
+ * be NULL or "". PD_INVALID. */
+PD_MUST_USE pd_code pd_sse_from(const char *last, const char *from, pd_watch_cursor *out, pd_error *err);
 /* Append the event: id (the place after it), event (its kind), data (one line of JSON). */
 PD_MUST_USE pd_code pd_sse_event(pd_buf *out, const pd_watch_event *event, pd_error *err);
 /* Append one of the server's own: "hello" at the beginning, "cut" at the end. `reason` may be NULL. */

@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "wire/http.h"
+#include "wire/sse.h"
 
 pd_lane pd_route_watch_lane(pd_request *request)
 {
@@ -10,10 +11,8 @@ pd_lane pd_route_watch_lane(pd_request *request)
   return PD_LANE_WATCH;
 }
 
-/* Where to begin: Last-Event-ID if the client comes back, else ?from=: a place, start, or now. */
-static pd_code take_from(const pd_request *request, pd_watch_cursor *out, pd_error *err)
+pd_code pd_sse_from(const char *last, const char *from, pd_watch_cursor *out, pd_error *err)
 {
-  const char *last = pd_request_header(request, "Last-Event-ID"), *from = pd_request_query(request, "from");
   const char *text = last && *last ? last : from && *from ? from : "now";
   if (strcmp(text, "now") == 0) return PD_OK;
   if (strcmp(text, "start") == 0) {
@@ -40,7 +39,7 @@ static pd_code begin(pd_request *request, pd_error *err)
     .is_direct = request->conn && !request->conn->listener->is_tls,
   };
   if (strcmp(wanted.options.ref, "*") == 0) wanted.options.ref = NULL;
-  TRY(take_from(request, &wanted.options.from, err));
+  TRY(pd_sse_from(pd_request_header(request, "Last-Event-ID"), pd_request_query(request, "from"), &wanted.options.from, err));
   bool is_shared = strcmp(wanted.name, "shared") == 0, is_own = strcmp(wanted.name, caller->agent) == 0;
   bool is_auditor = caller->token.role == PD_ROLE_AUDITOR; /* who changes nothing: makes no store, and needs no leave to subscribe */
   const char *like = !is_shared ? "state.persistent.list" : is_auditor ? "state.shared.list" : "state.shared.watch";

@@ -168,7 +168,9 @@ static bool read_more(stream *s)
     s->data = realloc(s->data, s->capacity);
     if (!s->data || s->capacity > REPLY_SIZE_MAX) abort();
   }
-  ssize_t got = recv(s->fd, s->data + s->size, 65536, 0);
+  ssize_t got;
+  do got = recv(s->fd, s->data + s->size, 65536, 0);
+  while (got < 0 && errno == EINTR); /* a child of ours has ended */
   if (got <= 0) {
     s->is_closed = true;
     return false;
