@@ -13,6 +13,7 @@
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <strings.h>
 #include <time.h>
 
 #define BODY_DROP_MAX ((size_t)64 * 1024 * 1024) /* of a body that is too large: then the connection is cut */
@@ -97,6 +98,36 @@ static void set_id(pd_request *request)
              (unsigned long long)atomic_fetch_add(&request->server->request_count, 1));
 }
 
+typedef struct framing {
+  unsigned hosts, sizes, encodings;
+  bool is_unknown; /* a body in a form that we do not read */
+} framing;
+
+static enum MHD_Result count_framing(void *cls, enum MHD_ValueKind kind, const char *name, const char *value)
+{
+  framing *f = cls;
+  (void)kind;
+  f->hosts += strcasecmp(name, MHD_HTTP_HEADER_HOST) == 0;
+  f->sizes += strcasecmp(name, MHD_HTTP_HEADER_CONTENT_LENGTH) == 0;
+  if (strcasecmp(name, MHD_HTTP_HEADER_TRANSFER_ENCODING) != 0) return MHD_YES;
+  f->encodings++;
+  f->is_unknown = f->is_unknown || !value || strcasecmp(value, "chunked") != 0;
+  return MHD_YES;
+}
+
+/* One request for us must be one request for a proxy before us, too: what could be read in two ways is refused. */
+static bool is_framed_well(pd_request *request)
+{
+  framing f = {0};
+  MHD_get_connection_values(request->connection, MHD_HEADER_KIND, count_framing, &f);
+  if (f.hosts <= 1 && f.sizes + f.encodings <= 1 && !f.is_unknown) return true;
+  pd_reply_failure(request, MHD_HTTP_BAD_REQUEST, PD_INVALID, "InvalidInput", "Send one Host, and one Content-Length or chunks.", "%s",
+                   f.hosts > 1    ? "there is more than one Host"
+                   : f.is_unknown ? "the Transfer-Encoding is not chunked"
+                                  : "the end of the body is told in more than one way");
+  return false;
+}
+
 static bool is_small_enough(pd_request *request)
 {
   const char *text = pd_request_header(request, MHD_HTTP_HEADER_CONTENT_LENGTH);
@@ -145,8 +176,9 @@ static bool admits(pd_request *request, const char *url, const char *method)
                      request->bad_uri);
     return false;
   }
-  return pd_guard_admits(request) && !pd_guard_preflight(request) && find_route(request) && is_serving(request) &&
-         is_small_enough(request) && (request->route->is_open || pd_auth_admits(request)) && (request->route->is_stream || enter(request));
+  return is_framed_well(request) && pd_guard_admits(request) && !pd_guard_preflight(request) && find_route(request) &&
+         is_serving(request) && is_small_enough(request) && (request->route->is_open || pd_auth_admits(request)) &&
+         (request->route->is_stream || enter(request));
 }
 
 static bool has_body(const pd_request *request)
