@@ -51,7 +51,7 @@ static pd_code take_options(const cli_session *cli, const args_parsed *args, pd_
     .mcp_tools = args_get(args, "mcp-tools"),
     .no_mcp_approvals = args_get(args, "no-mcp-approvals"),
   };
-  if (!out->listen && !out->socket) out->listen = "127.0.0.1:7373";
+  if (!out->listen && !out->socket && !pd_serve_is_activated()) out->listen = "127.0.0.1:7373";
   if (!out->tls_cert != !out->tls_key) return pd_error_set(err, PD_INVALID, "--tls-cert and --tls-key belong together: give both");
   if (mode) {
     char *end;

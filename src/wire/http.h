@@ -15,7 +15,9 @@
 #include "base/json.h"
 #include "wire/hub.h"
 #include "wire/metrics.h"
+#include "wire/notify.h"
 #include "wire/pool.h"
+#include "wire/pulse.h"
 #include "wire/serve.h"
 #include "wire/settle.h"
 #include "wire/tls.h"
@@ -26,7 +28,7 @@
 
 #define PD_REQUEST_ID_SIZE 68
 #define PD_HEAD_SIZE_MAX (12 * 1024) /* memory of a connection: its head must fit, and an idle one costs no more */
-#define PD_LISTENERS_MAX 4
+#define PD_LISTENERS_MAX 8
 #define PD_REPLY_HEADERS_MAX 4
 
 typedef struct pd_request pd_request;
@@ -46,6 +48,7 @@ typedef struct pd_listener {
   int fd;
   struct MHD_Daemon *daemon;
   bool is_unix, is_tls;
+  bool is_passed;     /* whoever started us listens on it, too: a Unix socket stays */
   size_t count, room; /* connections; the lock of the connections */
   bool is_full;       /* and it was said */
   char address[160];
@@ -245,7 +248,10 @@ struct pd_server {
   pd_rates *rates;
   pd_hub *hub;
   pd_metrics *metrics;
-  pd_tls *tls;             /* NULL: none */
+  pd_tls *tls; /* NULL: none */
+  pd_notify notify;
+  pd_pulse pulses[2];      /* of writers and readers; `slow` may rightly do one thing for minutes */
+  int64_t pulse_ms;        /* the last sign of life */
   struct pd_mcp_http *mcp; /* mcp_http.h */
   int64_t rechecked_ms;    /* pd_conns_recheck */
   bool is_buffered;        /* store.flush: an ok does not wait for the disk */
@@ -267,6 +273,13 @@ struct pd_server {
 PD_MUST_USE pd_code pd_wire_settings_load(pd_server *server, pd_error *err);
 /* listen.c */
 PD_MUST_USE pd_code pd_listen_all(pd_server *server, pd_error *err);
+/* May this address be listened on? PD_DENIED. */
+PD_MUST_USE pd_code pd_listen_check_host(const pd_server *server, const char *host, pd_error *err);
+pd_listener *pd_listener_new(pd_server *server, int fd, bool is_unix);
+/* What the system gave us, port 0 or not: http://HOST:PORT. */
+void pd_listener_name(pd_listener *listener);
+/* passed.c: sockets that whoever started us listens on. PD_INVALID for what is none; as pd_listen_check_host. */
+PD_MUST_USE pd_code pd_listen_passed(pd_server *server, pd_error *err);
 PD_MUST_USE pd_code pd_lock_home(pd_server *server, pd_error *err);
 /* request.c: the callbacks that a daemon is started with. */
 PD_MUST_USE pd_code pd_daemon_start(pd_listener *listener, unsigned threads, pd_error *err);

@@ -61,8 +61,9 @@ static pd_code split_address(const char *text, char *host, size_t size, char por
   return PD_OK;
 }
 
-static pd_code check_host(const pd_serve_options *options, const char *host, pd_error *err)
+pd_code pd_listen_check_host(const pd_server *server, const char *host, pd_error *err)
 {
+  const pd_serve_options *options = server->options;
   if (pd_is_loopback(host)) return PD_OK;
   if (options->no_auth)
     return pd_error_set(err, PD_DENIED, "--no-auth is for loopback alone: whoever reaches %s could do everything", host);
@@ -72,8 +73,7 @@ static pd_code check_host(const pd_serve_options *options, const char *host, pd_
   return PD_OK;
 }
 
-/* What the system gave us, port 0 or not. */
-static void name_address(pd_listener *listener)
+void pd_listener_name(pd_listener *listener)
 {
   struct sockaddr_storage at;
   socklen_t size = sizeof at;
@@ -97,10 +97,10 @@ static int bind_to(const struct addrinfo *at)
   return -1;
 }
 
-static pd_listener *new_listener(pd_server *server, int fd)
+pd_listener *pd_listener_new(pd_server *server, int fd, bool is_unix)
 {
   pd_listener *listener = &server->listeners[server->listener_count++];
-  *listener = (pd_listener){.server = server, .fd = fd};
+  *listener = (pd_listener){.server = server, .fd = fd, .is_unix = is_unix, .is_tls = server->tls && !is_unix};
   return listener;
 }
 
@@ -108,7 +108,7 @@ static pd_code listen_tcp(pd_server *server, const char *text, pd_error *err)
 {
   char host[256], port[8];
   TRY(split_address(text, host, sizeof host, port, err));
-  TRY(check_host(server->options, host, err));
+  TRY(pd_listen_check_host(server, host, err));
   struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV}, *found = NULL;
   int failed = getaddrinfo(host, port, &hints, &found);
   if (failed) return pd_error_set(err, PD_INVALID, "cannot listen on %s: %s", text, gai_strerror(failed));
@@ -116,9 +116,7 @@ static pd_code listen_tcp(pd_server *server, const char *text, pd_error *err)
   int why = errno;
   freeaddrinfo(found);
   if (fd < 0) return pd_error_set(err, PD_STORAGE, "cannot listen on %s: %s", text, strerror(why));
-  pd_listener *listener = new_listener(server, fd);
-  listener->is_tls = server->tls != NULL;
-  name_address(listener);
+  pd_listener_name(pd_listener_new(server, fd, false));
   return PD_OK;
 }
 
@@ -154,8 +152,7 @@ static pd_code listen_unix(pd_server *server, const char *path, pd_error *err)
     if (fd >= 0) close(fd);
     return PD_STORAGE;
   }
-  pd_listener *listener = new_listener(server, fd);
-  listener->is_unix = true;
+  pd_listener *listener = pd_listener_new(server, fd, true);
   snprintf(listener->address, sizeof listener->address, "unix:%s", path);
   return PD_OK;
 }
@@ -165,7 +162,10 @@ pd_code pd_listen_all(pd_server *server, pd_error *err)
   const pd_serve_options *options = server->options;
   if (options->listen) TRY(listen_tcp(server, options->listen, err));
   if (options->socket) TRY(listen_unix(server, options->socket, err));
-  if (options->tls_cert && !options->listen) return pd_error_set(err, PD_INVALID, "--tls-cert is for TCP, and there is no --listen");
+  TRY(pd_listen_passed(server, err));
+  bool has_tls = false;
+  for (size_t i = 0; i < server->listener_count; i++) has_tls = has_tls || server->listeners[i].is_tls;
+  if (options->tls_cert && !has_tls) return pd_error_set(err, PD_INVALID, "--tls-cert is for TCP, and there is no --listen");
   if (!server->listener_count) return pd_error_set(err, PD_INVALID, "there is nothing to listen on: give --listen or --socket");
   return PD_OK;
 }

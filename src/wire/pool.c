@@ -34,6 +34,7 @@ static pd_job *take(pd_pool *pool)
     pool->first = job->next;
     if (!pool->first) pool->last = &pool->first;
     pool->queued--;
+    pool->taken++;
   }
   pthread_mutex_unlock(&pool->lock);
   return job;
@@ -76,6 +77,14 @@ bool pd_pool_add(pd_pool *pool, pd_job *job)
   }
   pthread_mutex_unlock(&pool->lock);
   return is_taken;
+}
+
+uint64_t pd_pool_taken(pd_pool *pool)
+{
+  pthread_mutex_lock(&pool->lock);
+  uint64_t taken = pool->taken;
+  pthread_mutex_unlock(&pool->lock);
+  return taken;
 }
 
 bool pd_pool_done(pd_pool *pool, uint32_t timeout_ms)

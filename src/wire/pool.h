@@ -20,6 +20,7 @@ typedef struct pd_pool {
   pd_job *first, **last;
   size_t queued, queued_max;
   unsigned threads, threads_max, idle;
+  uint64_t taken; /* jobs that were begun */
   bool is_stopping;
   pthread_t *ids;
 } pd_pool;
@@ -27,6 +28,8 @@ typedef struct pd_pool {
 PD_MUST_USE pd_code pd_pool_init(pd_pool *pool, unsigned threads_max, size_t queued_max, pd_error *err);
 /* False: it has too much to do. */
 PD_MUST_USE bool pd_pool_add(pd_pool *pool, pd_job *job);
+/* How many jobs were begun so far. */
+uint64_t pd_pool_taken(pd_pool *pool);
 /* Do what is queued, then end the threads. False if they need longer than `timeout_ms`: then nothing that they use may be freed. Takes one
  * that was never made (zeroed). */
 bool pd_pool_done(pd_pool *pool, uint32_t timeout_ms);

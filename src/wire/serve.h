@@ -40,6 +40,10 @@ typedef struct pd_serve_options {
 
 typedef struct pd_server pd_server;
 
+/* Were sockets passed to this process ($LISTEN_FDS and $LISTEN_PID, as systemd does)? pd_server_open listens on them besides `listen` and
+ * `socket`, which may both be NULL then. */
+bool pd_serve_is_activated(void);
+
 /* Open the home and listen. PD_EXISTS if another process serves this home; PD_INVALID for an address that is none, PD_DENIED for one that
  * may not be used so; PD_STORAGE if the system refuses. `options` are borrowed until the server is closed. */
 PD_MUST_USE pd_code pd_server_open(const pd_serve_options *options, pd_server **out, pd_error *err);

@@ -102,6 +102,8 @@ static pd_code set_up(pd_server *server, pd_error *err)
 static pd_code start(pd_server *server, pd_error *err)
 {
   TRY(pd_request_pools(server, err));
+  pd_pulse_init(&server->pulses[0], &server->writers);
+  pd_pulse_init(&server->pulses[1], &server->readers);
   for (size_t i = 0; i < server->listener_count; i++)
     TRY(pd_daemon_start(&server->listeners[i], server->listeners[i].is_unix ? 1 : thread_count(), err));
   return PD_OK;
@@ -114,9 +116,11 @@ pd_code pd_server_open(const pd_serve_options *options, pd_server **out, pd_erro
   server->options = options;
   server->lock_fd = -1;
   take_signals(NULL);
+  pd_notify_open(&server->notify);
   pthread_mutex_init(&server->conns.lock, NULL);
   pd_code code = set_up(server, err);
   if (!code) code = start(server, err);
+  if (code && err) pd_notify_say(&server->notify, "STATUS=cannot start: %s\n", err->message);
   if (code)
     pd_server_close(server, NULL);
   else
@@ -131,9 +135,30 @@ const char *pd_server_address(const pd_server *server, size_t index)
 
 /* ---- running ---- */
 
+static void tell_status(pd_server *server, const char *also)
+{
+  pd_notify_say(&server->notify, "%sSTATUS=%s on %s: %zu connections, %zu watchers\n", also, server->options->uri,
+                server->listeners[0].address, pd_conns_count(server), pd_hub_count(server->hub));
+}
+
+/* A sign of life, if the watchdog wants one soon and there is life: we are here, and the pools do something. */
+static void beat(pd_server *server)
+{
+  int64_t now_ms = pd_clock_monotonic_ms(), every_ms = server->notify.watchdog_ms / 3;
+  if (!server->notify.watchdog_ms || now_ms - server->pulse_ms < every_ms) return;
+  bool is_writing = pd_pulse_take(&server->pulses[0]), is_reading = pd_pulse_take(&server->pulses[1]);
+  server->pulse_ms = now_ms;
+  if (is_writing && is_reading)
+    tell_status(server, "WATCHDOG=1\n");
+  else
+    pd_log_say(&server->options->log, PD_LOG_WARN, "no sign of life for the watchdog: no thread that %s has done anything for %lld ms",
+               is_writing ? "reads" : "writes", (long long)every_ms);
+}
+
 static void reload(pd_server *server)
 {
   pd_error err = {0};
+  pd_notify_say(&server->notify, "RELOADING=1\nMONOTONIC_USEC=%lld\n", (long long)pd_clock_monotonic_us());
   pd_code code = pd_home_reload(server->home, &err);
   if (!code) code = pd_wire_settings_load(server, &err);
   if (code)
@@ -141,6 +166,7 @@ static void reload(pd_server *server)
   else
     pd_log_say(&server->options->log, PD_LOG_INFO, "reloaded");
   if (server->tls) (void)pd_tls_reload(server->tls); /* it says by itself what came of it */
+  tell_status(server, "READY=1\n");
 }
 
 /* The next signal, or 0 after LOOK_MS. */
@@ -173,14 +199,23 @@ static void drain(pd_server *server, int signals)
   if (left) pd_log_say(&server->options->log, PD_LOG_WARN, "%zu requests were cut off", left);
 }
 
+/* A short watchdog wants to be fed more often than we look after things. */
+static int look_ms(const pd_server *server)
+{
+  int64_t every_ms = server->notify.watchdog_ms / 3;
+  return every_ms && every_ms < LOOK_MS ? (int)every_ms : LOOK_MS;
+}
+
 pd_code pd_server_run(pd_server *server, pd_error *err)
 {
   sigset_t set;
   take_signals(&set);
   int signals = signalfd(-1, &set, SFD_CLOEXEC);
   if (signals < 0) return pd_error_set(err, PD_STORAGE, "cannot wait for signals: %s", strerror(errno));
+  tell_status(server, "READY=1\n");
   for (int signal_number = 0; signal_number != SIGTERM && signal_number != SIGINT;) {
-    signal_number = next_signal(signals, LOOK_MS);
+    beat(server);
+    signal_number = next_signal(signals, look_ms(server));
     if (signal_number == SIGHUP) reload(server);
     pd_conns_sweep(server);
     pd_conns_recheck(server);
@@ -191,6 +226,7 @@ pd_code pd_server_run(pd_server *server, pd_error *err)
     if (server->tls) pd_tls_look(server->tls);
   }
   pd_log_say(&server->options->log, PD_LOG_INFO, "stopping");
+  tell_status(server, "STOPPING=1\n");
   drain(server, signals);
   close(signals);
   return PD_OK;
@@ -206,7 +242,7 @@ static void stop_listening(pd_server *server)
       MHD_stop_daemon(listener->daemon); /* closes the socket, too */
     else if (listener->fd >= 0)
       close(listener->fd);
-    if (listener->is_unix) unlink(listener->address + strlen("unix:"));
+    if (listener->is_unix && !listener->is_passed) unlink(listener->address + strlen("unix:"));
   }
 }
 
@@ -230,6 +266,7 @@ pd_code pd_server_close(pd_server *server, pd_error *err)
   pd_raw_free(server->raw);
   pd_code code = pd_home_close(server->home, err);
   if (server->lock_fd >= 0) close(server->lock_fd);
+  pd_notify_close(&server->notify);
   pd_meter_free(server->meter);
   pd_rates_free(server->rates);
   pd_metrics_free(server->metrics);

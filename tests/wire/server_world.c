@@ -21,17 +21,21 @@
 #define REPLY_SIZE_MAX ((size_t)256 * 1024 * 1024)
 
 const char *served_binary;
+void (*served_prepare)(void);
+const char *served_listen = "127.0.0.1:0";
 
 /* ---- the server ---- */
 
 static void run_server(const served *s, int out)
 {
-  const char *argv[SERVED_ARGS_MAX + 8] = {served_binary, "serve", "--home", text_of("%s/home", s->folder), "--listen", "127.0.0.1:0"};
-  size_t count = 6;
+  const char *argv[SERVED_ARGS_MAX + 8] = {served_binary, "serve", "--home", text_of("%s/home", s->folder)};
+  size_t count = 4;
+  if (served_listen) argv[count++] = "--listen", argv[count++] = served_listen;
   for (size_t i = 0; s->args[i]; i++) argv[count++] = *s->args[i] == '@' ? text_of("%s/%s", s->folder, s->args[i] + 1) : s->args[i];
   int log = open(text_of("%s/log", s->folder), O_WRONLY | O_CREAT | O_APPEND, 0600);
   dup2(out, STDOUT_FILENO);
   dup2(log, STDERR_FILENO);
+  if (served_prepare) served_prepare();
   prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves no server behind */
   execv(served_binary, (char *const *)(uintptr_t)argv);
   _exit(127);

@@ -26,6 +26,10 @@ typedef struct served {
 
 /* The perdure that is tested: argv[1] of the test program. */
 extern const char *served_binary;
+/* Called in the new process before it becomes the server; NULL: nothing is. */
+extern void (*served_prepare)(void);
+/* Its --listen; NULL: none is given. */
+extern const char *served_listen;
 
 /* Start `perdure serve --home FOLDER/home --listen 127.0.0.1:0 ARGS…` and wait until it serves. ARGS end with NULL; "@NAME" becomes
  * FOLDER/NAME. Aborts the program if it does not come up. */

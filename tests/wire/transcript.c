@@ -29,6 +29,7 @@
 
 #define VARIABLES_MAX 32
 #define TEXT_MAX 65536
+#define LONG_SIZE 20000 /* of ${LONG}: more than the head of a request may have */
 
 typedef struct variable {
   char name[32];
@@ -333,6 +334,8 @@ int main(int argc, char **argv)
   FILE *f = argc == 3 ? fopen(argv[2], "r") : NULL;
   if (!f) return 2;
   served_binary = argv[1];
+  p.variables[p.variable_count++] = (variable){"LONG", calloc(1, LONG_SIZE + 1)};
+  memset(p.variables[0].value, 'a', LONG_SIZE);
   for (ssize_t size; (size = getline(&line, &capacity, f)) > 0;) {
     if (line[size - 1] == '\n') line[size - 1] = 0;
     take_line(&p, line);
