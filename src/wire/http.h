@@ -46,6 +46,8 @@ typedef struct pd_listener {
   int fd;
   struct MHD_Daemon *daemon;
   bool is_unix, is_tls;
+  size_t count, room; /* connections; the lock of the connections */
+  bool is_full;       /* and it was said */
   char address[160];
 } pd_listener;
 
@@ -67,7 +69,7 @@ struct pd_conn {
 typedef struct pd_conns {
   pthread_mutex_t lock;
   pd_conn *first;
-  size_t count;
+  size_t count, peak; /* peak: since memory was given back */
 } pd_conns;
 
 /* ---- who calls (auth.c) ---- */
@@ -93,6 +95,7 @@ typedef enum pd_lane {
   PD_LANE_STAGE, /* a call that writes: begun at once, and finished with all others that wait for the same sync */
   PD_LANE_WRITE, /* waits for the disk */
   PD_LANE_SLOW,  /* may take seconds */
+  PD_LANE_WAIT,  /* waits for somebody else */
   PD_LANE_WATCH  /* begins to watch */
 } pd_lane;
 
@@ -187,6 +190,9 @@ void pd_reply_header(pd_request *request, const char *name, const char *value);
 /* To libmicrohttpd. */
 enum MHD_Result pd_reply_send(pd_request *request);
 
+/* framing.c: is it certain where the request ends? An answer is in the request if not. */
+bool pd_framing_admits(pd_request *request, const char *version);
+
 /* ---- the guard (guard.c) ---- */
 
 /* May this request be answered at all: its Host, its Origin? An answer is in the request if not. */
@@ -226,14 +232,19 @@ struct pd_server {
   pd_listener listeners[PD_LISTENERS_MAX];
   size_t listener_count;
   pd_conns conns;
+  size_t connection_room; /* of all listeners: who were accepted beyond it would have no descriptor */
+  atomic_llong files_told_ms;
   pd_pool writers, slow, readers; /* readers: for watchers that are behind */
   pd_settler settler;
+  pd_pool waiters;    /* who waits for the log to grow */
+  struct pd_raw *raw; /* stores.h */
   pd_meter *meter;
   pd_rates *rates;
   pd_hub *hub;
   pd_metrics *metrics;
   pd_tls *tls;             /* NULL: none */
   struct pd_mcp_http *mcp; /* mcp_http.h */
+  bool is_buffered;        /* store.flush: an ok does not wait for the disk */
   atomic_bool is_draining;
   atomic_bool is_full;           /* space.c */
   atomic_ullong full_count_seen; /* of the metrics' full count */
@@ -262,6 +273,9 @@ PD_MUST_USE pd_code pd_read_store(const pd_request *request, const char *name, b
 /* connection.c */
 void pd_conn_notify(void *cls, struct MHD_Connection *connection, void **socket_context, enum MHD_ConnectionNotificationCode code);
 void pd_conn_enter(pd_conn *conn, pd_conn_state state);
+size_t pd_conns_count(pd_server *server);
+/* Say that there is no room for more; once, until there is again. */
+void pd_conns_tell_full(pd_server *server);
 /* Cut those who take too long to ask. */
 void pd_conns_sweep(pd_server *server);
 /* Cut those who ask nothing now. */
@@ -303,6 +317,11 @@ void pd_route_watch(pd_request *request);
 pd_lane pd_route_watch_lane(pd_request *request);
 void pd_route_page(pd_request *request);
 void pd_route_icon(pd_request *request);
+void pd_route_stores(pd_request *request);
+pd_lane pd_route_stores_lane(pd_request *request);
+void pd_route_store(pd_request *request);
+pd_lane pd_route_store_lane(pd_request *request);
+void pd_route_home(pd_request *request);
 void pd_route_metrics(pd_request *request);
 pd_lane pd_route_metrics_lane(pd_request *request);
 

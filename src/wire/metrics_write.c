@@ -169,13 +169,10 @@ static uint64_t resident_bytes(void)
 
 static pd_code write_process(pd_server *server, pd_buf *out, pd_error *err)
 {
-  pthread_mutex_lock(&server->conns.lock);
-  size_t connections = server->conns.count;
-  pthread_mutex_unlock(&server->conns.lock);
   TRY(pd_buf_printf(out, err,
                     "# HELP perdure_build_info The version.\n# TYPE perdure_build_info gauge\nperdure_build_info{version=\"%s\"} 1\n",
                     pd_version()));
-  TRY(write_gauge(out, "perdure_connections", "Open connections.", connections, err));
+  TRY(write_gauge(out, "perdure_connections", "Open connections.", pd_conns_count(server), err));
   TRY(write_gauge(out, "perdure_requests_in_flight", "Requests at work.", atomic_load(&server->in_flight), err));
   TRY(write_gauge(out, "perdure_watchers", "Who follow GET /v1/watch.", pd_hub_count(server->hub), err));
   TRY(write_gauge(out, "perdure_sessions", "Sessions.", pd_session_count(server->home), err));

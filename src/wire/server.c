@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "wire/http.h"
 #include "wire/mcp_http.h"
+#include "wire/stores.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -36,18 +37,21 @@ static void take_signals(sigset_t *out)
 
 /* ---- opening ---- */
 
-/* As many descriptors as the system lets us have: a connection needs one. */
-static void raise_file_limit(const pd_server *server)
+/* As many descriptors as the system lets us have: a connection needs one. Some are left for stores: who is connected wants to be served. */
+static void make_room(pd_server *server)
 {
   struct rlimit limit;
+  server->connection_room = server->settings.connection_count_max;
   if (getrlimit(RLIMIT_NOFILE, &limit)) return;
   if (limit.rlim_cur < limit.rlim_max) {
     limit.rlim_cur = limit.rlim_max;
     (void)setrlimit(RLIMIT_NOFILE, &limit);
   }
-  if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < server->settings.connection_count_max + SPARE_FILES)
-    pd_log_say(&server->options->log, PD_LOG_WARN, "the system allows %llu open files, fewer than server.connections_max needs (ulimit -n)",
-               (unsigned long long)limit.rlim_cur);
+  if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= server->connection_room + SPARE_FILES) return;
+  server->connection_room = limit.rlim_cur - (limit.rlim_cur < 2 * SPARE_FILES ? limit.rlim_cur / 2 : SPARE_FILES);
+  pd_log_say(&server->options->log, PD_LOG_WARN,
+             "the system allows %llu open files (ulimit -n), so that %zu connections are served at once and not server.connections_max",
+             (unsigned long long)limit.rlim_cur, server->connection_room);
 }
 
 static unsigned thread_count(void)
@@ -86,10 +90,11 @@ static pd_code set_up(pd_server *server, pd_error *err)
   TRY(pd_rates_new(&server->rates, err));
   TRY(pd_hub_new(server, &server->hub, err));
   TRY(pd_metrics_new(&server->metrics, err));
+  TRY(pd_raw_new(server->options->uri, &server->raw, err));
   TRY(set_up_mcp(server, err));
   if (server->options->tls_cert)
     TRY(pd_tls_new(server->options->tls_cert, server->options->tls_key, &server->options->log, &server->tls, err));
-  raise_file_limit(server);
+  make_room(server);
   return pd_listen_all(server, err);
 }
 
@@ -178,6 +183,7 @@ pd_code pd_server_run(pd_server *server, pd_error *err)
     if (signal_number == SIGHUP) reload(server);
     pd_conns_sweep(server);
     pd_space_tick(server);
+    pd_conns_tell_full(server);
     pd_hub_tick(server->hub);
     pd_mcp_http_tick(server->mcp);
     if (server->tls) pd_tls_look(server->tls);
@@ -208,6 +214,7 @@ pd_code pd_server_close(pd_server *server, pd_error *err)
   pd_link_revoke(server);
   bool is_over = pd_pool_done(&server->writers, STOP_MS); /* first: they wake connections, which have to be there */
   is_over = pd_pool_done(&server->slow, STOP_MS) && is_over;
+  is_over = pd_pool_done(&server->waiters, STOP_MS) && is_over;
   is_over = pd_pool_done(&server->readers, STOP_MS) && is_over;
   if (!is_over) return PD_OK; /* a thread is inside the home: the process ends as it is, and what was acknowledged is on disk */
   if (server->hub) pd_hub_drain(server->hub); /* libmicrohttpd must find nobody asleep */
@@ -218,6 +225,7 @@ pd_code pd_server_close(pd_server *server, pd_error *err)
   pd_hub_free(server->hub);
   if (server->mcp) pd_mcp_free(pd_mcp_http_core(server->mcp));
   pd_mcp_http_free(server->mcp);
+  pd_raw_free(server->raw);
   pd_code code = pd_home_close(server->home, err);
   if (server->lock_fd >= 0) close(server->lock_fd);
   pd_meter_free(server->meter);

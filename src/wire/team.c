@@ -3,7 +3,7 @@
 
 #include "base/base.h"
 #include "base/error.h"
-#include "wire/spawn.h"
+#include "wire/start.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

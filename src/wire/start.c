@@ -1,5 +1,5 @@
-/* spawn.c: see spawn.h. */
-#include "wire/spawn.h"
+/* start.c: see start.h. */
+#include "wire/start.h"
 
 #include <signal.h>
 

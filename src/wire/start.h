@@ -1,6 +1,6 @@
-/* spawn.h: starting a thread of the server: with a small stack, and without the signals, which are the main thread's. */
-#ifndef PD_WIRE_SPAWN_H
-#define PD_WIRE_SPAWN_H
+/* start.h: starting a thread of the server: with a small stack, and without the signals, which are the main thread's. */
+#ifndef PD_WIRE_START_H
+#define PD_WIRE_START_H
 
 #include <pthread.h>
 #include <stddef.h>
