@@ -128,7 +128,7 @@ static pd_code far_log_read(pd_backend *b, uint64_t from, uint64_t to, pd_log_vi
 {
   far_store *s = (far_store *)b;
   CLEANUP(pd_buf_done) pd_buf page = {0};
-  for (uint64_t seq = from ? from : 1; seq <= to;) {
+  for (uint64_t seq = from; seq <= to;) {
     pd_remote_reply reply;
     uint64_t first = seq;
     TRY(ask(s, "GET", (pd_bytes){0}, &page, &reply, err, "/log?from=%llu&to=%llu", (unsigned long long)seq, (unsigned long long)to));
