@@ -229,6 +229,23 @@ pd_code args_parse_size(const char *what, const char *text, uint64_t *out, pd_er
   return PD_OK;
 }
 
+pd_code args_parse_seconds(const char *what, const char *text, uint64_t *out, pd_error *err)
+{
+  static const struct {
+    const char *unit;
+    uint64_t seconds;
+  } units[] = {{"", 1}, {"s", 1}, {"min", 60}, {"h", 3600}, {"d", 86400}};
+  char digits[16] = "";
+  size_t size = strspn(text, "0123456789"), i = 0;
+  if (size && size < 10) snprintf(digits, sizeof digits, "%.*s", (int)size, text);
+  while (i < COUNT_OF(units) && strcmp(units[i].unit, text + size) != 0) i++;
+  uint64_t number = 0;
+  if (i == COUNT_OF(units) || !*digits || args_parse_number(what, digits, 0, &number, NULL))
+    return pd_error_set(err, PD_INVALID, "%s is a time as 90s, 15min, 12h or 30d, not '%.60s'", what, text);
+  *out = number * units[i].seconds;
+  return PD_OK;
+}
+
 pd_code args_number(const args_parsed *args, const char *name, uint64_t least, uint64_t *out, pd_error *err)
 {
   const char *text = args_get(args, name);

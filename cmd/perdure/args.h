@@ -74,6 +74,8 @@ const char *args_next(const args_parsed *args, const char *name, size_t *index);
 PD_MUST_USE pd_code args_number(const args_parsed *args, const char *name, uint64_t least, uint64_t *out, pd_error *err);
 /* A number of bytes, or of K, M or G of them: 512, 64K, 300M, 4G. */
 PD_MUST_USE pd_code args_parse_size(const char *what, const char *text, uint64_t *out, pd_error *err);
+/* A time in seconds: 90, 90s, 15min, 12h, 30d. */
+PD_MUST_USE pd_code args_parse_seconds(const char *what, const char *text, uint64_t *out, pd_error *err);
 PD_MUST_USE pd_code args_parse_number(const char *what, const char *text, uint64_t least, uint64_t *out, pd_error *err);
 
 #endif

@@ -6,7 +6,11 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
+
+#define LINK_TTL_S ((uint64_t)12 * 3600)
+#define LINK_TTL_MAX_S ((uint64_t)30 * 86400)
 
 /* Each --allow-host (or the like) in turn. */
 static pd_code take_names(const args_parsed *args, const char *option, const char *out[PD_SERVE_NAMES_MAX], pd_error *err)
@@ -39,12 +43,15 @@ static pd_code take_options(const cli_session *cli, const args_parsed *args, pd_
     .program = "/proc/self/exe",
     .listen = args_get(args, "listen"),
     .socket = args_get(args, "socket"),
+    .tls_cert = args_get(args, "tls-cert"),
+    .tls_key = args_get(args, "tls-key"),
     .no_auth = args_get(args, "no-auth"),
     .insecure_listen = args_get(args, "insecure-listen"),
     .mcp_tools = args_get(args, "mcp-tools"),
     .no_mcp_approvals = args_get(args, "no-mcp-approvals"),
   };
   if (!out->listen && !out->socket) out->listen = "127.0.0.1:7373";
+  if (!out->tls_cert != !out->tls_key) return pd_error_set(err, PD_INVALID, "--tls-cert and --tls-key belong together: give both");
   if (mode) {
     char *end;
     out->socket_mode = (unsigned)strtoul(mode, &end, 8);
@@ -55,22 +62,79 @@ static pd_code take_options(const cli_session *cli, const args_parsed *args, pd_
   return take_log(args, &out->log, err);
 }
 
-/* The addresses go to standard output, for people and for those who started us with port 0. */
-static void tell_addresses(cli_session *cli, const pd_server *server, const pd_serve_options *options)
+/* {"home":…,"addresses":[…],"link":…,"token":…,"token_id":…,"expires_at":…} */
+static pd_code tell_json(cli_session *cli, const pd_server *server, const pd_serve_options *options, const pd_link *link, pd_error *err)
+{
+  pd_json_writer w = cli_json(cli, err);
+  const char *address;
+  pd_json_open(&w, '{');
+  pd_json_put_text(&w, "home", options->uri);
+  pd_json_key(&w, "addresses");
+  pd_json_open(&w, '[');
+  for (size_t i = 0; (address = pd_server_address(server, i)); i++) pd_json_text(&w, pd_text(address));
+  pd_json_close(&w, ']');
+  if (*link->url) pd_json_put_text(&w, "link", link->url);
+  if (*link->token) {
+    pd_json_put_text(&w, "token", link->token);
+    pd_json_put_text(&w, "token_id", link->token_id);
+    pd_json_put_text(&w, "expires_at", link->expires_at);
+  }
+  pd_json_close(&w, '}');
+  return cli_json_end(cli, &w);
+}
+
+static void tell_plain(cli_session *cli, const pd_server *server, const pd_serve_options *options, const pd_link *link)
 {
   const char *address;
-  for (size_t i = 0; (address = pd_server_address(server, i)); i++) {
+  for (size_t i = 0; (address = pd_server_address(server, i)); i++)
     out_printf(&cli->out, "perdure serves %s on %s\n", options->uri, address);
-    pd_log_say(&options->log, PD_LOG_INFO, "serving %s on %s", options->uri, address);
-  }
+  if (!*link->url) return;
+  out_printf(&cli->out, "open %s\n", link->url);
+  if (*link->token) out_printf(&cli->out, "(an operator's token, until %s or the end of this server)\n", link->expires_at);
+}
+
+/* The addresses go to standard output, for people and for those who started us with port 0; the link goes nowhere else. */
+static pd_code tell_addresses(cli_session *cli, const pd_server *server, const pd_serve_options *options, const pd_link *link,
+                              pd_error *err)
+{
+  const char *address;
+  if (cli->is_json)
+    TRY(tell_json(cli, server, options, link, err));
+  else
+    tell_plain(cli, server, options, link);
   out_flush(&cli->out);
+  for (size_t i = 0; (address = pd_server_address(server, i)); i++)
+    pd_log_say(&options->log, PD_LOG_INFO, "serving %s on %s", options->uri, address);
   if (options->no_auth)
     pd_log_say(&options->log, PD_LOG_WARN, "--no-auth: whoever can connect to this machine's loopback may do everything");
+  return PD_OK;
+}
+
+static pd_code take_link_ttl(const args_parsed *args, uint64_t *out, pd_error *err)
+{
+  const char *text = args_get(args, "link-ttl");
+  *out = LINK_TTL_S;
+  if (!text) return PD_OK;
+  if (!args_get(args, "link")) return pd_error_set(err, PD_INVALID, "--link-ttl goes with --link");
+  TRY(args_parse_seconds("--link-ttl", text, out, err));
+  if (*out < 1 || *out > LINK_TTL_MAX_S) return pd_error_set(err, PD_INVALID, "--link-ttl is a time from 1s to 30d, not '%.60s'", text);
+  return PD_OK;
 }
 
 static void free_text(char **text)
 {
   free(*text);
+}
+
+/* What there is to say, then serve. */
+static pd_code serve(cli_session *cli, const args_parsed *args, pd_server *server, const pd_serve_options *options, uint64_t link_ttl_s,
+                     pd_error *err)
+{
+  pd_link link = {0};
+  pd_code code = args_get(args, "link") ? pd_server_link(server, link_ttl_s, &link, err) : PD_OK;
+  if (!code) code = tell_addresses(cli, server, options, &link, err);
+  explicit_bzero(&link, sizeof link);
+  return code ? code : pd_server_run(server, err);
 }
 
 static pd_code run_serve(cli_session *cli, const args_parsed *args, pd_error *err)
@@ -79,14 +143,15 @@ static pd_code run_serve(cli_session *cli, const args_parsed *args, pd_error *er
   pd_server *server = NULL;
   CLEANUP(free_text) char *uri = NULL;
   const char *home = args_get(args, "home");
+  uint64_t link_ttl_s;
   if (home && asprintf(&uri, "%s%s", cli_has_scheme(home) ? "" : "sqlite:", home) < 0) return pd_error_memory(err, "the home's name");
   if (uri) cli->uri = uri;
   TRY(take_options(cli, args, &options, err));
+  TRY(take_link_ttl(args, &link_ttl_s, err));
   pd_code code = pd_server_open(&options, &server, err);
   if (code == PD_EXISTS) snprintf(cli->hint, sizeof cli->hint, "stop the other server first, or serve another home");
   TRY(code);
-  tell_addresses(cli, server, &options);
-  code = pd_server_run(server, err);
+  code = serve(cli, args, server, &options, link_ttl_s, err);
   pd_code closed = pd_server_close(server, code ? NULL : err);
   if (!code && !closed) pd_log_say(&options.log, PD_LOG_INFO, "stopped");
   return code ? code : closed;
@@ -96,7 +161,11 @@ static const args_option serve_options[] = {
   {"listen", 0, "HOST:PORT", "where (default 127.0.0.1:7373; port 0: any that is free)"},
   {"socket", 0, "PATH", "a Unix socket, instead of TCP or besides --listen"},
   {"socket-mode", 0, "MODE", "its mode (default 0600)"},
+  {"link", 0, NULL, "print a link that opens the server's page: it carries a fresh operator's token"},
+  {"link-ttl", 0, "TIME", "how long that token is good at most: 90s, 15min, 12h, 30d (default 12h)"},
   {"home", 0, "FOLDER", "the home's folder: the same as --store"},
+  {"tls-cert", 0, "FILE", "serve HTTPS with this certificate (PEM, with those who vouch for it after it); looked at again when it changes"},
+  {"tls-key", 0, "FILE", "the certificate's private key (PEM, without a passphrase)"},
   {"no-auth", 0, NULL, "whoever connects is who they say; for trying things out, on loopback alone"},
   {"insecure-listen", 0, NULL, "listen beyond loopback without TLS"},
   {"allow-host", 0, "NAME", "a name that Host may have besides localhost and addresses; may be repeated"},
@@ -114,9 +183,11 @@ const cli_command cmd_serve = {
   .summary = "Serve the home over HTTP",
   .usage = "[--listen HOST:PORT] [--socket PATH] [--home FOLDER]",
   .about = "Gives every capability to any language: POST /v1/call/NAME. SIGTERM finishes what was\n"
-           "begun and stops; SIGHUP reads policy.toml and [server] of perdure.toml again.",
+           "begun and stops; SIGHUP reads policy.toml and [server] of perdure.toml again. GET / is a\n"
+           "page for browsers, and --link prints the way to it. Who else may call: perdure token.",
   .example = "$ perdure serve --no-auth\n"
-             "$ curl --json '{\"key\":\"plan\",\"value\":1}' localhost:7373/v1/call/state.persistent.set",
+             "$ curl --json '{\"key\":\"plan\",\"value\":1}' localhost:7373/v1/call/state.persistent.set\n"
+             "$ perdure serve --link   # and open the link that it prints",
   .no_server = "it is the server",
   .run = run_serve,
 };

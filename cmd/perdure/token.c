@@ -7,26 +7,16 @@
 
 #include <stdio.h>
 
-/* 90, 90s, 15min, 12h, 30d */
 static pd_code take_seconds(const args_parsed *args, const char *option, pd_json_writer *w, const char *field, pd_error *err)
 {
-  static const struct {
-    const char *unit;
-    uint64_t seconds;
-  } units[] = {{"", 1}, {"s", 1}, {"min", 60}, {"h", 3600}, {"d", 86400}};
   const char *text = args_get(args, option);
+  char what[32];
+  uint64_t seconds = 0;
   if (!text) return PD_OK;
-  char digits[16] = "";
-  size_t size = strspn(text, "0123456789");
-  if (size && size < 10) snprintf(digits, sizeof digits, "%.*s", (int)size, text);
-  for (size_t i = 0; i < COUNT_OF(units) && *digits; i++) {
-    if (strcmp(units[i].unit, text + size) != 0) continue;
-    uint64_t number = 0;
-    TRY(args_parse_number(option, digits, 0, &number, err));
-    pd_json_put_number(w, field, number * units[i].seconds);
-    return PD_OK;
-  }
-  return pd_error_set(err, PD_INVALID, "--%s is a time as 90s, 15min, 12h or 30d, not '%s'", option, text);
+  snprintf(what, sizeof what, "--%s", option);
+  TRY(args_parse_seconds(what, text, &seconds, err));
+  pd_json_put_number(w, field, seconds);
+  return PD_OK;
 }
 
 static void put_list(const args_parsed *args, const char *option, pd_json_writer *w, const char *field)

@@ -104,8 +104,10 @@ PD_API PD_MUST_USE pd_code pd_ref_check(const char *name, pd_error *err);
 typedef struct pd_store pd_store;
 
 typedef enum pd_durability {
-  PD_SYNCED = 0,  /* on stable storage when the call returned                                    */
-  PD_BUFFERED = 1 /* in memory; on stable storage within flush_ms, or at pd_store_flush          */
+  PD_SYNCED = 0,   /* on stable storage when the call returned                                    */
+  PD_BUFFERED = 1, /* in memory; on stable storage within flush_ms, or at pd_store_flush          */
+  PD_STAGED = 2,   /* pd_put_later alone: pd_later_wait tells when it is on stable storage        */
+  PD_NOTHING = 3   /* pd_put_later alone: nothing was written                                     */
 } pd_durability;
 
 typedef struct pd_options {
@@ -240,6 +242,24 @@ PD_API PD_MUST_USE pd_code pd_put_if(pd_store *store, pd_bytes key, pd_bytes val
 /* A commit without the key; older commits still show it. PD_NOT_FOUND, and no commit, if it is absent. */
 PD_API PD_MUST_USE pd_code pd_delete(pd_store *store, pd_bytes key, uint64_t expect_version, const pd_note *note, pd_ack *out,
                                      pd_error *err);
+
+/*
+ * pd_put_if in two steps, for whoever has many writes at hand and one thread: stage each, then wait for each; one sync serves them all.
+ *
+ * Never waits for the disk or for others. `out_ack->durability` tells what came of it:
+ *   PD_STAGED    the ack tells what the commit will be, and readers do not see it yet. `*out` is set: pd_later_wait is owed, soon, and
+ *                before the store is closed; others' commits may wait behind it.
+ *   PD_BUFFERED  the store is buffered: done, as by pd_put_if.
+ *   PD_NOTHING   it could not be staged at once (a large value, a store that is busy with more than commits): use pd_put_if.
+ * Errors as pd_put_if.
+ */
+typedef struct pd_later pd_later;
+PD_API PD_MUST_USE pd_code pd_put_later(pd_store *store, pd_bytes key, pd_bytes value, uint64_t expect_version, const pd_note *note,
+                                        pd_later **out, pd_ack *out_ack, pd_error *err);
+/* Return when the commit is on stable storage; frees `later` in any case. `*out_again`: it is not, and what the ack told does not hold:
+ * another process or a failing disk came before; nothing was written: begin anew. An error, too, means that nothing was written. */
+PD_API PD_MUST_USE pd_code pd_later_wait(pd_later *later, bool *out_again, pd_error *err);
+PD_API pd_store *pd_later_store(const pd_later *later);
 
 /* An invocation: staged edits over one ref. Its reads see the ref as it was at pd_edit_begin plus its own edits. Committing
  * makes one commit of all of them and moves the ref once; aborting leaves nothing. If others moved the ref meanwhile, the

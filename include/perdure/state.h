@@ -92,8 +92,9 @@ typedef struct pd_ctx {
   const char *agent;   /* the agent on whose behalf; needed, but by the operator where the capability does not need one */
   const char *session; /* its session; NULL: none */
   bool is_operator;    /* the human side: needs no approvals, and may use what is only the operator's */
-  /* Called now and then by what may take long: backup, restore, verify. Return false to give up: the answer is then PD_INVALID, named
-   * Cancelled, and nothing is changed. Not called any more once the result is being put in place. May be NULL. */
+  /* Called now and then by what may take long: backup, restore, verify; and, with total 0, by what waits (queue.receive), which has nothing
+   * to tell. Return false to give up: the answer is then PD_INVALID, named Cancelled, and nothing is changed. Not called any more once the
+   * result is being put in place. May be NULL. */
   bool (*progress)(void *ctx, uint64_t done, uint64_t total);
   void *progress_ctx;
 } pd_ctx;
@@ -115,6 +116,22 @@ PD_API PD_MUST_USE pd_code pd_session_end(pd_home *home, const char *agent, cons
  * pd_error_name(err) is the code's name. A failed call has changed nothing, but for the pending approval that it may have made.
  */
 PD_API PD_MUST_USE pd_code pd_call(const pd_ctx *ctx, const char *capability, pd_bytes input, pd_buf *out, pd_error *err);
+
+/*
+ * pd_call in two steps, for a server that has many calls at hand and few threads. The first does everything but wait for the disk, where it
+ * can: `*out` is then set, and pd_call_finish is owed, by any thread; `answer` is not to be read before. Else `*out` is NULL, and the call
+ * is over as by pd_call. What is worth it: state.persistent.set, state.shared.set; others are done whole.
+ *
+ * The calls of one group (pd_begun_group, not NULL) share a sync if they are all begun before the first is finished. A call without a
+ * group has yet to be done whole: finishing it may take as long as any call. `ctx`'s texts and `input` stay until the call is finished.
+ * `err` must not be NULL.
+ */
+typedef struct pd_begun pd_begun;
+PD_API PD_MUST_USE pd_code pd_call_begin(const pd_ctx *ctx, const char *capability, pd_bytes input, pd_begun **out, pd_buf *answer,
+                                         pd_error *err);
+PD_API const void *pd_begun_group(const pd_begun *begun);
+/* The second step: as pd_call. Frees `begun`. `answer` is the buffer that the call was begun with. */
+PD_API PD_MUST_USE pd_code pd_call_finish(pd_begun *begun, pd_buf *answer, pd_error *err);
 
 /* An input that was parsed and checked once, to be used for many calls. Holds a copy. May be used by several threads. */
 typedef struct pd_input pd_input;
@@ -158,6 +175,13 @@ typedef struct pd_capability_info {
 PD_API PD_MUST_USE pd_code pd_capability_at(size_t index, pd_capability_info *out, pd_error *err);
 /* PD_NOT_FOUND, named UnknownCapability; the message names the one that is most like it. */
 PD_API PD_MUST_USE pd_code pd_capability_find(const char *name, pd_capability_info *out, pd_error *err);
+
+/* What is in force if `agent` calls `capability` about `key`, or about the keys that begin with it, by the capability's own permission and
+ * policy.toml; with key.data NULL, the strictest that any key could meet. PD_PERMIT_BLOCKED if there is no such capability. Nothing is run
+ * and nothing audited: for those who read what a call would tell by other ways, and ask before. */
+PD_API pd_permission pd_permission_of(pd_home *home, const char *agent, const char *capability, pd_bytes key);
+/* The mildest that any key could meet: what is not even then the agent's is not worth showing to it. */
+PD_API pd_permission pd_permission_at_best(pd_home *home, const char *agent, const char *capability);
 
 #ifdef __cplusplus
 }

@@ -149,7 +149,7 @@ pd_code pd_lock_file_open(pd_lock_file *lock, const char *path, bool is_read_onl
     return PD_OK;
   }
   pd_lock_file_close(lock);
-  if (why == ENOSPC || why == EDQUOT) return pd_error_set(err, PD_FULL, "no space left for %.300s", path);
+  if (why == ENOSPC || why == EDQUOT || why == EFBIG) return pd_error_set(err, PD_FULL, "no space left for %.300s", path);
   if (why == EACCES || why == EPERM) return pd_error_set(err, PD_STORAGE, "no permission to open %.300s", path);
   return pd_error_set(err, PD_STORAGE, "cannot open %.300s: %s", path, strerror(why));
 }

@@ -16,7 +16,7 @@
 
 pd_code pd_file_refused(pd_error *err, const char *what, const char *path)
 {
-  pd_code code = errno == ENOSPC || errno == EDQUOT ? PD_FULL : errno == EROFS ? PD_READ_ONLY : PD_STORAGE;
+  pd_code code = errno == ENOSPC || errno == EDQUOT || errno == EFBIG ? PD_FULL : errno == EROFS ? PD_READ_ONLY : PD_STORAGE;
   return pd_error_set(err, code, "cannot %s %.300s: %s", what, path, strerror(errno));
 }
 

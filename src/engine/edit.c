@@ -20,13 +20,32 @@ static pd_code check_value(const pd_store *s, pd_bytes key, pd_bytes value, pd_e
                       (const char *)key.data, value.size, s->value_size_max);
 }
 
+/* The intent to put `change`, which it points to. */
+static pd_code intend_put(const pd_store *s, pd_change_in *change, const pd_note *note, pd_intent *out, pd_error *err)
+{
+  TRY(pd_key_check(change->key, err));
+  TRY(check_value(s, change->key, change->value, err));
+  change->value_id = pd_sha256(change->value);
+  *out = (pd_intent){.kind = PD_RECORD_COMMIT, .ref = note ? note->ref : NULL, .note = note, .changes = change, .change_count = 1};
+  return PD_OK;
+}
+
 pd_code pd_put_if(pd_store *store, pd_bytes key, pd_bytes value, uint64_t expect_version, const pd_note *note, pd_ack *out, pd_error *err)
 {
-  TRY(pd_key_check(key, err));
-  TRY(check_value(store, key, value, err));
-  pd_change_in change = {.key = key, .value = value, .value_id = pd_sha256(value), .expect_version = expect_version};
-  pd_intent intent = {.kind = PD_RECORD_COMMIT, .ref = note ? note->ref : NULL, .note = note, .changes = &change, .change_count = 1};
+  pd_change_in change = {.key = key, .value = value, .expect_version = expect_version};
+  pd_intent intent;
+  TRY(intend_put(store, &change, note, &intent, err));
   return pd_write(store, &intent, out, err);
+}
+
+pd_code pd_put_later(pd_store *store, pd_bytes key, pd_bytes value, uint64_t expect_version, const pd_note *note, pd_later **out,
+                     pd_ack *out_ack, pd_error *err)
+{
+  pd_change_in change = {.key = key, .value = value, .expect_version = expect_version};
+  pd_intent intent;
+  *out = NULL;
+  TRY(intend_put(store, &change, note, &intent, err));
+  return pd_write_later(store, &intent, out, out_ack, err);
 }
 
 pd_code pd_put(pd_store *store, pd_bytes key, pd_bytes value, const pd_note *note, pd_ack *out, pd_error *err)

@@ -176,12 +176,13 @@ static void conclude(pd_store *s, const pd_error *err)
   }
 }
 
-/* One of those who wait behind the batch that ended flushes next. Under the lock: it cannot be concluded, and leave, meanwhile. */
+/* One of those who wait behind the batch that ended flushes next. Under the lock: it cannot be concluded, and leave, meanwhile.
+ * If nobody waits yet, whoever does first finds that nobody flushes. */
 static void call_next(pd_store *s)
 {
   for (size_t i = 0; i < s->pending.count; i++) {
     pd_ticket *ticket = s->pending.staged[i].ticket;
-    if (!ticket) continue;
+    if (!ticket || !ticket->is_awaited) continue;
     ticket->calls++;
     sem_post(&ticket->wake);
     return;
@@ -345,10 +346,12 @@ static void hear(pd_ticket *ticket, unsigned *heard)
   ++*heard;
 }
 
-/* Until the ticket is concluded. With the lock held on entry, and without it on return. */
-static void wait_for(pd_store *s, pd_ticket *ticket)
+/* Until the ticket is concluded. Who finds nobody flushing flushes up to `batches_max`. With the lock held on entry, and without it on
+ * return. */
+static void wait_for(pd_store *s, pd_ticket *ticket, unsigned batches_max)
 {
   unsigned heard = 0;
+  ticket->is_awaited = true;
   while (ticket->state == PD_WAITING) {
     if (s->is_flushing) {
       pd_store_unlock(s);
@@ -356,7 +359,7 @@ static void wait_for(pd_store *s, pd_ticket *ticket)
       if (__atomic_load_n(&ticket->state, __ATOMIC_ACQUIRE) != PD_WAITING) goto concluded;
       pd_store_lock(s);
     } else {
-      flush_batches(s, LEAD_BATCHES_MAX);
+      flush_batches(s, batches_max);
     }
   }
   pd_store_unlock(s);
@@ -399,7 +402,7 @@ static pd_code try_write(pd_store *s, const pd_intent *intent, pd_ack *out, bool
   if (waits) sem_init(&ticket.wake, 0, 0); /* cannot fail for 0 */
   pd_code code = stage_prepared(s, intent, waits ? &ticket : NULL, out, err);
   if (!code && waits) {
-    wait_for(s, &ticket);
+    wait_for(s, &ticket, LEAD_BATCHES_MAX);
     *out_again = ticket.state == PD_MUST_RESTAGE;
     code = ticket.code;
     if (code && err) *err = ticket.err;
@@ -437,7 +440,7 @@ pd_code pd_write_many(pd_store *s, pd_stage_many stage, void *ctx, pd_error *err
     code = stage_many(s, stage, ctx, &ticket, err);
     bool waits = !code && s->pending.count;
     if (waits) {
-      wait_for(s, &ticket);
+      wait_for(s, &ticket, LEAD_BATCHES_MAX);
       code = ticket.code;
       if (code && err) *err = ticket.err;
       pd_store_lock(s);
@@ -478,6 +481,76 @@ pd_code pd_write_once(pd_store *s, const pd_intent *intent, pd_ack *out, pd_erro
   if (out) *out = ack;
   return PD_OK;
 }
+
+/* ---- in two steps ---- */
+
+struct pd_later {
+  pd_ticket ticket;
+  pd_store *store;
+};
+
+/* Staging may be done at once: nobody needs a moment with nothing staged, and what a limit asks for is known. */
+static bool is_ready(pd_store *s, const pd_intent *intent)
+{
+  if (s->gate) return false;
+  if (!intent->note || !intent->note->bytes_max) return true;
+  const pd_ref_slot *slot = pd_slot_find(s, intent->ref && *intent->ref ? intent->ref : s->ref);
+  return slot && (slot->tip.is_deleted || slot->tip.has_bytes);
+}
+
+static pd_code stage_later(pd_store *s, const pd_intent *intent, pd_later *later, pd_ack *out_ack, pd_error *err)
+{
+  pd_store_lock(s);
+  pd_code code = pd_refresh(s, err);
+  if (!code && is_ready(s, intent)) {
+    code = pd_stage(s, intent, &later->ticket, out_ack, err);
+    out_ack->durability = PD_STAGED;
+  }
+  pd_store_unlock(s);
+  return code;
+}
+
+pd_code pd_write_later(pd_store *s, const pd_intent *intent, pd_later **out, pd_ack *out_ack, pd_error *err)
+{
+  *out_ack = (pd_ack){.durability = PD_NOTHING};
+  if (s->is_buffered) return pd_write(s, intent, out_ack, err);
+  if (s->is_read_only) return pd_error_set(err, PD_READ_ONLY, "the store of agent '%s' is open read-only", s->agent);
+  TRY(pd_note_check(intent->note, err));
+  if (pd_intent_is_large(intent)) return PD_OK;
+  pd_later *later = calloc(1, sizeof *later);
+  if (!later) return pd_error_memory(err, "a commit");
+  later->store = s;
+  later->ticket.state = PD_WAITING;
+  sem_init(&later->ticket.wake, 0, 0); /* cannot fail for 0 */
+  pd_code code = stage_later(s, intent, later, out_ack, err);
+  if (!code && out_ack->durability == PD_STAGED) {
+    *out = later;
+    return PD_OK;
+  }
+  sem_destroy(&later->ticket.wake);
+  free(later);
+  return code;
+}
+
+pd_store *pd_later_store(const pd_later *later)
+{
+  return later->store;
+}
+
+pd_code pd_later_wait(pd_later *later, bool *out_again, pd_error *err)
+{
+  pd_ticket *ticket = &later->ticket;
+  pd_store_lock(later->store);
+  wait_for(later->store, ticket, 1); /* its owner has more to do than to flush for others */
+  *out_again = ticket->state == PD_MUST_RESTAGE;
+  pd_code code = ticket->code;
+  if (code && err) *err = ticket->err;
+  sem_destroy(&ticket->wake);
+  free(later);
+  return code;
+}
+
+/* ---- all of it ---- */
 
 pd_code pd_write(pd_store *s, const pd_intent *intent, pd_ack *out, pd_error *err)
 {

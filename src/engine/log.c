@@ -100,6 +100,17 @@ static bool changes_key(const pd_rec *rec, pd_bytes key)
   return false;
 }
 
+/* Who pages names the last record that was shown: if the ref was moved by it, all later ones can be left out. */
+static pd_code skip_to(pd_store *s, const pd_log_query *q, uint64_t *out_seq, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf scratch = {0};
+  pd_rec rec;
+  if (pd_is_retired(s, q->before)) return PD_OK;
+  TRY(pd_record_at(s, q->before, &scratch, &rec, err));
+  if (pd_bytes_equal(rec.ref, pd_text(q->ref))) *out_seq = q->before;
+  return PD_OK;
+}
+
 static pd_code first_record(pd_store *s, const pd_log_query *q, uint64_t *out_seq, pd_error *err)
 {
   if (q->whole_store) {
@@ -108,6 +119,7 @@ static pd_code first_record(pd_store *s, const pd_log_query *q, uint64_t *out_se
     pd_ref_slot *slot = pd_slot_find(s, q->ref);
     if (!slot || !slot->seen.last_seq) return pd_error_set(err, PD_NOT_FOUND, "there never was a ref '%s'", q->ref);
     *out_seq = slot->seen.last_seq;
+    if (q->before && q->before < *out_seq) TRY(skip_to(s, q, out_seq, err));
   } else {
     pd_commit commit;
     TRY(pd_resolve_locked(s, q->at, &commit, err));

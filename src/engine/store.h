@@ -59,6 +59,7 @@ typedef struct pd_ticket {
   struct pd_ticket *next;                              /* on the list of those that are to hear of their outcome */
   enum { PD_WAITING, PD_DONE, PD_MUST_RESTAGE } state; /* restage: another process was first, or the batch below failed */
   unsigned calls;
+  bool is_awaited; /* its owner is there, and can flush */
   sem_t wake;
   pd_code code;
   pd_error err;
@@ -403,7 +404,9 @@ typedef struct pd_intent {
 
 /* Stage, append, and wait until it is acknowledged. Takes the lock. Large values are put into the bag before. */
 PD_MUST_USE pd_code pd_write(pd_store *s, const pd_intent *intent, pd_ack *out, pd_error *err);
-/* The same for checked intents whose large values are in the bag. Takes the lock. */
+/* The first half of it, or nothing at all: see pd_put_later. Takes the lock. */
+PD_MUST_USE pd_code pd_write_later(pd_store *s, const pd_intent *intent, pd_later **out, pd_ack *out_ack, pd_error *err);
+/* pd_write for checked intents whose large values are in the bag. Takes the lock. */
 PD_MUST_USE pd_code pd_write_once(pd_store *s, const pd_intent *intent, pd_ack *out, pd_error *err);
 PD_MUST_USE pd_code pd_note_check(const pd_note *note, pd_error *err);
 /* upload.c: is there a value that has to be in pieces? pd_write for those that have one. */

@@ -141,6 +141,7 @@ static const char *name_of(const pd_capability *capability, const pd_error *err)
 {
   if (err->name) return err->name;
   if (err->code == PD_INVALID) return "InvalidInput";
+  if (err->code == PD_FULL) return pd_code_name(PD_FULL); /* unlike other storage errors it is somebody's to mend */
   if (!is_storage(err->code) || !capability) return pd_code_name(err->code);
   for (const pd_cap_error *e = capability->errors; e->code; e++)
     if (strcmp(e->code, "IoError") == 0) return e->code;
@@ -284,10 +285,9 @@ static pd_code run(pd_frame *frame, pd_error *err)
   return frame->out.code;
 }
 
-/* The call, its input parsed or refused (`parsed` is that answer). */
-static pd_code call_with(const pd_ctx *ctx, const pd_input *input, pd_code parsed, pd_buf *out, pd_error *err)
+static void prepare(pd_frame *frame, const pd_ctx *ctx, const pd_input *input, pd_buf *out, pd_error *err)
 {
-  pd_frame frame = {
+  *frame = (pd_frame){
     .ctx = ctx,
     .home = ctx->home,
     .agent = "",
@@ -298,16 +298,28 @@ static pd_code call_with(const pd_ctx *ctx, const pd_input *input, pd_code parse
     .out = {.out = out, .err = err},
   };
   pd_buf_clear(out);
-  pd_code code = parsed ? parsed : run(&frame, err);
+}
+
+/* What came of it, to caller and audit. */
+static pd_code conclude(pd_frame *frame, pd_code code, pd_buf *out, pd_error *err)
+{
   if (code) {
     err->code = code;
-    err->name = name_of(input->capability, err);
-    answer_failure(input->capability, &frame, err, out);
+    err->name = name_of(frame->capability, err);
+    answer_failure(frame->capability, frame, err, out);
   }
-  audit(&frame, err, code);
-  if (*frame.agent && !ctx->is_operator) pd_activity_note(ctx->home, frame.agent, frame.now_ms);
-  pd_buf_done(&frame.details);
+  audit(frame, err, code);
+  if (*frame->agent && !frame->ctx->is_operator) pd_activity_note(frame->home, frame->agent, frame->now_ms);
+  pd_buf_done(&frame->details);
   return code;
+}
+
+/* The call, its input parsed or refused (`parsed` is that answer). */
+static pd_code call_with(const pd_ctx *ctx, const pd_input *input, pd_code parsed, pd_buf *out, pd_error *err)
+{
+  pd_frame frame;
+  prepare(&frame, ctx, input, out, err);
+  return conclude(&frame, parsed ? parsed : run(&frame, err), out, err);
 }
 
 pd_code pd_call_input(const pd_ctx *ctx, const pd_input *input, pd_buf *out, pd_error *err)
@@ -316,20 +328,109 @@ pd_code pd_call_input(const pd_ctx *ctx, const pd_input *input, pd_buf *out, pd_
   return call_with(ctx, input, PD_OK, out, err ? err : &own);
 }
 
+static pd_code call_unknown(const pd_ctx *ctx, const char *capability, pd_bytes input, pd_buf *out, pd_error *err)
+{
+  pd_capability_info info;
+  pd_code code = pd_capability_find(capability, &info, err);
+  answer_failure(NULL, NULL, err, out);
+  audit_unknown(ctx, capability, input, err);
+  return code;
+}
+
+/* `out` is to be finished in any case. */
+static pd_code parse(const pd_capability *capability, pd_bytes input, pd_input *out, pd_error *err)
+{
+  pd_code code = pd_input_parse(capability, input, out, err);
+  if (code) out->hash = pd_sha256(input), out->has_hash = true; /* the audit names what was refused */
+  return code;
+}
+
 pd_code pd_call(const pd_ctx *ctx, const char *capability, pd_bytes input, pd_buf *out, pd_error *err)
 {
   pd_error own;
   if (!err) err = &own;
   const pd_capability *found = pd_capability_get(capability);
-  if (!found) {
-    pd_capability_info info;
-    pd_code code = pd_capability_find(capability, &info, err);
-    answer_failure(NULL, NULL, err, out);
-    audit_unknown(ctx, capability, input, err);
-    return code;
-  }
+  if (!found) return call_unknown(ctx, capability, input, out, err);
   CLEANUP(pd_input_done) pd_input parsed;
-  pd_code code = pd_input_parse(found, input, &parsed, err);
-  if (code) parsed.hash = pd_sha256(input), parsed.has_hash = true; /* the audit names what was refused */
+  pd_code code = parse(found, input, &parsed, err);
   return call_with(ctx, &parsed, code, out, err);
+}
+
+/* ---- in two steps ---- */
+
+struct pd_begun {
+  pd_ctx ctx;
+  pd_input input;
+  pd_frame frame;
+  pd_code code; /* of what came after the commit was staged */
+  pd_error err;
+};
+
+bool pd_frame_is_hurried(const pd_frame *frame)
+{
+  return frame->is_begun && !*frame->approval; /* an approval is used up once: such a call cannot be run anew */
+}
+
+pd_code pd_frame_must_wait(pd_frame *frame, pd_error *err)
+{
+  frame->must_wait = true;
+  return pd_error_set(err, PD_LIMIT, "%s has to wait", frame->capability->name); /* for nobody's eyes */
+}
+
+pd_code pd_frame_store(pd_frame *frame, const char *name, pd_store **out, pd_error *err)
+{
+  if (!pd_frame_is_hurried(frame)) return pd_home_store(frame->home, name, true, out, err);
+  *out = pd_home_written(frame->home, name);
+  return *out ? PD_OK : pd_frame_must_wait(frame, err);
+}
+
+static void free_begun(pd_begun *begun)
+{
+  pd_input_done(&begun->input);
+  pd_buf_done(&begun->frame.details);
+  free(begun);
+}
+
+pd_code pd_call_begin(const pd_ctx *ctx, const char *capability, pd_bytes input, pd_begun **out, pd_buf *answer, pd_error *err)
+{
+  *out = NULL;
+  const pd_capability *found = pd_capability_get(capability);
+  if (!found) return call_unknown(ctx, capability, input, answer, err);
+  pd_begun *begun = malloc(sizeof *begun);
+  if (!begun) return pd_error_memory(err, "a call");
+  begun->ctx = *ctx;
+  pd_code code = parse(found, input, &begun->input, err);
+  prepare(&begun->frame, &begun->ctx, &begun->input, answer, err);
+  begun->frame.is_begun = true;
+  if (!code) code = run(&begun->frame, err);
+  if (begun->frame.must_wait || begun->frame.later) {
+    begun->code = code;
+    if (code) begun->err = *err;
+    *out = begun;
+    return PD_OK;
+  }
+  code = conclude(&begun->frame, code, answer, err);
+  free_begun(begun);
+  return code;
+}
+
+const void *pd_begun_group(const pd_begun *begun)
+{
+  return begun->frame.later ? pd_later_store(begun->frame.later) : NULL;
+}
+
+pd_code pd_call_finish(pd_begun *begun, pd_buf *answer, pd_error *err)
+{
+  bool again = begun->frame.must_wait;
+  pd_code code = again ? PD_OK : pd_later_wait(begun->frame.later, &again, err);
+  if (!code && !again && begun->code) {
+    code = begun->code;
+    *err = begun->err;
+  }
+  if (again)
+    code = call_with(&begun->ctx, &begun->input, PD_OK, answer, err); /* nothing was written: what it says now holds */
+  else
+    code = conclude(&begun->frame, code, answer, err);
+  free_begun(begun);
+  return code;
 }

@@ -36,6 +36,9 @@ struct pd_frame {
   pd_id commit;       /* that the call made, for the audit */
   bool has_commit;
   char approval[72]; /* the approval that was used, or that is needed; "" if none */
+  bool is_begun;     /* by one who does not want to wait: pd_call_begin */
+  bool must_wait;    /* it cannot be done so */
+  pd_later *later;   /* set by a function that ends with a staged commit */
 };
 
 /* ---- what a capability's function uses ---- */
@@ -65,6 +68,13 @@ void pd_frame_commit(pd_frame *frame, const pd_ack *ack);
 void pd_out_time(pd_frame *frame, const char *key, int64_t time_ms);
 /* A stored value as JSON: as it is if it is JSON; a string if it is other UTF-8 text; {"base64":…} else. */
 void pd_out_stored(pd_json_writer *out, pd_bytes value);
+
+/* Is this the first half of a call, so that it should stage its commit and not wait? If it finds that it has to wait, it returns
+ * pd_frame_must_wait, and the call is run anew by one who may: so it must not have changed anything. */
+bool pd_frame_is_hurried(const pd_frame *frame);
+PD_MUST_USE pd_code pd_frame_must_wait(pd_frame *frame, pd_error *err);
+/* The store of `name`, which will be written to; made if it is not there. */
+PD_MUST_USE pd_code pd_frame_store(pd_frame *frame, const char *name, pd_store **out, pd_error *err);
 
 /* ---- input.c ---- */
 

@@ -89,6 +89,15 @@ pd_store *pd_home_opened(pd_home *home, const char *name)
   return store;
 }
 
+pd_store *pd_home_written(pd_home *home, const char *name)
+{
+  pthread_mutex_lock(&home->lock);
+  pd_home_entry *entry = find_store(home, name);
+  pd_store *store = entry && entry->is_kept ? entry->store : NULL;
+  pthread_mutex_unlock(&home->lock);
+  return store;
+}
+
 /* ---- agents ---- */
 
 typedef struct name_list {

@@ -58,6 +58,8 @@ int64_t pd_home_now(pd_home *home);
 PD_MUST_USE pd_code pd_home_store(pd_home *home, const char *name, bool create, pd_store **out, pd_error *err);
 /* The same if it is open already; NULL else. */
 pd_store *pd_home_opened(pd_home *home, const char *name);
+/* The same if it has been written to as well. */
+pd_store *pd_home_written(pd_home *home, const char *name);
 /* FOLDER/name into `out`, made (mode 0700) if it is not there. PD_UNSUPPORTED if the home has no folder; `what` is for that message. */
 PD_MUST_USE pd_code pd_home_folder(pd_home *home, const char *name, const char *what, char *out, size_t size, pd_error *err);
 /* Is it an agent that has a store here? Never true for shared and system. */

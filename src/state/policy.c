@@ -187,6 +187,30 @@ void pd_policy_ask(pd_home *home, const pd_capability *capability, pd_bytes agen
   pthread_rwlock_unlock(&home->policy->lock);
 }
 
+pd_permission pd_permission_of(pd_home *home, const char *agent, const char *capability, pd_bytes key)
+{
+  const pd_capability *found = pd_capability_get(capability);
+  pd_verdict verdict;
+  if (!found) return PD_PERMIT_BLOCKED;
+  if (home->policy->path) look(home->policy, pd_home_now(home));
+  pd_policy_ask(home, found, pd_text(agent), key.data ? &key : NULL, &verdict);
+  return verdict.permission;
+}
+
+pd_permission pd_permission_at_best(pd_home *home, const char *agent, const char *capability)
+{
+  const pd_capability *found = pd_capability_get(capability);
+  subject none = {0};
+  pd_verdict verdict;
+  if (!found) return PD_PERMIT_BLOCKED;
+  if (home->policy->path) look(home->policy, pd_home_now(home));
+  begin_verdict(home, found, &verdict);
+  pthread_rwlock_rdlock(&home->policy->lock);
+  judge(home->policy, found, pd_text(agent), &none, &verdict);
+  pthread_rwlock_unlock(&home->policy->lock);
+  return verdict.permission;
+}
+
 void pd_policy_visit(pd_home *home, void (*visit)(void *ctx, const pd_rule *rule), void *ctx, char problem[PD_ERROR_MESSAGE_MAX])
 {
   pd_policy *policy = home->policy;

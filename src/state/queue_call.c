@@ -13,6 +13,7 @@
 #include <stdio.h>
 
 #define ACK_COUNT_MAX 100
+#define ASK_MS 100 /* who waits is asked so often whether it still wants to */
 
 static pd_note note_of(const pd_frame *frame)
 {
@@ -73,11 +74,16 @@ pd_code pd_cap_queue_send(pd_frame *frame, pd_error *err)
 
 /* ---- receive ---- */
 
-/* What has happened since is told at once; then sleep until there is more, or the time is over. */
-static pd_code wait_for_change(pd_watch *watch, int64_t wait_ms, pd_error *err)
+/* What has happened since is told at once; then sleep until there is more, or the time is over. Who may give up is asked now and then. */
+static pd_code wait_for_change(pd_frame *frame, pd_watch *watch, int64_t wait_ms, pd_error *err)
 {
   pd_watch_event event;
-  pd_code code = pd_watch_next(watch, (uint32_t)wait_ms, &event, err);
+  int64_t end_ms = pd_clock_monotonic_ms() + wait_ms;
+  pd_code code = PD_NOT_FOUND;
+  for (int64_t left_ms = wait_ms; code == PD_NOT_FOUND && left_ms > 0; left_ms = end_ms - pd_clock_monotonic_ms()) {
+    TRY(pd_frame_progress(frame, 0, 0, err));
+    code = pd_watch_next(watch, (uint32_t)(frame->ctx->progress && left_ms > ASK_MS ? ASK_MS : left_ms), &event, err);
+  }
   while (code == PD_OK) code = pd_watch_next(watch, 0, &event, err);
   return code == PD_NOT_FOUND ? PD_OK : code;
 }
@@ -106,7 +112,7 @@ static pd_code receive_until(pd_frame *frame, pd_queue_take *take, pd_watch *wat
     if (is_new) continue;
     int64_t due_ms = take->next_due_ms - pd_home_now(frame->home);
     if (due_ms < 1) due_ms = 1;
-    TRY(wait_for_change(watch, due_ms < left_ms ? due_ms : left_ms, err));
+    TRY(wait_for_change(frame, watch, due_ms < left_ms ? due_ms : left_ms, err));
   }
 }
 

@@ -15,6 +15,8 @@ static const struct {
 } lanes[] = {
   {"state.persistent.get", PD_LANE_HERE},
   {"state.shared.get", PD_LANE_HERE},
+  {"state.persistent.set", PD_LANE_STAGE},
+  {"state.shared.set", PD_LANE_STAGE},
   {"state.session.*", PD_LANE_HERE},
   {"session.*", PD_LANE_HERE},
   {"queue.receive", PD_LANE_SLOW},
@@ -25,6 +27,7 @@ static const struct {
   {"state.persistent.list", PD_LANE_SLOW},
   {"state.persistent.history", PD_LANE_SLOW},
   {"state.shared.list", PD_LANE_SLOW},
+  {"history.*", PD_LANE_SLOW},
   {"audit.*", PD_LANE_SLOW},
   {"system.health", PD_LANE_SLOW},
 };
@@ -57,31 +60,76 @@ pd_code pd_wire_call(const pd_caller *caller, const pd_ctx *ctx, const char *cap
   return code;
 }
 
-void pd_route_call(pd_request *request)
+static pd_ctx ctx_of(const pd_request *request)
 {
   const pd_caller *caller = &request->caller;
-  pd_error err = {0};
-  pd_capability_info info;
-  if (pd_capability_find(request->rest, &info, NULL) == PD_OK) request->subject = info.name;
-  if (!is_json(request)) {
-    pd_reply_failure(request, MHD_HTTP_UNSUPPORTED_MEDIA_TYPE, PD_INVALID, "UnsupportedMediaType",
-                     "Send Content-Type: application/json; curl does with --json.", "the body of a call has to be application/json");
-    return;
-  }
-  pd_ctx ctx = {
+  return (pd_ctx){
     .home = request->server->home,
     .agent = *caller->agent ? caller->agent : NULL,
     .session = *caller->session ? caller->session : NULL,
     .is_operator = caller->is_operator,
   };
-  pd_code code = pd_wire_call(caller, &ctx, request->rest, pd_buf_bytes(&request->body), &request->out, &err);
+}
+
+/* False: it is no call; the answer says so. */
+static bool is_call(pd_request *request)
+{
+  pd_capability_info info;
+  if (pd_capability_find(request->rest, &info, NULL) == PD_OK) request->subject = info.name;
+  if (is_json(request)) return true;
+  pd_reply_failure(request, MHD_HTTP_UNSUPPORTED_MEDIA_TYPE, PD_INVALID, "UnsupportedMediaType",
+                   "Send Content-Type: application/json; curl does with --json.", "the body of a call has to be application/json");
+  return false;
+}
+
+static void reply_outcome(pd_request *request, pd_code code, const pd_error *err)
+{
   if (!code) {
+    if (request->server->is_buffered) pd_reply_header(request, "Perdure-Durability", "buffered");
     pd_reply(request, MHD_HTTP_OK);
   } else if (request->out.size) {
-    request->outcome = pd_error_name(&err);
+    request->outcome = pd_error_name(err);
     request->code = code;
-    pd_reply(request, pd_status_of(&err));
+    pd_reply(request, pd_status_of(err));
   } else {
-    pd_reply_error(request, &err);
+    pd_reply_error(request, err);
   }
+}
+
+static void finish(pd_request *request)
+{
+  pd_error err = {0};
+  pd_code code = pd_call_finish(request->begun, &request->out, &err);
+  request->begun = NULL;
+  pd_metrics_call(request->server->metrics, request->subject, code, pd_clock_monotonic_us() - request->begun_us);
+  reply_outcome(request, code, &err);
+}
+
+void pd_route_call(pd_request *request)
+{
+  pd_error err = {0};
+  if (request->begun) {
+    finish(request);
+  } else if (is_call(request)) {
+    pd_ctx ctx = ctx_of(request);
+    pd_code code = pd_wire_call(&request->caller, &ctx, request->rest, pd_buf_bytes(&request->body), &request->out, &err);
+    reply_outcome(request, code, &err);
+  }
+}
+
+bool pd_route_call_begin(pd_request *request)
+{
+  pd_error err = {0};
+  pd_bytes input = pd_buf_bytes(&request->body);
+  if (!is_call(request)) return true;
+  pd_ctx ctx = ctx_of(request);
+  pd_code code = pd_caller_permits(&request->caller, request->rest, input, &err);
+  if (code)
+    pd_wire_error(&request->out, &err, NULL, NULL);
+  else
+    code = pd_call_begin(&ctx, request->rest, input, &request->begun, &request->out, &err);
+  if (request->begun) return false;
+  pd_metrics_call(request->server->metrics, request->rest, code, pd_clock_monotonic_us() - request->begun_us);
+  reply_outcome(request, code, &err);
+  return true;
 }

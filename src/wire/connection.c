@@ -6,8 +6,11 @@
 #include "base/clock.h"
 #include "wire/http.h"
 
+#include <malloc.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+
+#define CROWD_MIN 512 /* who have gone since memory was given back last */
 
 static int socket_of(struct MHD_Connection *connection)
 {
@@ -15,10 +18,18 @@ static int socket_of(struct MHD_Connection *connection)
   return info ? info->connect_fd : -1;
 }
 
+/* The handshake comes later: here its certificate is settled. */
+static void attach_tls(const pd_listener *listener, struct MHD_Connection *connection)
+{
+  const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_GNUTLS_SESSION);
+  if (info && info->tls_session) pd_tls_attach(listener->server->tls, info->tls_session);
+}
+
 static void begin(pd_listener *listener, struct MHD_Connection *connection, void **socket_context)
 {
   pd_conns *conns = &listener->server->conns;
   pd_conn *conn = calloc(1, sizeof *conn);
+  if (listener->is_tls) attach_tls(listener, connection);
   if (!conn) return; /* it is served, but not watched over */
   conn->listener = listener;
   conn->fd = socket_of(connection);
@@ -27,7 +38,8 @@ static void begin(pd_listener *listener, struct MHD_Connection *connection, void
   conn->next = conns->first;
   if (conn->next) conn->next->prev = conn;
   conns->first = conn;
-  conns->count++;
+  if (++conns->count > conns->peak) conns->peak = conns->count;
+  listener->count++;
   pthread_mutex_unlock(&conns->lock);
   *socket_context = conn;
 }
@@ -44,6 +56,7 @@ static void end(pd_listener *listener, void **socket_context)
     conns->first = conn->next;
   if (conn->next) conn->next->prev = conn->prev;
   conns->count--;
+  listener->count--;
   pthread_mutex_unlock(&conns->lock);
   free(conn);
   *socket_context = NULL;
@@ -88,9 +101,42 @@ static bool is_idle(pd_server *server, pd_conn_state state, int64_t age_ms)
   return state == PD_CONN_IDLE;
 }
 
+/* After a crowd: the allocator would keep what it used, some 13 KB a connection, for ever. Seldom, as it holds others up meanwhile. */
+static void give_back(pd_conns *conns)
+{
+  pthread_mutex_lock(&conns->lock);
+  bool is_due = conns->count + CROWD_MIN <= conns->peak;
+  if (is_due) conns->peak = conns->count;
+  pthread_mutex_unlock(&conns->lock);
+  if (is_due) malloc_trim(0);
+}
+
+size_t pd_conns_count(pd_server *server)
+{
+  pthread_mutex_lock(&server->conns.lock);
+  size_t count = server->conns.count;
+  pthread_mutex_unlock(&server->conns.lock);
+  return count;
+}
+
+void pd_conns_tell_full(pd_server *server)
+{
+  for (size_t i = 0; i < server->listener_count; i++) {
+    pd_listener *listener = &server->listeners[i];
+    pthread_mutex_lock(&server->conns.lock);
+    size_t count = listener->count;
+    pthread_mutex_unlock(&server->conns.lock);
+    if (count >= listener->room && !listener->is_full)
+      pd_log_say(&server->options->log, PD_LOG_WARN, "%s has %zu connections, as many as it may: further clients wait", listener->address,
+                 count);
+    listener->is_full = count >= listener->room || (listener->is_full && count > listener->room - listener->room / 10);
+  }
+}
+
 void pd_conns_sweep(pd_server *server)
 {
   cut(server, is_late);
+  give_back(&server->conns);
 }
 
 void pd_conns_hang_up(pd_server *server)

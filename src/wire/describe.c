@@ -219,11 +219,12 @@ void pd_route_openapi(pd_request *request)
   reply_document(request, &request->server->openapi, request->server->openapi_etag);
 }
 
-static void reply_status(pd_request *request, unsigned status, const char *text)
+static void reply_status(pd_request *request, unsigned status, const char *text, const char *reason)
 {
   pd_json_writer w = {.out = &request->out};
   pd_json_open(&w, '{');
   pd_json_put_text(&w, "status", text);
+  if (reason) pd_json_put_text(&w, "reason", reason);
   pd_json_put_text(&w, "version", pd_version());
   pd_json_close(&w, '}');
   pd_reply(request, status);
@@ -231,11 +232,16 @@ static void reply_status(pd_request *request, unsigned status, const char *text)
 
 void pd_route_healthz(pd_request *request)
 {
-  reply_status(request, MHD_HTTP_OK, "ok");
+  reply_status(request, MHD_HTTP_OK, "ok", NULL);
 }
 
+/* A full disk does not make it unready: reads and watches are answered, and who is sent elsewhere would find nothing there. */
 void pd_route_readyz(pd_request *request)
 {
-  bool is_draining = atomic_load(&request->server->is_draining);
-  reply_status(request, is_draining ? MHD_HTTP_SERVICE_UNAVAILABLE : MHD_HTTP_OK, is_draining ? "draining" : "ready");
+  if (atomic_load(&request->server->is_draining))
+    reply_status(request, MHD_HTTP_SERVICE_UNAVAILABLE, "draining", NULL);
+  else if (pd_space_is_full(request->server))
+    reply_status(request, MHD_HTTP_OK, "full", "the disk is full: writes are answered 507 until there is space; reads go on");
+  else
+    reply_status(request, MHD_HTTP_OK, "ready", NULL);
 }

@@ -1,7 +1,8 @@
 /*
  * guard.c: requests that a web page made on behalf of somebody who did not ask for it. A page of another site can send requests to an
  * address of this machine, under the name of its own site if its DNS says so (rebinding). So Host has to be an address, localhost, or a
- * name that was allowed; and Origin, which browsers send, has to be the server's own or one that was allowed.
+ * name that was allowed; Origin, which browsers send, has to be the server's own or one that was allowed; and without an Origin,
+ * Sec-Fetch-Site must not tell of another site.
  */
 #include "base/base.h"
 #include "base/buf.h"
@@ -63,27 +64,47 @@ static bool refuse(pd_request *request, const char *what, const char *hint, cons
   return false;
 }
 
+static bool is_tls(const pd_request *request)
+{
+  return request->conn && request->conn->listener->is_tls;
+}
+
 static bool admits_host(pd_request *request)
 {
   char host[HOST_SIZE];
   const char *given = pd_request_header(request, MHD_HTTP_HEADER_HOST);
   if (request->conn && request->conn->listener->is_unix) return true; /* no page can reach it */
-  if (given && host_of(given, strlen(given), host) && is_known_host(request->server->options, host)) return true;
+  bool is_host = given && host_of(given, strlen(given), host);
+  if (is_host && is_known_host(request->server->options, host)) return true;
+  if (is_host && is_tls(request) && pd_tls_is_named(request->server->tls, host)) return true; /* a page of another name has no such one */
   return refuse(request, "Host", "Use an address or localhost, or allow the name with --allow-host.", given);
 }
 
-/* scheme://Host: the server's own pages. */
+/* scheme://Host: the server's own pages. Without TLS here it may be a proxy's scheme. */
 static bool is_own_origin(const pd_request *request, const char *origin)
 {
   const char *host = pd_request_header(request, MHD_HTTP_HEADER_HOST), *at = strstr(origin, "://");
+  if (is_tls(request) && strncasecmp(origin, "https://", 8) != 0) return false;
   return at && host && strcasecmp(at + 3, host) == 0;
+}
+
+/* Browsers do not send Origin with what a page loads as an image, a script or a frame, but say in Sec-Fetch-Site whose page it is. That
+ * somebody follows a link to us is no page's doing. */
+static bool admits_load(pd_request *request)
+{
+  const char *site = pd_request_header(request, "Sec-Fetch-Site");
+  if (!site || strcmp(site, "same-origin") == 0 || strcmp(site, "none") == 0) return true;
+  const char *dest = pd_request_header(request, "Sec-Fetch-Dest");
+  if (dest && strcmp(dest, "document") == 0) return true;
+  return refuse(request, "Sec-Fetch-Site", "Pages of other sites load nothing from here; allow their origin with --allow-origin.", site);
 }
 
 bool pd_guard_admits(pd_request *request)
 {
   if (!admits_host(request)) return false;
   const char *origin = pd_request_header(request, MHD_HTTP_HEADER_ORIGIN);
-  if (!origin || is_own_origin(request, origin) || is_one_of(request->server->options->origins, origin)) return true;
+  if (!origin) return admits_load(request);
+  if (is_own_origin(request, origin) || is_one_of(request->server->options->origins, origin)) return true;
   return refuse(request, "Origin", "Allow it with --allow-origin if that page may call.", origin);
 }
 

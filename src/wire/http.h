@@ -17,6 +17,8 @@
 #include "wire/metrics.h"
 #include "wire/pool.h"
 #include "wire/serve.h"
+#include "wire/settle.h"
+#include "wire/tls.h"
 
 #include <microhttpd.h>
 #include <pthread.h>
@@ -44,6 +46,8 @@ typedef struct pd_listener {
   int fd;
   struct MHD_Daemon *daemon;
   bool is_unix, is_tls;
+  size_t count, room; /* connections; the lock of the connections */
+  bool is_full;       /* and it was said */
   char address[160];
 } pd_listener;
 
@@ -65,7 +69,7 @@ struct pd_conn {
 typedef struct pd_conns {
   pthread_mutex_t lock;
   pd_conn *first;
-  size_t count;
+  size_t count, peak; /* peak: since memory was given back */
 } pd_conns;
 
 /* ---- who calls (auth.c) ---- */
@@ -88,7 +92,8 @@ bool pd_caller_is_narrow(const pd_caller *caller);
 
 typedef enum pd_lane {
   PD_LANE_HERE,  /* answers at once, from memory */
-  PD_LANE_WRITE, /* waits for the disk: all who wait share one sync */
+  PD_LANE_STAGE, /* a call that writes: begun at once, and finished with all others that wait for the same sync */
+  PD_LANE_WRITE, /* waits for the disk */
   PD_LANE_SLOW,  /* may take seconds */
   PD_LANE_WAIT,  /* waits for somebody else */
   PD_LANE_WATCH  /* begins to watch */
@@ -135,6 +140,7 @@ struct pd_request {
   bool is_too_large; /* the body is longer than it may be: what follows is dropped */
   size_t dropped;
   bool is_counted; /* in flight */
+  pd_begun *begun; /* the call, until its route's function finishes it */
   pd_caller caller;
   int64_t begun_us;
   /* the answer */
@@ -143,6 +149,7 @@ struct pd_request {
   pd_buf out;
   char etag[PD_ID_HEX_SIZE + 2]; /* with quotes; "": none */
   const char *allow;             /* of a 405 */
+  const char *policy;            /* Content-Security-Policy; NULL: none. As long as the server lives */
   char allow_text[48];
   unsigned retry_after_s; /* 0: none */
   struct {
@@ -158,6 +165,8 @@ struct pd_request {
 
 /* The pools that run what may wait. */
 PD_MUST_USE pd_code pd_request_pools(pd_server *server, pd_error *err);
+/* Run its route's function, and give it back to libmicrohttpd. On a worker. */
+void pd_request_run(pd_request *request);
 /* It is not in flight any more: answered, or a stream that may last. */
 void pd_request_leave(pd_request *request);
 const char *pd_request_header(const pd_request *request, const char *name);
@@ -180,6 +189,9 @@ void pd_wire_error(pd_buf *out, const pd_error *err, const char *hint, const cha
 void pd_reply_header(pd_request *request, const char *name, const char *value);
 /* To libmicrohttpd. */
 enum MHD_Result pd_reply_send(pd_request *request);
+
+/* framing.c: is it certain where the request ends? An answer is in the request if not. */
+bool pd_framing_admits(pd_request *request, const char *version);
 
 /* ---- the guard (guard.c) ---- */
 
@@ -220,20 +232,29 @@ struct pd_server {
   pd_listener listeners[PD_LISTENERS_MAX];
   size_t listener_count;
   pd_conns conns;
+  size_t connection_room; /* of all listeners: who were accepted beyond it would have no descriptor */
+  atomic_llong files_told_ms;
   pd_pool writers, slow, readers; /* readers: for watchers that are behind */
+  pd_settler settler;
   pd_pool waiters;                /* who waits for the log to grow */
   struct pd_raw *raw;             /* stores.h */
   pd_meter *meter;
   pd_rates *rates;
   pd_hub *hub;
   pd_metrics *metrics;
+  pd_tls *tls;             /* NULL: none */
   struct pd_mcp_http *mcp; /* mcp_http.h */
+  bool is_buffered;        /* store.flush: an ok does not wait for the disk */
   atomic_bool is_draining;
+  atomic_bool is_full;           /* space.c */
+  atomic_ullong full_count_seen; /* of the metrics' full count */
   atomic_size_t in_flight;
   atomic_ullong request_count;
-  char id_prefix[12]; /* of request ids: random */
+  char id_prefix[12];                /* of request ids: random */
+  char link_token[PD_TOKEN_ID_SIZE]; /* the id of the link's token; "": none */
   pd_buf capabilities, openapi;
-  char capabilities_etag[PD_ID_HEX_SIZE + 2], openapi_etag[PD_ID_HEX_SIZE + 2];
+  char capabilities_etag[PD_ID_HEX_SIZE + 2], openapi_etag[PD_ID_HEX_SIZE + 2], page_etag[PD_ID_HEX_SIZE + 2];
+  pd_buf page_policy; /* text, with its NUL */
 };
 
 /* ---- what the files share ---- */
@@ -252,12 +273,26 @@ PD_MUST_USE pd_code pd_read_store(const pd_request *request, const char *name, b
 /* connection.c */
 void pd_conn_notify(void *cls, struct MHD_Connection *connection, void **socket_context, enum MHD_ConnectionNotificationCode code);
 void pd_conn_enter(pd_conn *conn, pd_conn_state state);
+size_t pd_conns_count(pd_server *server);
+/* Say that there is no room for more; once, until there is again. */
+void pd_conns_tell_full(pd_server *server);
 /* Cut those who take too long to ask. */
 void pd_conns_sweep(pd_server *server);
 /* Cut those who ask nothing now. */
 void pd_conns_hang_up(pd_server *server);
 /* describe.c: what there is: the capabilities and the OpenAPI document, made once. */
 PD_MUST_USE pd_code pd_describe(pd_server *server, pd_error *err);
+
+/* space.c: was a call refused for want of space, and is there still none? */
+bool pd_space_is_full(const pd_server *server);
+/* About once a second, by one thread: look whether there is space again. */
+void pd_space_tick(pd_server *server);
+/* link.c: the link's token is good for nothing from here on. */
+void pd_link_revoke(pd_server *server);
+/* page.c: the page, made by tools/embed.c of page/page.html; and its policy. */
+extern const unsigned char pd_page_html[];
+extern const size_t pd_page_html_size;
+PD_MUST_USE pd_code pd_page_prepare(pd_server *server, pd_error *err);
 
 /* call.c: pd_call within the caller's scopes, counted. For every way in. `out` may be empty after a failure. */
 PD_MUST_USE pd_code pd_wire_call(const pd_caller *caller, const pd_ctx *ctx, const char *capability, pd_bytes input, pd_buf *out,
@@ -266,6 +301,8 @@ PD_MUST_USE pd_code pd_wire_call(const pd_caller *caller, const pd_ctx *ctx, con
 /* ---- routes' functions ---- */
 
 void pd_route_call(pd_request *request);
+/* For PD_LANE_STAGE. True: the answer is there; else request->begun is owed, to pd_route_call. */
+bool pd_route_call_begin(pd_request *request);
 pd_lane pd_route_call_lane(pd_request *request);
 void pd_route_capabilities(pd_request *request);
 void pd_route_capability(pd_request *request);
@@ -278,6 +315,8 @@ void pd_route_agents(pd_request *request);
 pd_lane pd_route_agents_lane(pd_request *request);
 void pd_route_watch(pd_request *request);
 pd_lane pd_route_watch_lane(pd_request *request);
+void pd_route_page(pd_request *request);
+void pd_route_icon(pd_request *request);
 void pd_route_stores(pd_request *request);
 pd_lane pd_route_stores_lane(pd_request *request);
 void pd_route_store(pd_request *request);

@@ -66,10 +66,9 @@ static pd_code check_host(const pd_serve_options *options, const char *host, pd_
   if (pd_is_loopback(host)) return PD_OK;
   if (options->no_auth)
     return pd_error_set(err, PD_DENIED, "--no-auth is for loopback alone: whoever reaches %s could do everything", host);
-  if (!options->insecure_listen)
+  if (!options->insecure_listen && !options->tls_cert)
     return pd_error_set(
-      err, PD_DENIED, "%s is no loopback address: put a proxy with TLS before it, or give --insecure-listen if the network is yours alone",
-      host);
+      err, PD_DENIED, "%s is no loopback address: give --tls-cert and --tls-key, or --insecure-listen if the network is yours alone", host);
   return PD_OK;
 }
 
@@ -82,7 +81,8 @@ static void name_address(pd_listener *listener)
   if (getsockname(listener->fd, (struct sockaddr *)&at, &size)) return;
   if (getnameinfo((struct sockaddr *)&at, size, host, sizeof host, port, sizeof port, NI_NUMERICHOST | NI_NUMERICSERV)) return;
   bool is_v6 = strchr(host, ':') != NULL;
-  snprintf(listener->address, sizeof listener->address, "http://%s%s%s:%s", is_v6 ? "[" : "", host, is_v6 ? "]" : "", port);
+  snprintf(listener->address, sizeof listener->address, "%s://%s%s%s:%s", listener->is_tls ? "https" : "http", is_v6 ? "[" : "", host,
+           is_v6 ? "]" : "", port);
 }
 
 static int bind_to(const struct addrinfo *at)
@@ -116,7 +116,9 @@ static pd_code listen_tcp(pd_server *server, const char *text, pd_error *err)
   int why = errno;
   freeaddrinfo(found);
   if (fd < 0) return pd_error_set(err, PD_STORAGE, "cannot listen on %s: %s", text, strerror(why));
-  name_address(new_listener(server, fd));
+  pd_listener *listener = new_listener(server, fd);
+  listener->is_tls = server->tls != NULL;
+  name_address(listener);
   return PD_OK;
 }
 
@@ -163,6 +165,7 @@ pd_code pd_listen_all(pd_server *server, pd_error *err)
   const pd_serve_options *options = server->options;
   if (options->listen) TRY(listen_tcp(server, options->listen, err));
   if (options->socket) TRY(listen_unix(server, options->socket, err));
+  if (options->tls_cert && !options->listen) return pd_error_set(err, PD_INVALID, "--tls-cert is for TCP, and there is no --listen");
   if (!server->listener_count) return pd_error_set(err, PD_INVALID, "there is nothing to listen on: give --listen or --socket");
   return PD_OK;
 }

@@ -40,11 +40,11 @@ static pd_code read_filters(pd_mcp *mcp, const char *text, pd_error *err)
   return PD_OK;
 }
 
-bool pd_mcp_offers(const pd_mcp *mcp, const pd_mcp_peer *peer, const char *capability)
+bool pd_mcp_fits(const pd_mcp *mcp, const char *capability)
 {
   bool fits = mcp->filter_count == 0;
   for (size_t i = 0; i < mcp->filter_count && !fits; i++) fits = pd_glob_match(pd_text(mcp->filters[i]), pd_text(capability));
-  return fits && (!peer->gate.sees || peer->gate.sees(peer->gate.ctx, capability));
+  return fits;
 }
 
 void *pd_mcp_provider_ctx(const pd_mcp *mcp)
@@ -71,6 +71,7 @@ pd_code pd_mcp_new(const pd_mcp_options *options, pd_mcp **out, pd_error *err)
   mcp->provider_ctx = options->provider_ctx;
   mcp->now_ms = options->now_ms ? options->now_ms : pd_clock_now_ms;
   mcp->now_ctx = options->now_ctx;
+  mcp->page_count = options->page_count;
   pd_code code = fill(mcp, options, err);
   if (code) {
     pd_mcp_free(mcp);
@@ -168,7 +169,7 @@ void pd_mcp_write_server(pd_mcp_turn *turn, pd_json_writer *w)
   pd_json_open(w, '{');
   pd_json_put_text(w, "name", p->name);
   pd_json_put_text(w, "title", p->title);
-  pd_json_put_text(w, "version", p->version);
+  pd_json_put_text(w, "version", p->version ? p->version : pd_version());
   pd_json_close(w, '}');
 }
 

@@ -35,6 +35,7 @@ typedef struct pd_mcp_options {
   const char *uri;      /* of the home: watches and commits open its stores themselves */
   const char *tools;    /* globs of capabilities, with commas; NULL: all */
   const char *key_file; /* where the key of session ids is kept, so that they survive a restart; NULL: it is made up, and forgotten */
+  size_t page_count;    /* items of one page of a list; 0: as many as suit clients */
   const pd_mcp_provider *provider; /* NULL: the capabilities of the home */
   void *provider_ctx;
   int64_t (*now_ms)(void *ctx); /* NULL: the system's clock */
@@ -57,7 +58,7 @@ void pd_mcp_counts(pd_mcp *mcp, size_t *out_sessions, size_t *out_streams);
 /* How calls get to the home; all NULL: pd_call, all capabilities. A server puts its token's scopes here. */
 typedef struct pd_mcp_gate {
   pd_code (*call)(void *ctx, const pd_ctx *who, const char *capability, pd_bytes input, pd_buf *out, pd_error *err);
-  bool (*sees)(void *ctx, const char *capability); /* false: not in its list of tools */
+  bool (*sees)(void *ctx, const char *capability); /* false: no call of it is let through, so nothing of it is shown */
   void *ctx;
 } pd_mcp_gate;
 

@@ -9,7 +9,6 @@
 const pd_mcp_provider pd_mcp_home = {
   .name = "perdure",
   .title = "perdure: state for agents",
-  .version = "0.1.0",
   .instructions = INSTRUCTIONS,
   .changes_modern = PD_MCP_RESOURCES,
   .tools = pd_mcp_home_tools,
@@ -20,6 +19,7 @@ const pd_mcp_provider pd_mcp_home = {
   .prompts = pd_mcp_home_prompts,
   .prompt = pd_mcp_home_prompt,
   .complete = pd_mcp_home_complete,
+  .admit = pd_mcp_home_admit,
   .watch = pd_mcp_home_watch,
   .unwatch = pd_mcp_home_unwatch,
   .open = pd_mcp_home_open,

@@ -8,7 +8,7 @@
 
 /* ---- mcp_tool.c ---- */
 
-pd_code pd_mcp_home_tools(pd_mcp_turn *turn);
+pd_code pd_mcp_home_tools(pd_mcp_turn *turn, pd_bytes cursor, pd_buf *out_cursor);
 pd_code pd_mcp_home_call(pd_mcp_turn *turn, const char *name, pd_json arguments);
 
 /* ---- mcp_approve.c ---- */
@@ -32,16 +32,41 @@ typedef struct pd_mcp_topic {
 PD_MUST_USE pd_code pd_mcp_topic_parse(const char *uri, pd_mcp_topic *out, pd_error *err);
 void pd_mcp_topic_done(pd_mcp_topic *topic);
 
-pd_code pd_mcp_home_resources(pd_mcp_turn *turn, pd_bytes cursor, pd_buf *out_cursor);
-pd_code pd_mcp_home_templates(pd_mcp_turn *turn);
+pd_code pd_mcp_home_templates(pd_mcp_turn *turn, pd_bytes cursor, pd_buf *out_cursor);
 pd_code pd_mcp_home_read(pd_mcp_turn *turn, const char *uri);
-/* Keys of a tier that begin with `prefix`, by the door. `visit` returns false to stop. */
-PD_MUST_USE pd_code pd_mcp_keys_each(pd_mcp_turn *turn, pd_mcp_topic_kind tier, pd_bytes prefix, bool (*visit)(void *ctx, pd_json entry),
-                                     void *ctx, pd_error *err);
+pd_code pd_mcp_home_admit(pd_mcp_turn *turn, const char *uri, pd_error *err);
+void pd_mcp_uri_write(pd_json_writer *w, pd_mcp_topic_kind kind, pd_bytes rest); /* the member "uri" */
+/* An item of contents, and the refusal if there is none. */
+void pd_mcp_content_write(pd_mcp_turn *turn, const char *uri, pd_bytes json);
+pd_code pd_mcp_not_found(pd_mcp_turn *turn, const char *uri);
+
+/* May the caller call this at all, by its gate and by policy? Not: then nothing of it is shown. */
+bool pd_mcp_sees(const pd_mcp_turn *turn, const char *capability);
+/* May it read, past the door, what a call about `key` (a key, or a prefix of keys; data NULL: any) would tell? PD_DENIED. */
+PD_MUST_USE pd_code pd_mcp_may_read(pd_mcp_turn *turn, const char *capability, pd_bytes key, pd_error *err);
+
+/* ---- mcp_commit.c ---- */
+
+/* What tells the same as a commit does. */
+#define PD_MCP_COMMITS_OWN "state.persistent.history"
+#define PD_MCP_COMMITS_SHARED "state.shared.list"
+
+pd_code pd_mcp_commit_read(pd_mcp_turn *turn, const char *uri, const char *id);
+
+/* ---- mcp_list.c ---- */
+
+pd_code pd_mcp_home_resources(pd_mcp_turn *turn, pd_bytes cursor, pd_buf *out_cursor);
+/* Keys of a tier that begin with `prefix` and come after `after`; none if the caller may not list them. `visit` returns false to stop; it
+ * must not call the home. */
+PD_MUST_USE pd_code pd_mcp_keys_each(pd_mcp_turn *turn, pd_mcp_topic_kind tier, pd_bytes prefix, pd_bytes after,
+                                     bool (*visit)(void *ctx, const pd_entry *entry), void *ctx, pd_error *err);
+/* A page of threads, the newest first, from `cursor` on (empty: the first page), which becomes that of the next page (empty: none). */
+PD_MUST_USE pd_code pd_mcp_threads_page(pd_mcp_turn *turn, pd_buf *cursor, size_t limit,
+                                        bool (*visit)(void *ctx, pd_bytes id, pd_json thread), void *ctx, pd_error *err);
 
 /* ---- mcp_prompt.c ---- */
 
-pd_code pd_mcp_home_prompts(pd_mcp_turn *turn);
+pd_code pd_mcp_home_prompts(pd_mcp_turn *turn, pd_bytes cursor, pd_buf *out_cursor);
 pd_code pd_mcp_home_prompt(pd_mcp_turn *turn, const char *name, pd_json arguments);
 pd_code pd_mcp_home_complete(pd_mcp_turn *turn, pd_json reference, const char *argument, pd_bytes value);
 

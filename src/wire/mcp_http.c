@@ -452,10 +452,16 @@ static pd_code call_within_scopes(void *ctx, const pd_ctx *who, const char *capa
   return pd_wire_call(ctx, who, capability, input, out, err);
 }
 
+/* Does the token let any call of it through? One that is limited to keys does not get here. */
+static bool sees_by_scopes(void *ctx, const char *capability)
+{
+  return pd_caller_permits(ctx, capability, (pd_bytes){0}, NULL) == PD_OK;
+}
+
 /* What the caller may do, as far as MCP is concerned. */
 static void admit(const pd_request *request, pd_mcp_peer *peer)
 {
-  peer->gate = (pd_mcp_gate){.call = call_within_scopes, .ctx = (void *)(uintptr_t)&request->caller};
+  peer->gate = (pd_mcp_gate){.call = call_within_scopes, .sees = sees_by_scopes, .ctx = (void *)(uintptr_t)&request->caller};
   peer->may_approve = !request->server->options->no_mcp_approvals;
 }
 
@@ -540,6 +546,9 @@ void pd_route_mcp(pd_request *request)
            "resources cannot be limited to keys: use a token without prefixes for MCP");
   else if (!*request->caller.agent)
     refuse(request, MHD_HTTP_FORBIDDEN, PD_MCP_INVALID_REQUEST, "MCP serves an agent: use an agent's token, or name one in Perdure-Agent");
+  else if (strcmp(request->caller.agent, "shared") == 0 || strcmp(request->caller.agent, "system") == 0)
+    refuse(request, MHD_HTTP_FORBIDDEN, PD_MCP_INVALID_REQUEST,
+           "MCP serves an agent, and 'shared' and 'system' are stores that are no agent's");
   else if (strcmp(request->method, "POST") == 0)
     post(request, http);
   else if (strcmp(request->method, "DELETE") == 0)

@@ -56,7 +56,8 @@ typedef struct pd_mcp_listener {
 void pd_mcp_listener_add(pd_mcp *mcp, pd_mcp_listener *listener);
 /* Also lets go of the stream, the texts, and what was watched for it. */
 void pd_mcp_listener_remove(pd_mcp *mcp, pd_mcp_listener *listener);
-PD_MUST_USE pd_code pd_mcp_listener_subscribe(pd_mcp *mcp, pd_mcp_listener *listener, const char *uri, pd_error *err);
+/* PD_DENIED if the caller may not hear of it. */
+PD_MUST_USE pd_code pd_mcp_listener_subscribe(pd_mcp_turn *turn, pd_mcp_listener *listener, const char *uri, pd_error *err);
 bool pd_mcp_listener_unsubscribe(pd_mcp *mcp, pd_mcp_listener *listener, const char *uri);
 /* subscriptions/listen. */
 pd_code pd_mcp_listen(pd_mcp_turn *turn);
@@ -142,7 +143,7 @@ struct pd_mcp {
   pd_home *home;
   char *uri;
   char **filters;
-  size_t filter_count;
+  size_t filter_count, page_count;
   const pd_mcp_provider *provider;
   void *provider_ctx;
   void *inside; /* the provider's own */
@@ -165,8 +166,8 @@ struct pd_mcp {
   size_t used_next;
 };
 
-/* Is it one of the tools of this pd_mcp, by the filter and the peer's gate? */
-bool pd_mcp_offers(const pd_mcp *mcp, const pd_mcp_peer *peer, const char *capability);
+/* Is it one of the tools of this pd_mcp, by its filter? */
+bool pd_mcp_fits(const pd_mcp *mcp, const char *capability);
 /* Call a capability by the peer's gate. */
 PD_MUST_USE pd_code pd_mcp_call(pd_mcp_turn *turn, const pd_ctx *who, const char *capability, pd_bytes input, pd_buf *out, pd_error *err);
 

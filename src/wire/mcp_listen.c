@@ -82,8 +82,10 @@ static pd_code add_uri(pd_mcp_listener *listener, const char *uri, pd_error *err
   return PD_OK;
 }
 
-pd_code pd_mcp_listener_subscribe(pd_mcp *mcp, pd_mcp_listener *listener, const char *uri, pd_error *err)
+pd_code pd_mcp_listener_subscribe(pd_mcp_turn *turn, pd_mcp_listener *listener, const char *uri, pd_error *err)
 {
+  pd_mcp *mcp = turn->mcp;
+  if (mcp->provider->admit) TRY(mcp->provider->admit(turn, uri, err));
   if (mcp->provider->watch) TRY(mcp->provider->watch(mcp, listener->agent, uri, err));
   pthread_mutex_lock(&mcp->lock);
   bool is_there = find(listener, uri) != NULL;
@@ -184,7 +186,7 @@ static pd_code read_filter(pd_mcp_turn *turn, pd_mcp_listener *listener)
     CLEANUP(pd_buf_done) pd_buf text = {0};
     if (uri.kind != PD_JSON_STRING || pd_json_decode(uri, &text, NULL) || pd_buf_byte(&text, 0, NULL))
       return pd_mcp_refuse(turn, PD_MCP_INVALID_PARAMS, "params.notifications.resourceSubscriptions has an item that is no text");
-    pd_code code = pd_mcp_listener_subscribe(turn->mcp, listener, (const char *)text.data, &turn->err);
+    pd_code code = pd_mcp_listener_subscribe(turn, listener, (const char *)text.data, &turn->err);
     if (code == PD_LIMIT) return pd_mcp_refuse(turn, PD_MCP_INVALID_PARAMS, "%s", turn->err.message);
   }
   return PD_OK;

@@ -107,7 +107,7 @@ static pd_code run_initialize(pd_mcp_turn *turn)
   pd_json_open(&turn->w, '{');
   pd_json_put_text(&turn->w, "name", p->name);
   pd_json_put_text(&turn->w, "title", p->title);
-  pd_json_put_text(&turn->w, "version", p->version);
+  pd_json_put_text(&turn->w, "version", p->version ? p->version : pd_version());
   pd_json_close(&turn->w, '}');
   pd_json_put_text(&turn->w, "instructions", p->instructions);
   return PD_OK;
@@ -134,46 +134,43 @@ static pd_code run_set_level(pd_mcp_turn *turn)
 
 /* ---- lists ---- */
 
-/* Lists that fit on one page know no cursors. */
-static pd_code run_list(pd_mcp_turn *turn, const char *name, pd_code (*list)(pd_mcp_turn *turn))
-{
-  if (pd_json_member(turn->message->params, "cursor").kind != PD_JSON_NONE)
-    return pd_mcp_refuse(turn, PD_MCP_INVALID_PARAMS, "params.cursor is none that this server gave");
-  turn->ttl_ms = LIST_TTL_MS;
-  pd_json_key(&turn->w, name);
-  pd_json_open(&turn->w, '[');
-  TRY(list(turn));
-  pd_json_close(&turn->w, ']');
-  return PD_OK;
-}
+typedef pd_code (*list_function)(pd_mcp_turn *turn, pd_bytes cursor, pd_buf *out_cursor);
 
-static pd_code run_tools(pd_mcp_turn *turn)
-{
-  return run_list(turn, "tools", turn->mcp->provider->tools);
-}
-
-static pd_code run_prompts(pd_mcp_turn *turn)
-{
-  return run_list(turn, "prompts", turn->mcp->provider->prompts);
-}
-
-static pd_code run_templates(pd_mcp_turn *turn)
-{
-  return run_list(turn, "resourceTemplates", turn->mcp->provider->templates);
-}
-
-static pd_code run_resources(pd_mcp_turn *turn)
+static pd_code run_list(pd_mcp_turn *turn, const char *name, list_function list)
 {
   CLEANUP(pd_buf_done) pd_buf cursor = {0};
   CLEANUP(pd_buf_done) pd_buf next = {0};
   bool has_cursor = pd_json_member(turn->message->params, "cursor").kind != PD_JSON_NONE;
   if (has_cursor) TRY(text_param(turn, turn->message->params, "cursor", &cursor));
-  pd_json_key(&turn->w, "resources");
+  pd_json_key(&turn->w, name);
   pd_json_open(&turn->w, '[');
-  TRY(turn->mcp->provider->resources(turn, has_cursor ? pd_text((const char *)cursor.data) : (pd_bytes){0}, &next));
+  TRY(list(turn, has_cursor ? pd_text((const char *)cursor.data) : (pd_bytes){0}, &next));
   pd_json_close(&turn->w, ']');
   if (next.size) pd_json_put_bytes(&turn->w, "nextCursor", pd_buf_bytes(&next));
   return PD_OK;
+}
+
+static pd_code run_tools(pd_mcp_turn *turn)
+{
+  turn->ttl_ms = LIST_TTL_MS;
+  return run_list(turn, "tools", turn->mcp->provider->tools);
+}
+
+static pd_code run_prompts(pd_mcp_turn *turn)
+{
+  turn->ttl_ms = LIST_TTL_MS;
+  return run_list(turn, "prompts", turn->mcp->provider->prompts);
+}
+
+static pd_code run_templates(pd_mcp_turn *turn)
+{
+  turn->ttl_ms = LIST_TTL_MS;
+  return run_list(turn, "resourceTemplates", turn->mcp->provider->templates);
+}
+
+static pd_code run_resources(pd_mcp_turn *turn)
+{
+  return run_list(turn, "resources", turn->mcp->provider->resources);
 }
 
 /* ---- one thing ---- */
@@ -230,7 +227,7 @@ static pd_code run_subscribe(pd_mcp_turn *turn)
   CLEANUP(pd_buf_done) pd_buf uri = {0};
   TRY(text_param(turn, turn->message->params, "uri", &uri));
   if (!turn->session) return pd_mcp_refuse(turn, PD_MCP_INVALID_REQUEST, "subscriptions need a session: initialize, and send its id");
-  pd_code code = pd_mcp_listener_subscribe(turn->mcp, &turn->session->listener, (const char *)uri.data, &turn->err);
+  pd_code code = pd_mcp_listener_subscribe(turn, &turn->session->listener, (const char *)uri.data, &turn->err);
   if (!code) return PD_OK;
   return pd_mcp_refuse(turn, code == PD_NOT_FOUND ? PD_MCP_RESOURCE_NOT_FOUND : PD_MCP_INVALID_PARAMS, "%s", turn->err.message);
 }

@@ -1,5 +1,6 @@
 /* mcp_tool.c: every capability that an agent may call, as a tool: listed with schemas and hints, called through the one door. */
 #include "base/base.h"
+#include "base/base64.h"
 #include "base/buf.h"
 #include "base/error.h"
 #include "wire/mcp_home.h"
@@ -7,6 +8,7 @@
 
 #include <stdio.h>
 
+#define PAGE 250 /* all of them, for now: not every client turns the page */
 #define SESSION_PROPERTY                                                                                                                   \
   "\"session_id\":{\"type\":\"string\",\"maxLength\":39,\"description\":\"A session of yours, from session_begin. If omitted, the "        \
   "session "                                                                                                                               \
@@ -22,6 +24,12 @@ static void tool_name(const char *capability, char out[PD_MCP_NAME_SIZE])
     if (*c == '.') *c = '_';
 }
 
+/* One that the caller may call, whatever it may need for that. */
+static bool is_offered(const pd_mcp_turn *turn, const pd_capability_info *info)
+{
+  return info->permission != PD_PERMIT_OPERATOR && pd_mcp_fits(turn->mcp, info->name) && pd_mcp_sees(turn, info->name);
+}
+
 /* Either spelling. */
 static bool find_tool(const pd_mcp_turn *turn, const char *name, pd_capability_info *out)
 {
@@ -29,7 +37,7 @@ static bool find_tool(const pd_mcp_turn *turn, const char *name, pd_capability_i
   for (size_t i = 0; pd_capability_at(i, out, NULL) == PD_OK; i++) {
     tool_name(out->name, spelt);
     if (strcmp(spelt, name) != 0 && strcmp(out->name, name) != 0) continue;
-    return out->permission != PD_PERMIT_OPERATOR && pd_mcp_offers(turn->mcp, turn->peer, out->name);
+    return is_offered(turn, out);
   }
   return false;
 }
@@ -103,11 +111,30 @@ static pd_code write_tool(pd_json_writer *w, const pd_capability_info *info)
   return w->code;
 }
 
-pd_code pd_mcp_home_tools(pd_mcp_turn *turn)
+/* A cursor is the name of the last tool of the page, in base64. */
+static pd_code read_cursor(pd_mcp_turn *turn, pd_bytes cursor, char out[PD_MCP_NAME_SIZE])
+{
+  CLEANUP(pd_buf_done) pd_buf name = {.size_max = PD_MCP_NAME_SIZE - 1};
+  out[0] = 0;
+  if (!cursor.data) return PD_OK;
+  if (pd_base64_decode(cursor, &name, NULL) || !name.size || memchr(name.data, 0, name.size)) return pd_mcp_refuse_cursor(turn);
+  memcpy(out, name.data, name.size);
+  out[name.size] = 0;
+  return PD_OK;
+}
+
+pd_code pd_mcp_home_tools(pd_mcp_turn *turn, pd_bytes cursor, pd_buf *out_cursor)
 {
   pd_capability_info info;
-  for (size_t i = 0; pd_capability_at(i, &info, NULL) == PD_OK; i++)
-    if (info.permission != PD_PERMIT_OPERATOR && pd_mcp_offers(turn->mcp, turn->peer, info.name)) TRY(write_tool(&turn->w, &info));
+  char after[PD_MCP_NAME_SIZE], last[PD_MCP_NAME_SIZE] = "";
+  size_t count = 0, max = turn->mcp->page_count ? turn->mcp->page_count : PAGE;
+  TRY(read_cursor(turn, cursor, after));
+  for (size_t i = 0; pd_capability_at(i, &info, NULL) == PD_OK; i++) {
+    if (strcmp(info.name, after) <= 0 || !is_offered(turn, &info)) continue;
+    if (count++ == max) return pd_base64_encode(pd_text(last), out_cursor, &turn->err);
+    TRY(write_tool(&turn->w, &info));
+    snprintf(last, sizeof last, "%s", info.name);
+  }
   return PD_OK;
 }
 
@@ -139,9 +166,10 @@ static pd_code take_session(pd_json arguments, pd_buf *input, char out_session[P
   return w.code;
 }
 
+/* Who only waits has nothing to tell. */
 static bool report(void *ctx, uint64_t done, uint64_t total)
 {
-  pd_mcp_progress(ctx, done, total);
+  if (total) pd_mcp_progress(ctx, done, total);
   return !pd_mcp_is_cancelled(ctx);
 }
 

@@ -39,6 +39,11 @@ pd_code pd_mcp_refuse_with(pd_mcp_turn *turn, int code, pd_bytes data, const cha
   return refuse(turn, code, data, message);
 }
 
+pd_code pd_mcp_refuse_cursor(pd_mcp_turn *turn)
+{
+  return pd_mcp_refuse(turn, PD_MCP_INVALID_PARAMS, "params.cursor is none that this server gave");
+}
+
 pd_code pd_mcp_refuse_client(pd_mcp_turn *turn, const char *capability)
 {
   char data[128];

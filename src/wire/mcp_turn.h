@@ -70,6 +70,8 @@ typedef struct pd_mcp_turn {
 pd_code pd_mcp_refuse(pd_mcp_turn *turn, int code, const char *fmt, ...) PD_PRINTF(3, 4);
 /* The same, with the members of `data` as they are in JSON text (`"uri":"…"`). */
 pd_code pd_mcp_refuse_with(pd_mcp_turn *turn, int code, pd_bytes data, const char *fmt, ...) PD_PRINTF(4, 5);
+/* params.cursor is none of ours. */
+pd_code pd_mcp_refuse_cursor(pd_mcp_turn *turn);
 /* The client cannot do what is needed: "sampling". */
 pd_code pd_mcp_refuse_client(pd_mcp_turn *turn, const char *capability);
 
@@ -98,17 +100,21 @@ void pd_mcp_updated(pd_mcp *mcp, const char *agent, const char *uri);
 
 /* Functions get the turn; `turn->mcp` and its provider_ctx are the way to their own things. A NULL function: not offered. */
 struct pd_mcp_provider {
-  const char *name, *title, *version, *instructions;
-  unsigned changes;                    /* PD_MCP_TOOLS…: of these, notices may come in either era */
-  unsigned changes_modern;             /* of these, too, to who listens the modern way */
-  pd_code (*tools)(pd_mcp_turn *turn); /* items; the array is open */
+  const char *name, *title, *version, *instructions; /* version NULL: perdure's own */
+  unsigned changes;                                  /* PD_MCP_TOOLS…: of these, notices may come in either era */
+  unsigned changes_modern;                           /* of these, too, to who listens the modern way */
+  /* Lists write items; the array is open. `cursor` is what the page before left in `out_cursor` (data NULL: the first page); at the end it
+   * stays empty. */
+  pd_code (*tools)(pd_mcp_turn *turn, pd_bytes cursor, pd_buf *out_cursor);
   pd_code (*call)(pd_mcp_turn *turn, const char *name, pd_json arguments);
-  pd_code (*resources)(pd_mcp_turn *turn, pd_bytes cursor, pd_buf *out_cursor); /* items; `out_cursor` stays empty at the end */
-  pd_code (*templates)(pd_mcp_turn *turn);
+  pd_code (*resources)(pd_mcp_turn *turn, pd_bytes cursor, pd_buf *out_cursor);
+  pd_code (*templates)(pd_mcp_turn *turn, pd_bytes cursor, pd_buf *out_cursor);
   pd_code (*read)(pd_mcp_turn *turn, const char *uri); /* items of contents */
-  pd_code (*prompts)(pd_mcp_turn *turn);
+  pd_code (*prompts)(pd_mcp_turn *turn, pd_bytes cursor, pd_buf *out_cursor);
   pd_code (*prompt)(pd_mcp_turn *turn, const char *name, pd_json arguments);
   pd_code (*complete)(pd_mcp_turn *turn, pd_json reference, const char *argument, pd_bytes value); /* members of completion */
+  /* May the caller hear of changes of this resource? PD_DENIED, PD_NOT_FOUND, PD_INVALID. NULL: of all. */
+  pd_code (*admit)(pd_mcp_turn *turn, const char *uri, pd_error *err);
   /* Watch a resource for the agent, or its list (uri ""), until as many calls of `unwatch`. NULL: pd_mcp_updated comes from elsewhere. */
   pd_code (*watch)(pd_mcp *mcp, const char *agent, const char *uri, pd_error *err);
   void (*unwatch)(pd_mcp *mcp, const char *agent, const char *uri);

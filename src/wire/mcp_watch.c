@@ -106,11 +106,10 @@ static bool concerns(eye *e, const target *t, const pd_watch_event *event)
 
 static void tell(eye *e, const target *t)
 {
-  const char *agent = *t->uri && strcmp(e->name, SHARED) == 0 ? NULL : t->agent;
   if (*t->uri)
-    pd_mcp_updated(e->mcp, agent, t->uri);
+    pd_mcp_updated(e->mcp, t->agent, t->uri);
   else
-    pd_mcp_changed(e->mcp, agent, PD_MCP_RESOURCES);
+    pd_mcp_changed(e->mcp, t->agent, PD_MCP_RESOURCES);
 }
 
 static void take(eye *e, const pd_watch_event *event)

@@ -26,6 +26,7 @@ struct pd_metrics {
   call_counts *calls; /* by name, as pd_capability_at has them; then "unknown" */
   size_t count;
   atomic_ullong statuses[STATUS_COUNT];
+  atomic_ullong full;
 };
 
 pd_code pd_metrics_new(pd_metrics **out, pd_error *err)
@@ -72,6 +73,12 @@ void pd_metrics_call(pd_metrics *metrics, const char *capability, pd_code code, 
   add(&counts->codes[(unsigned)code < PD_CODE_COUNT ? code : PD_STORAGE], 1);
   add(&counts->steps[step], 1);
   add(&counts->us, (uint64_t)us);
+  if (code == PD_FULL) add(&metrics->full, 1);
+}
+
+uint64_t pd_metrics_full_count(pd_metrics *metrics)
+{
+  return atomic_load_explicit(&metrics->full, memory_order_relaxed);
 }
 
 void pd_metrics_request(pd_metrics *metrics, unsigned status)

@@ -11,6 +11,8 @@ void pd_metrics_free(pd_metrics *metrics); /* takes NULL */
 
 /* A call came to its end. A name that is no capability's counts under "unknown". */
 void pd_metrics_call(pd_metrics *metrics, const char *capability, pd_code code, int64_t us);
+/* How many calls found the disk full. */
+uint64_t pd_metrics_full_count(pd_metrics *metrics);
 /* An HTTP request was answered. */
 void pd_metrics_request(pd_metrics *metrics, unsigned status);
 

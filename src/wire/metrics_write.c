@@ -169,13 +169,10 @@ static uint64_t resident_bytes(void)
 
 static pd_code write_process(pd_server *server, pd_buf *out, pd_error *err)
 {
-  pthread_mutex_lock(&server->conns.lock);
-  size_t connections = server->conns.count;
-  pthread_mutex_unlock(&server->conns.lock);
   TRY(pd_buf_printf(out, err,
                     "# HELP perdure_build_info The version.\n# TYPE perdure_build_info gauge\nperdure_build_info{version=\"%s\"} 1\n",
                     pd_version()));
-  TRY(write_gauge(out, "perdure_connections", "Open connections.", connections, err));
+  TRY(write_gauge(out, "perdure_connections", "Open connections.", pd_conns_count(server), err));
   TRY(write_gauge(out, "perdure_requests_in_flight", "Requests at work.", atomic_load(&server->in_flight), err));
   TRY(write_gauge(out, "perdure_watchers", "Who follow GET /v1/watch.", pd_hub_count(server->hub), err));
   TRY(write_gauge(out, "perdure_sessions", "Sessions.", pd_session_count(server->home), err));
@@ -183,7 +180,11 @@ static pd_code write_process(pd_server *server, pd_buf *out, pd_error *err)
                     "# HELP perdure_watchers_cut_total Watchers that were cut off for being too slow.\n"
                     "# TYPE perdure_watchers_cut_total counter\nperdure_watchers_cut_total %llu\n",
                     (unsigned long long)pd_hub_cut_count(server->hub)));
+  if (server->tls)
+    TRY(write_gauge(out, "perdure_tls_certificate_expires_seconds", "When the certificate ends, since 1970.",
+                    (uint64_t)pd_tls_expires_s(server->tls), err));
   TRY(write_gauge(out, "process_open_fds", "Open files.", count_files(), err));
+  TRY(write_gauge(out, "perdure_disk_full", "1: writes are refused, as there is no space.", pd_space_is_full(server), err));
   return write_gauge(out, "process_resident_memory_bytes", "Memory.", resident_bytes(), err);
 }
 

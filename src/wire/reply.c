@@ -156,6 +156,7 @@ static void add_headers(const pd_request *request, struct MHD_Response *response
     snprintf(number, sizeof number, "%u", request->retry_after_s);
     MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, number);
   }
+  if (request->policy) MHD_add_response_header(response, "Content-Security-Policy", request->policy);
   for (size_t i = 0; i < request->header_count; i++) MHD_add_response_header(response, request->headers[i].name, request->headers[i].value);
   if (atomic_load_explicit(&request->server->is_draining, memory_order_relaxed))
     MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");

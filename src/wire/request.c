@@ -14,9 +14,12 @@
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #define BODY_DROP_MAX ((size_t)64 * 1024 * 1024) /* of a body that is too large: then the connection is cut */
-#define STALL_S 120u                             /* a client that takes nothing of its answer for so long is cut off */
+#define FILES_TOLD_MS 60000
+#define FILES_REST_MS 50
+#define STALL_S 120u /* a client that takes nothing of its answer for so long is cut off */
 
 const char *pd_request_header(const pd_request *request, const char *name)
 {
@@ -33,7 +36,7 @@ const char *pd_request_query(const pd_request *request, const char *name)
 /* libmicrohttpd decodes on its own and would stop at an encoded NUL: another path than was asked for. */
 static const char *fault_of_uri(const char *uri)
 {
-  for (const char *at = uri; *at && *at != '?'; at++) {
+  for (const char *at = uri; *at; at++) {
     if ((unsigned char)*at < 0x21 || *at == 0x7f) return "a byte that no URI has";
     if (*at != '%') continue;
     if (!isxdigit((unsigned char)at[1]) || !isxdigit((unsigned char)at[2])) return "a percent sign without two hex digits after it";
@@ -133,7 +136,7 @@ static bool is_serving(pd_request *request)
 }
 
 /* Everything that can be said without the body. */
-static bool admits(pd_request *request, const char *url, const char *method)
+static bool admits(pd_request *request, const char *url, const char *method, const char *version)
 {
   set_id(request);
   snprintf(request->method, sizeof request->method, "%s", method);
@@ -144,8 +147,9 @@ static bool admits(pd_request *request, const char *url, const char *method)
                      request->bad_uri);
     return false;
   }
-  return pd_guard_admits(request) && !pd_guard_preflight(request) && find_route(request) && is_serving(request) &&
-         is_small_enough(request) && (request->route->is_open || pd_auth_admits(request)) && (request->route->is_stream || enter(request));
+  return pd_framing_admits(request, version) && pd_guard_admits(request) && !pd_guard_preflight(request) && find_route(request) &&
+         is_serving(request) && is_small_enough(request) && (request->route->is_open || pd_auth_admits(request)) &&
+         (request->route->is_stream || enter(request));
 }
 
 static bool has_body(const pd_request *request)
@@ -154,9 +158,9 @@ static bool has_body(const pd_request *request)
   return pd_request_header(request, MHD_HTTP_HEADER_TRANSFER_ENCODING) || (size && strcmp(size, "0") != 0);
 }
 
-static enum MHD_Result take_head(pd_request *request, const char *url, const char *method)
+static enum MHD_Result take_head(pd_request *request, const char *url, const char *method, const char *version)
 {
-  bool is_admitted = admits(request, url, method);
+  bool is_admitted = admits(request, url, method, version);
   if (!request->path) return MHD_NO;
   if (request->conn) pd_conn_enter(request->conn, is_admitted ? PD_CONN_READING : PD_CONN_BUSY);
   request->state = is_admitted ? PD_REQUEST_READING : PD_REQUEST_ANSWERED;
@@ -176,17 +180,22 @@ static enum MHD_Result take_body(pd_request *request, const char *data, size_t *
 
 /* ---- the answer ---- */
 
-static void run_job(pd_job *job)
+void pd_request_run(pd_request *request)
 {
-  pd_request *request = (pd_request *)job;
   request->route->run(request);
   request->state = PD_REQUEST_ANSWERED;
   MHD_resume_connection(request->connection); /* from here on it is libmicrohttpd's: W4 */
 }
 
+static void run_job(pd_job *job)
+{
+  pd_request_run((pd_request *)job);
+}
+
 pd_code pd_request_pools(pd_server *server, pd_error *err)
 {
   TRY(pd_pool_init(&server->writers, 64, 4096, err));
+  pd_settler_init(&server->settler, &server->writers);
   TRY(pd_pool_init(&server->slow, 64, 1024, err));
   TRY(pd_pool_init(&server->waiters, 128, 1024, err));
   return pd_pool_init(&server->readers, 4, 65536, err);
@@ -198,11 +207,27 @@ static enum MHD_Result hand_over(pd_request *request, pd_pool *pool)
   request->job.run = run_job;
   MHD_suspend_connection(request->connection);
   if (pd_pool_add(pool, &request->job)) return MHD_YES;
+  if (request->begun) {
+    pd_request_run(request); /* it may be staged already: only the whole answer is a true one */
+    return MHD_YES;
+  }
   request->retry_after_s = 1;
   pd_reply_failure(request, MHD_HTTP_SERVICE_UNAVAILABLE, PD_LIMIT, "Overloaded", "Wait a little, then try again.",
                    "the server has too much to do");
   request->state = PD_REQUEST_ANSWERED;
   MHD_resume_connection(request->connection);
+  return MHD_YES;
+}
+
+static enum MHD_Result begin_here(pd_request *request)
+{
+  if (pd_route_call_begin(request)) return pd_reply_send(request);
+  const void *group = pd_begun_group(request->begun);
+  if (!group) return hand_over(request, &request->server->writers);
+  request->state = PD_REQUEST_WORKING;
+  request->job.run = run_job;
+  MHD_suspend_connection(request->connection);
+  pd_settler_add(&request->server->settler, group, &request->job);
   return MHD_YES;
 }
 
@@ -216,6 +241,7 @@ static enum MHD_Result take_end(pd_request *request)
     return pd_reply_send(request);
   }
   pd_lane lane = request->route->lane ? request->route->lane(request) : PD_LANE_HERE;
+  if (lane == PD_LANE_STAGE) return begin_here(request);
   if (lane == PD_LANE_WRITE) return hand_over(request, &request->server->writers);
   if (lane == PD_LANE_SLOW) return hand_over(request, &request->server->slow);
   if (lane == PD_LANE_WAIT) return hand_over(request, &request->server->waiters);
@@ -228,10 +254,10 @@ static enum MHD_Result answer(void *cls, struct MHD_Connection *connection, cons
                               const char *data, size_t *size, void **con_cls)
 {
   pd_request *request = *con_cls;
-  (void)cls, (void)connection, (void)version;
+  (void)cls, (void)connection;
   if (!request) return MHD_NO; /* no memory for it */
   switch (request->state) {
-  case PD_REQUEST_NEW: return take_head(request, url, method);
+  case PD_REQUEST_NEW: return take_head(request, url, method, version);
   case PD_REQUEST_READING: return *size ? take_body(request, data, size) : take_end(request);
   case PD_REQUEST_ANSWERED: return pd_reply_send(request);
   case PD_REQUEST_WORKING:
@@ -276,10 +302,24 @@ static void completed(void *cls, struct MHD_Connection *connection, void **con_c
   *con_cls = NULL;
 }
 
+/* accept() found no descriptor, though some were left for stores. A thread of libmicrohttpd that has connections waits until one of them
+ * ends; one that has none asks again and again, and calls us in between: it rests here, where nobody waits for it. */
+static void rest_without_files(pd_server *server, bool has_connections)
+{
+  long long now_ms = pd_clock_monotonic_ms(), told_ms = atomic_load(&server->files_told_ms);
+  if (now_ms - told_ms > FILES_TOLD_MS && atomic_compare_exchange_strong(&server->files_told_ms, &told_ms, now_ms))
+    pd_log_say(&server->options->log, PD_LOG_WARN, "there are no more open files to be had (ulimit -n): new clients wait");
+  if (!has_connections) nanosleep(&(struct timespec){.tv_nsec = FILES_REST_MS * 1000000L}, NULL);
+}
+
 static void say(void *cls, const char *fmt, va_list args)
 {
   pd_listener *listener = cls;
   char text[512];
+  if (strncmp(fmt, "Hit process or system resource limit", 36) == 0) {
+    rest_without_files(listener->server, strncmp(fmt + 36, " at FIRST", 9) != 0);
+    return;
+  }
   vsnprintf(text, sizeof text, fmt, args);
   text[strcspn(text, "\n")] = 0;
   pd_log_say(&listener->server->options->log, PD_LOG_DEBUG, "http: %s", text);
@@ -289,12 +329,22 @@ pd_code pd_daemon_start(pd_listener *listener, unsigned threads, pd_error *err)
 {
   pd_server *server = listener->server;
   unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | MHD_USE_ITC;
-  listener->daemon = MHD_start_daemon(
-    flags, 0, NULL, NULL, answer, listener, MHD_OPTION_EXTERNAL_LOGGER, say, listener, MHD_OPTION_LISTEN_SOCKET, listener->fd,
-    MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)PD_HEAD_SIZE_MAX, MHD_OPTION_CONNECTION_LIMIT,
-    (unsigned)server->settings.connection_count_max, MHD_OPTION_CONNECTION_TIMEOUT, STALL_S, MHD_OPTION_STRICT_FOR_CLIENT, 1,
-    MHD_OPTION_URI_LOG_CALLBACK, begin_uri, listener, MHD_OPTION_NOTIFY_COMPLETED, completed, listener, MHD_OPTION_NOTIFY_CONNECTION,
-    pd_conn_notify, listener, threads > 1 ? MHD_OPTION_THREAD_POOL_SIZE : MHD_OPTION_END, threads, MHD_OPTION_END);
+  listener->room = server->connection_room / server->listener_count;
+  struct MHD_OptionItem more[4] = {{MHD_OPTION_END, 0, NULL}};
+  size_t more_count = 0;
+  if (threads > 1) more[more_count++] = (struct MHD_OptionItem){MHD_OPTION_THREAD_POOL_SIZE, threads, NULL};
+  if (listener->is_tls) {
+    flags |= MHD_USE_TLS;
+    more[more_count++] = (struct MHD_OptionItem){MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)(uintptr_t)PD_TLS_PRIORITIES};
+    more[more_count++] = (struct MHD_OptionItem){MHD_OPTION_HTTPS_CERT_CALLBACK2, 0, (void *)pd_tls_retrieve};
+  }
+  more[more_count] = (struct MHD_OptionItem){MHD_OPTION_END, 0, NULL};
+  listener->daemon =
+    MHD_start_daemon(flags, 0, NULL, NULL, answer, listener, MHD_OPTION_EXTERNAL_LOGGER, say, listener, MHD_OPTION_LISTEN_SOCKET,
+                     listener->fd, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)PD_HEAD_SIZE_MAX, MHD_OPTION_CONNECTION_LIMIT,
+                     (unsigned)listener->room, MHD_OPTION_CONNECTION_TIMEOUT, STALL_S, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+                     MHD_OPTION_URI_LOG_CALLBACK, begin_uri, listener, MHD_OPTION_NOTIFY_COMPLETED, completed, listener,
+                     MHD_OPTION_NOTIFY_CONNECTION, pd_conn_notify, listener, MHD_OPTION_ARRAY, more, MHD_OPTION_END);
   if (!listener->daemon) return pd_error_set(err, PD_STORAGE, "cannot serve on %s", listener->address);
   return PD_OK;
 }

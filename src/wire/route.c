@@ -21,6 +21,8 @@ static const pd_route routes[] = {
   {"POST", "/mcp", pd_route_mcp, pd_route_mcp_lane, false, false},
   {"GET", "/mcp", pd_route_mcp, pd_route_mcp_lane, false, false},
   {"DELETE", "/mcp", pd_route_mcp, pd_route_mcp_lane, false, false},
+  {"GET", "/", pd_route_page, NULL, true, false},
+  {"GET", "/favicon.ico", pd_route_icon, NULL, true, false},
   {"GET", "/healthz", pd_route_healthz, NULL, true, false},
   {"GET", "/readyz", pd_route_readyz, NULL, true, false},
 };
@@ -28,7 +30,7 @@ static const pd_route routes[] = {
 static bool fits_path(const pd_route *route, const char *path, const char **out_rest)
 {
   size_t size = strlen(route->path);
-  bool has_rest = route->path[size - 1] == '/';
+  bool has_rest = size > 1 && route->path[size - 1] == '/';
   if (strncmp(path, route->path, size) != 0 || has_rest != (path[size] != 0)) return false;
   *out_rest = path + size;
   return true;

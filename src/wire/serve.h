@@ -24,6 +24,7 @@ typedef struct pd_serve_options {
   const char *listen;                      /* HOST:PORT, [HOST]:PORT or PORT; port 0: any that is free. NULL: no TCP */
   const char *socket;                      /* the path of a Unix socket; NULL: none */
   unsigned socket_mode;                    /* 0: 0600 */
+  const char *tls_cert, *tls_key;          /* PEM files: TCP is HTTPS. Both or neither; looked at again when they change */
   bool no_auth;                            /* whoever reaches it is who they say; on loopback alone */
   bool insecure_listen;                    /* other addresses than loopback without TLS */
   const char *hosts[PD_SERVE_NAMES_MAX];   /* names that Host may have besides localhost and addresses; ended by NULL */
@@ -41,8 +42,19 @@ typedef struct pd_server pd_server;
 /* Open the home and listen. PD_EXISTS if another process serves this home; PD_INVALID for an address that is none, PD_DENIED for one that
  * may not be used so; PD_STORAGE if the system refuses. `options` are borrowed until the server is closed. */
 PD_MUST_USE pd_code pd_server_open(const pd_serve_options *options, pd_server **out, pd_error *err);
-/* "http://127.0.0.1:7373" or "unix:/run/perdure.sock": the index-th address, NULL after the last. Borrowed until close. */
+/* "http://127.0.0.1:7373", "https://…" or "unix:/run/perdure.sock": the index-th address, NULL after the last. Borrowed until close. */
 const char *pd_server_address(const pd_server *server, size_t index);
+
+/* What opens the server's page in a browser. */
+typedef struct pd_link {
+  char url[320];                  /* http://127.0.0.1:7373/#token=… */
+  char token[PD_TOKEN_TEXT_SIZE]; /* the operator's; "": the server asks for none (no_auth) */
+  char token_id[PD_TOKEN_ID_SIZE], expires_at[32];
+} pd_link;
+
+/* Make the link, with a token that is good for `ttl_s` seconds at most, and until the server is closed. For the first TCP address;
+ * PD_INVALID if there is none. `out` holds a secret: wipe it. */
+PD_MUST_USE pd_code pd_server_link(pd_server *server, uint64_t ttl_s, pd_link *out, pd_error *err);
 /* Serve until SIGTERM or SIGINT, then finish what was begun. */
 PD_MUST_USE pd_code pd_server_run(pd_server *server, pd_error *err);
 /* Close the home: everything acknowledged is on disk. Takes NULL. */

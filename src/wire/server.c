@@ -31,23 +31,27 @@ static void take_signals(sigset_t *out)
   sigaddset(&set, SIGINT);
   sigaddset(&set, SIGHUP);
   pthread_sigmask(SIG_BLOCK, &set, NULL);
+  signal(SIGXFSZ, SIG_IGN); /* a file as large as it may be (ulimit -f) is a full disk, not an end */
   if (out) *out = set;
 }
 
 /* ---- opening ---- */
 
-/* As many descriptors as the system lets us have: a connection needs one. */
-static void raise_file_limit(const pd_server *server)
+/* As many descriptors as the system lets us have: a connection needs one. Some are left for stores: who is connected wants to be served. */
+static void make_room(pd_server *server)
 {
   struct rlimit limit;
+  server->connection_room = server->settings.connection_count_max;
   if (getrlimit(RLIMIT_NOFILE, &limit)) return;
   if (limit.rlim_cur < limit.rlim_max) {
     limit.rlim_cur = limit.rlim_max;
     (void)setrlimit(RLIMIT_NOFILE, &limit);
   }
-  if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < server->settings.connection_count_max + SPARE_FILES)
-    pd_log_say(&server->options->log, PD_LOG_WARN, "the system allows %llu open files, fewer than server.connections_max needs (ulimit -n)",
-               (unsigned long long)limit.rlim_cur);
+  if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= server->connection_room + SPARE_FILES) return;
+  server->connection_room = limit.rlim_cur - (limit.rlim_cur < 2 * SPARE_FILES ? limit.rlim_cur / 2 : SPARE_FILES);
+  pd_log_say(&server->options->log, PD_LOG_WARN,
+             "the system allows %llu open files (ulimit -n), so that %zu connections are served at once and not server.connections_max",
+             (unsigned long long)limit.rlim_cur, server->connection_room);
 }
 
 static unsigned thread_count(void)
@@ -81,13 +85,16 @@ static pd_code set_up(pd_server *server, pd_error *err)
   TRY(pd_lock_home(server, err));
   TRY(pd_wire_settings_load(server, err));
   TRY(pd_describe(server, err));
+  TRY(pd_page_prepare(server, err));
   TRY(pd_meter_new(&server->meter, err));
   TRY(pd_rates_new(&server->rates, err));
   TRY(pd_hub_new(server, &server->hub, err));
   TRY(pd_metrics_new(&server->metrics, err));
   TRY(pd_raw_new(server->options->uri, &server->raw, err));
   TRY(set_up_mcp(server, err));
-  raise_file_limit(server);
+  if (server->options->tls_cert)
+    TRY(pd_tls_new(server->options->tls_cert, server->options->tls_key, &server->options->log, &server->tls, err));
+  make_room(server);
   return pd_listen_all(server, err);
 }
 
@@ -132,6 +139,7 @@ static void reload(pd_server *server)
     pd_log_say(&server->options->log, PD_LOG_ERROR, "reload failed, nothing was changed: %s", err.message);
   else
     pd_log_say(&server->options->log, PD_LOG_INFO, "reloaded");
+  if (server->tls) (void)pd_tls_reload(server->tls); /* it says by itself what came of it */
 }
 
 /* The next signal, or 0 after LOOK_MS. */
@@ -174,8 +182,11 @@ pd_code pd_server_run(pd_server *server, pd_error *err)
     signal_number = next_signal(signals, LOOK_MS);
     if (signal_number == SIGHUP) reload(server);
     pd_conns_sweep(server);
+    pd_space_tick(server);
+    pd_conns_tell_full(server);
     pd_hub_tick(server->hub);
     pd_mcp_http_tick(server->mcp);
+    if (server->tls) pd_tls_look(server->tls);
   }
   pd_log_say(&server->options->log, PD_LOG_INFO, "stopping");
   drain(server, signals);
@@ -200,6 +211,7 @@ static void stop_listening(pd_server *server)
 pd_code pd_server_close(pd_server *server, pd_error *err)
 {
   if (!server) return PD_OK;
+  pd_link_revoke(server);
   bool is_over = pd_pool_done(&server->writers, STOP_MS); /* first: they wake connections, which have to be there */
   is_over = pd_pool_done(&server->slow, STOP_MS) && is_over;
   is_over = pd_pool_done(&server->waiters, STOP_MS) && is_over;
@@ -209,6 +221,7 @@ pd_code pd_server_close(pd_server *server, pd_error *err)
   if (server->mcp) pd_mcp_http_drain(server->mcp);
   if (server->mcp && !pd_mcp_http_wait(server->mcp, STOP_MS)) return PD_OK;
   stop_listening(server);
+  pd_tls_free(server->tls);
   pd_hub_free(server->hub);
   if (server->mcp) pd_mcp_free(pd_mcp_http_core(server->mcp));
   pd_mcp_http_free(server->mcp);
@@ -221,6 +234,7 @@ pd_code pd_server_close(pd_server *server, pd_error *err)
   pthread_mutex_destroy(&server->conns.lock);
   pd_buf_done(&server->capabilities);
   pd_buf_done(&server->openapi);
+  pd_buf_done(&server->page_policy);
   free(server);
   return code;
 }

@@ -25,11 +25,6 @@ static pd_code take_from(const pd_request *request, pd_watch_cursor *out, pd_err
                         last && *last ? "Last-Event-ID" : "from", text);
 }
 
-static int socket_of(const pd_request *request)
-{
-  return request->conn && !request->conn->listener->is_tls ? request->conn->fd : -1;
-}
-
 static pd_code begin(pd_request *request, pd_error *err)
 {
   const char *store = pd_request_query(request, "store"), *prefix = pd_request_query(request, "prefix"),
@@ -41,13 +36,16 @@ static pd_code begin(pd_request *request, pd_error *err)
                              : "shared",
     .options = {.prefix = pd_text(prefix ? prefix : ""), .ref = ref && *ref ? ref : "main"},
     .connection = request->connection,
-    .fd = socket_of(request),
+    .fd = request->conn ? request->conn->fd : -1,
+    .is_direct = request->conn && !request->conn->listener->is_tls,
   };
   if (strcmp(wanted.options.ref, "*") == 0) wanted.options.ref = NULL;
   TRY(take_from(request, &wanted.options.from, err));
   bool is_shared = strcmp(wanted.name, "shared") == 0, is_own = strcmp(wanted.name, caller->agent) == 0;
-  TRY(pd_read_permit(request, wanted.name, is_shared ? "state.shared.watch" : "state.persistent.list", prefix, err));
-  TRY(pd_read_store(request, wanted.name, is_shared || is_own, &wanted.store, err));
+  bool is_auditor = caller->token.role == PD_ROLE_AUDITOR; /* who changes nothing: makes no store, and needs no leave to subscribe */
+  const char *like = !is_shared ? "state.persistent.list" : is_auditor ? "state.shared.list" : "state.shared.watch";
+  TRY(pd_read_permit(request, wanted.name, like, prefix, err));
+  TRY(pd_read_store(request, wanted.name, !is_auditor && (is_shared || is_own), &wanted.store, err));
   return pd_hub_add(request->server->hub, &wanted, &request->stream, err);
 }
 

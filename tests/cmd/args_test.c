@@ -169,6 +169,23 @@ static void args__sizes_have_units(void **state)
   assert_int_equal(n, 4294967296);
 }
 
+static void args__times_have_units(void **state)
+{
+  (void)state;
+  static const char *const bad[] = {"", "h", "12 h", "12H", "-1s", "1.5h", "1234567890", "12hours", "h12", "0x10s"};
+  uint64_t n = 7;
+  for (size_t i = 0; i < COUNT_OF(bad); i++) assert_int_equal(args_parse_seconds("--expires", bad[i], &n, NULL), PD_INVALID);
+  assert_int_equal(n, 7);
+  static const struct {
+    const char *text;
+    uint64_t seconds;
+  } good[] = {{"90", 90}, {"90s", 90}, {"15min", 900}, {"12h", 43200}, {"30d", 2592000}, {"0", 0}};
+  for (size_t i = 0; i < COUNT_OF(good); i++) {
+    assert_int_equal(args_parse_seconds("--expires", good[i].text, &n, NULL), PD_OK);
+    assert_int_equal(n, good[i].seconds);
+  }
+}
+
 static void args__fields_are_kept_with_their_values_where_a_command_takes_them(void **state)
 {
   (void)state;
@@ -238,6 +255,7 @@ int main(void)
     cmocka_unit_test(args__the_number_of_words_is_checked),
     cmocka_unit_test(args__numbers_are_whole_and_fit),
     cmocka_unit_test(args__sizes_have_units),
+    cmocka_unit_test(args__times_have_units),
     cmocka_unit_test(args__fields_are_kept_with_their_values_where_a_command_takes_them),
     cmocka_unit_test(args__version_is_a_field_if_it_has_a_value),
     cmocka_unit_test(args__distance_counts_edits),

@@ -42,8 +42,10 @@ static void push(void *ctx, pd_bytes message, int status, bool is_last)
 
 /* ---- something to offer: a tool that says what it was given, and one that asks ---- */
 
-static pd_code list_tools(pd_mcp_turn *turn)
+static pd_code list_tools(pd_mcp_turn *turn, pd_bytes cursor, pd_buf *out_cursor)
 {
+  (void)out_cursor;
+  if (cursor.data) return pd_mcp_refuse_cursor(turn);
   pd_json_raw(&turn->w, pd_text("{\"name\":\"say\",\"inputSchema\":{\"type\":\"object\"}}"));
   return turn->w.code;
 }

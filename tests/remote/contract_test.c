@@ -1,4 +1,4 @@
-/* contract_test.c: the backend of a server's stores keeps the contract of backend.h, as any other: on a real server (fixture.c). argv[1]. */
+/* contract_test.c: the backend of a server's stores keeps the contract of backend.h, as any other: on a real server (fixture.c). */
 #include "contract/backend_contract.h"
 #include "remote/remote.h"
 #include "wire/server_world.h"

@@ -274,6 +274,26 @@ static void queue_receive__in_wait_ms__also_waits_for_a_message_that_comes_again
   assert_int_equal(pd_home_close(real, &w.err), PD_OK);
 }
 
+static bool give_up_at_third(void *ctx, uint64_t done, uint64_t total)
+{
+  assert_int_equal(done, 0);
+  assert_int_equal(total, 0); /* there is nothing to tell of a wait */
+  return ++*(int *)ctx < 3;
+}
+
+static void queue_receive__error_Cancelled__ends_the_wait_and_takes_nothing(void **state)
+{
+  (void)state;
+  int asked = 0;
+  pd_ctx who = {.home = w.home, .agent = "main", .progress = give_up_at_third, .progress_ctx = &asked};
+  int64_t begun_ms = pd_clock_monotonic_ms();
+  assert_int_equal(pd_call(&who, "queue.receive", pd_text("{\"wait_ms\":60000}"), &w.out, &w.err), PD_INVALID);
+  assert_string_equal(pd_error_name(&w.err), "Cancelled");
+  assert_true(pd_clock_monotonic_ms() - begun_ms < 20000);
+  send("main", "main", "1");
+  count_is("main", "1", "0");
+}
+
 static void queue_receive__out_messages__are_the_agents_own_only(void **state)
 {
   (void)state;
@@ -441,6 +461,7 @@ int main(void)
     cmocka_unit_test_setup_teardown(queue_receive__in_wait_ms__ends_when_a_message_comes, set_up, tear_down),
     cmocka_unit_test_setup_teardown(queue_receive__in_wait_ms__ends_without_a_message_when_it_is_over, set_up, tear_down),
     cmocka_unit_test_setup_teardown(queue_receive__in_wait_ms__also_waits_for_a_message_that_comes_again, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(queue_receive__error_Cancelled__ends_the_wait_and_takes_nothing, set_up, tear_down),
     cmocka_unit_test_setup_teardown(queue_receive__out_messages__are_the_agents_own_only, set_up, tear_down),
     cmocka_unit_test_setup_teardown(queue_receive__effect_1__each_message_is_at_one_receiver, set_up, tear_down),
     cmocka_unit_test_setup_teardown(queue_receive__of_large_messages_gives_a_part_of_them, set_up, tear_down),

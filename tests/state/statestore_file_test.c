@@ -285,8 +285,8 @@ static void file__a_failed_flush_keeps_the_data_and_is_tried_again(void **state)
   limit_files(64);
   desk_set(&d, "b", "\"0123456789012345678901234567890123456789012345678901234567890123456789\"");
   wait_for(&d, 1, 2); /* the second try comes by itself, too */
-  assert_int_equal(pd_statestore_flush(d.s, &d.err), PD_STORAGE);
-  assert_int_equal(pd_statestore_close(d.s, &d.err), PD_STORAGE); /* and a close that would lose it does not close */
+  assert_int_equal(pd_statestore_flush(d.s, &d.err), PD_FULL);
+  assert_int_equal(pd_statestore_close(d.s, &d.err), PD_FULL); /* and a close that would lose it does not close */
   pd_statestore_stats_get(d.s, &stats);
   assert_false(stats.is_closed);
   assert_true(stats.pending > 0 && stats.failed_in_row >= 2 && *stats.last_error);

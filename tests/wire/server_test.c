@@ -305,39 +305,6 @@ static void half_closed__who_stops_sending_gets_an_answer_or_an_end(void **state
   served_free(s);
 }
 
-/* Descriptors run out: who comes waits, and is served when there is room. */
-static void files__when_they_run_out_connections_wait_and_are_not_lost(void **state)
-{
-  (void)state;
-  struct rlimit before, few = {.rlim_cur = 64, .rlim_max = 64};
-  getrlimit(RLIMIT_NOFILE, &before);
-  pid_t pid = fork(); /* the limit is for this child and its server alone */
-  if (pid == 0) {
-    int fds[100], count = 0;
-    setrlimit(RLIMIT_NOFILE, &few);
-    served *s = served_start(plain);
-    pid_t client = fork();
-    if (client == 0) { /* half of the connections from here: this process has few descriptors too */
-      while (count < 50 && (fds[count] = served_connect(s)) >= 0) count++;
-      poll(NULL, 0, 1500);
-      _exit(count < 50);
-    }
-    poll(NULL, 0, 500);
-    int fd = served_connect(s);
-    reply r = fd >= 0 ? ask_on(fd, "GET", "/healthz", "", NULL) : (reply){0};
-    bool is_good = r.status == 200;
-    int status = 1;
-    waitpid(client, &status, 0);
-    reply again = ask(s, "GET", "/healthz", "", NULL);
-    is_good = is_good && again.status == 200;
-    served_free(s);
-    _exit(is_good ? 0 : 1);
-  }
-  int status = 1;
-  waitpid(pid, &status, 0);
-  assert_int_equal(status, 0);
-}
-
 /* ---- many at once ---- */
 
 typedef struct writer {
@@ -425,7 +392,6 @@ int main(int argc, char **argv)
     cmocka_unit_test(slow__a_head_that_never_ends_is_cut),
     cmocka_unit_test(head__larger_than_it_may_be_is_refused),
     cmocka_unit_test(half_closed__who_stops_sending_gets_an_answer_or_an_end),
-    cmocka_unit_test(files__when_they_run_out_connections_wait_and_are_not_lost),
     cmocka_unit_test(many__writers_at_once_all_get_their_versions),
     cmocka_unit_test(in_flight__more_than_an_agent_may_have_is_429_and_others_are_served),
   };

@@ -28,7 +28,7 @@ static void run_server(const served *s, int out)
 {
   const char *argv[SERVED_ARGS_MAX + 8] = {served_binary, "serve", "--home", text_of("%s/home", s->folder), "--listen", "127.0.0.1:0"};
   size_t count = 6;
-  for (size_t i = 0; s->args[i]; i++) argv[count++] = strcmp(s->args[i], "@socket") == 0 ? text_of("%s/socket", s->folder) : s->args[i];
+  for (size_t i = 0; s->args[i]; i++) argv[count++] = *s->args[i] == '@' ? text_of("%s/%s", s->folder, s->args[i] + 1) : s->args[i];
   int log = open(text_of("%s/log", s->folder), O_WRONLY | O_CREAT | O_APPEND, 0600);
   dup2(out, STDOUT_FILENO);
   dup2(log, STDERR_FILENO);
@@ -45,9 +45,9 @@ static int read_port(int fd)
   for (ssize_t got; used < sizeof text - 1 && (got = read(fd, text + used, sizeof text - 1 - used)) > 0;) {
     used += (size_t)got;
     text[used] = 0;
-    const char *at = strstr(text, "http://127.0.0.1:"), *https = strstr(text, "https://127.0.0.1:");
-    at = at ? at + 17 : https ? https + 18 : NULL;
-    if (at && strchr(at, '\n')) return atoi(at);
+    const char *at = strstr(text, " on http"), *end = at ? strchr(at, '\n') : NULL;
+    const char *colon = end ? memrchr(at, ':', (size_t)(end - at)) : NULL;
+    if (colon) return atoi(colon + 1);
   }
   return 0;
 }

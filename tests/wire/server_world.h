@@ -7,6 +7,16 @@
 
 #define SERVED_ARGS_MAX 24
 
+/* A sanitizer keeps what was freed: what is said of memory does not hold then. */
+#ifndef __has_feature
+#define __has_feature(x) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SERVED_IS_SANITIZED true
+#else
+#define SERVED_IS_SANITIZED false
+#endif
+
 typedef struct served {
   pid_t pid;
   char *folder; /* with home/, log and socket in it */
@@ -17,8 +27,8 @@ typedef struct served {
 /* The perdure that is tested: argv[1] of the test program. */
 extern const char *served_binary;
 
-/* Start `perdure serve --home FOLDER/home --listen 127.0.0.1:0 ARGS…` and wait until it serves. ARGS end with NULL; "@socket" becomes
- * FOLDER/socket. Aborts the program if it does not come up. */
+/* Start `perdure serve --home FOLDER/home --listen 127.0.0.1:0 ARGS…` and wait until it serves. ARGS end with NULL; "@NAME" becomes
+ * FOLDER/NAME. Aborts the program if it does not come up. */
 served *served_start(const char *const *args);
 /* The same in a folder that is there already, which becomes the server's. */
 served *served_start_in(char *folder, const char *const *args);

@@ -117,6 +117,41 @@ static void auth__an_agents_token_is_that_agents_and_revoking_ends_it(void **sta
   served_free(s);
 }
 
+/* The status that a watch begins with. */
+static int status_of_watch(const served *s, const char *text, const char *query, const char *headers)
+{
+  char line[16] = "",
+       *head = text_of("GET /v1/watch?%s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n%s\r\n", query, text, headers);
+  int fd = served_connect(s);
+  assert_true(send_bytes(fd, head, strlen(head)));
+  for (size_t used = 0; used < 12;) {
+    ssize_t got = read(fd, line + used, 12 - used);
+    assert_true(got > 0);
+    used += (size_t)got;
+  }
+  close(fd);
+  free(head);
+  return atoi(line + 9);
+}
+
+static void auth__an_auditor_watches_everything_and_makes_nothing(void **state)
+{
+  (void)state;
+  served *s = served_start(none);
+  char *boss = token(s, "create --role operator"), *auditor = token(s, "create --role auditor");
+  want_call(s, boss, "Perdure-Agent: writer\r\n", "state.persistent.set", "{\"key\":\"k\",\"value\":1}", 200);
+  assert_int_equal(status_of_watch(s, auditor, "store=writer", ""), 200);
+  assert_int_equal(status_of_watch(s, auditor, "store=nobody", "Perdure-Agent: nobody\r\n"), 404);
+  assert_int_equal(status_of_watch(s, auditor, "store=shared", ""), 404); /* nobody wrote to it yet */
+  want_get(s, auditor, "/v1/agents/nobody/state", 404);
+  want_call(s, boss, "Perdure-Agent: writer\r\n", "state.shared.set", "{\"key\":\"k\",\"value\":1,\"expected_version\":0}", 200);
+  assert_int_equal(status_of_watch(s, auditor, "store=shared", ""), 200);
+  assert_int_equal(status_of_watch(s, boss, "store=somebody", "Perdure-Agent: somebody\r\n"), 200);
+  free(boss);
+  free(auditor);
+  served_free(s);
+}
+
 static void auth__operator_and_auditor(void **state)
 {
   (void)state;
@@ -147,6 +182,17 @@ static void auth__scopes_hold_for_calls_reads_and_watches(void **state)
   want_call(s, text, "", "state.shared.get", "{\"key\":\"drafts/1\"}", 403);
   want_get(s, text, "/v1/agents/writer/state/drafts/1", 200);
   want_get(s, text, "/v1/agents/writer/state/other", 403);
+  char *past = token(s, "create --agent writer --capability 'history.*' --prefix drafts/");
+  want_call(s, past, "", "history.get", "{\"key\":\"drafts/1\",\"at\":\"main\"}", 200);
+  want_call(s, past, "", "history.get", "{\"key\":\"other\"}", 403);
+  want_call(s, past, "", "history.log", "{\"prefix\":\"drafts/\"}", 200);
+  want_call(s, past, "", "history.log", "{}", 403);
+  want_call(s, past, "", "history.show", "{}", 403);
+  want_call(s, past, "", "history.diff", "{\"from\":\"root\"}", 403);
+  want_call(s, past, "", "history.diff", "{\"from\":\"root\",\"prefix\":\"drafts/\"}", 200);
+  want_call(s, past, "", "history.prove", "{\"key\":\"drafts/1\"}", 403);
+  want_call(s, past, "", "history.refs", "{}", 403);
+  free(past);
   want_get(s, text, "/v1/agents/writer/state", 403);
   want_get(s, text, "/v1/agents/writer/state?prefix=drafts/", 200);
   want_get(s, text, "/v1/agents/writer/log", 403);
@@ -351,6 +397,7 @@ int main(int argc, char **argv)
     cmocka_unit_test(auth__without_a_token_nothing_but_health_is_answered),
     cmocka_unit_test(auth__an_agents_token_is_that_agents_and_revoking_ends_it),
     cmocka_unit_test(auth__operator_and_auditor),
+    cmocka_unit_test(auth__an_auditor_watches_everything_and_makes_nothing),
     cmocka_unit_test(auth__scopes_hold_for_calls_reads_and_watches),
     cmocka_unit_test(auth__a_token_may_ask_only_so_often),
     cmocka_unit_test(auth__the_unix_socket_knows_its_own_user),

@@ -12,11 +12,13 @@
  *   raw TEXT                   send these bytes (\r \n \t \0 \xHH) instead of a request
  *   close                      the server must have closed the connection
  */
+#include "base/base.h"
 #include "base/buf.h"
 #include "base/glob.h"
 #include "base/json.h"
 #include "support/temp_folder.h"
 #include "wire/server_world.h"
+#include "wire/tls_world.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -207,13 +209,21 @@ static void play(player *p)
 
 /* ---- lines ---- */
 
+/* With PERDURE_TEST_TLS the same transcript goes through TLS. */
+static const char *const tls_args[] = {"--tls-cert", "@cert.pem", "--tls-key", "@key.pem"};
+
 static void start_server(player *p, char *line)
 {
   const char *args[SERVED_ARGS_MAX] = {0};
   size_t count = 0;
-  for (char *word = strtok(line, " "); word && count < SERVED_ARGS_MAX - 1; word = strtok(NULL, " "))
+  for (char *word = strtok(line, " "); word && count < SERVED_ARGS_MAX - 1 - COUNT_OF(tls_args); word = strtok(NULL, " "))
     args[count] = p->args[count] = strdup(word), count++;
-  p->s = served_start_in(p->folder ? p->folder : temp_folder_new(), args);
+  bool is_tls = getenv("PERDURE_TEST_TLS") != NULL;
+  if (!p->folder) p->folder = temp_folder_new();
+  for (size_t i = 0; is_tls && i < COUNT_OF(tls_args); i++) args[count++] = tls_args[i];
+  if (is_tls) certificate_write(p->folder, "cert.pem", "key.pem", &(certificate){.serial = 1});
+  p->s = served_start_in(p->folder, args);
+  if (is_tls) p->s->port = tls_proxy(p->folder, p->s->port);
 }
 
 static void write_home_file(player *p, char *line)

@@ -141,8 +141,10 @@ static void list_one(pd_mcp_turn *turn, const char *name)
   pd_json_close(&turn->w, '}');
 }
 
-static pd_code list_tools(pd_mcp_turn *turn)
+static pd_code list_tools(pd_mcp_turn *turn, pd_bytes cursor, pd_buf *out_cursor)
 {
+  (void)out_cursor;
+  if (cursor.data) return pd_mcp_refuse_cursor(turn);
   for (size_t i = 0; i < COUNT_OF(plain); i++) list_one(turn, plain[i].name);
   for (size_t i = 0; i < COUNT_OF(active); i++) list_one(turn, active[i].name);
   for (size_t i = 0; fixture_ask_tools[i]; i++) list_one(turn, fixture_ask_tools[i]);
@@ -170,8 +172,10 @@ static pd_code list_resources(pd_mcp_turn *turn, pd_bytes cursor, pd_buf *out_cu
                     "\"test://watched-resource\",\"name\":\"Watched\",\"description\":\"Changes.\",\"mimeType\":\"text/plain\"}");
 }
 
-static pd_code list_templates(pd_mcp_turn *turn)
+static pd_code list_templates(pd_mcp_turn *turn, pd_bytes cursor, pd_buf *out_cursor)
 {
+  (void)out_cursor;
+  if (cursor.data) return pd_mcp_refuse_cursor(turn);
   return give(turn, "{\"uriTemplate\":\"test://template/{id}/data\",\"name\":\"Template\",\"description\":\"A template.\",\"mimeType\":"
                     "\"application/json\"}");
 }
@@ -206,8 +210,10 @@ static pd_code read_resource(pd_mcp_turn *turn, const char *uri)
 
 /* ---- prompts ---- */
 
-static pd_code list_prompts(pd_mcp_turn *turn)
+static pd_code list_prompts(pd_mcp_turn *turn, pd_bytes cursor, pd_buf *out_cursor)
 {
+  (void)out_cursor;
+  if (cursor.data) return pd_mcp_refuse_cursor(turn);
   return give(turn, "{\"name\":\"test_simple_prompt\",\"description\":\"Simple.\"},{\"name\":\"test_prompt_with_arguments\","
                     "\"description\":\"With arguments.\",\"arguments\":[{\"name\":\"arg1\",\"description\":\"First\",\"required\":true},{"
                     "\"name\":\"arg2\",\"description\":\"Second\",\"required\":true}]},{\"name\":\"test_prompt_with_embedded_resource\","

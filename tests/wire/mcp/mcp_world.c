@@ -69,11 +69,11 @@ static int64_t now_of(void *ctx)
   return ((mcp_world *)ctx)->w.now_ms;
 }
 
-void mcp_open(mcp_world *m, const char *tools, const char *key_file)
+static void begin(mcp_world *m, const char *tools, const char *key_file, size_t page_count)
 {
   pd_error err;
-  world_open(&m->w, NULL);
-  pd_mcp_options options = {.home = m->w.home, .uri = m->w.uri, .tools = tools, .key_file = key_file, .now_ms = now_of, .now_ctx = m};
+  pd_mcp_options options = {
+    .home = m->w.home, .uri = m->w.uri, .tools = tools, .key_file = key_file, .page_count = page_count, .now_ms = now_of, .now_ctx = m};
   if (pd_mcp_new(&options, &m->mcp, &err)) fail_msg("%s", err.message);
   exchange_begin(&m->push);
   exchange_begin(&m->last);
@@ -82,13 +82,30 @@ void mcp_open(mcp_world *m, const char *tools, const char *key_file)
   if (pd_mcp_session_new(m->mcp, "main", &out, &m->peer.session, &err)) fail_msg("%s", err.message);
 }
 
-void mcp_close(mcp_world *m)
+static void finish(mcp_world *m)
 {
   pd_mcp_drain(m->mcp);
   if (m->peer.session) pd_mcp_session_release(m->peer.session);
   pd_mcp_free(m->mcp);
   exchange_end(&m->push);
   exchange_end(&m->last);
+}
+
+void mcp_open(mcp_world *m, const char *tools, const char *key_file)
+{
+  world_open(&m->w, NULL);
+  begin(m, tools, key_file, 0);
+}
+
+void mcp_page(mcp_world *m, size_t page_count)
+{
+  finish(m);
+  begin(m, NULL, NULL, page_count);
+}
+
+void mcp_close(mcp_world *m)
+{
+  finish(m);
   world_close(&m->w);
 }
 

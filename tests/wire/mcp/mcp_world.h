@@ -36,6 +36,9 @@ typedef struct mcp_world {
 void mcp_open(mcp_world *m, const char *tools, const char *key_file);
 void mcp_close(mcp_world *m);
 
+/* Another pd_mcp on the same home, with pages of so many items; the session is a new one. */
+void mcp_page(mcp_world *m, size_t page_count);
+
 /* Send one message as m->peer; what comes back is in m->last. */
 void mcp_send(mcp_world *m, const char *message);
 void mcp_sendf(mcp_world *m, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -2,6 +2,8 @@
 #include "wire/mcp/mcp_world.h"
 
 #include "base/base.h"
+#include "base/buf.h"
+#include "support/temp_folder.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -132,6 +134,192 @@ static void resource__a_commit_tells_who_when_and_what_and_another_agents_is_not
   mcp_close(&m);
 }
 
+static void want_uri(mcp_world *m, const char *uri, bool is_there)
+{
+  read_uri(m, uri);
+  assert_string_equal(mcp_last(m, "error.code"), is_there ? "" : "-32002");
+}
+
+/* The newest commit of a store as a URI. */
+static void commit_uri(mcp_world *m, const char *name, char out[128])
+{
+  pd_store *store = NULL;
+  pd_commit commit;
+  char hex[PD_ID_HEX_SIZE];
+  assert_int_equal(pd_home_borrow(m->w.home, name, false, &store, NULL), PD_OK);
+  assert_int_equal(pd_resolve(store, NULL, &commit, NULL), PD_OK);
+  snprintf(out, 128, "state://commits/%s", pd_id_hex(&commit.id, hex));
+}
+
+static void resource__a_commit_is_of_the_callers_store_or_of_the_shared_one_and_nobody_elses(void **state)
+{
+  (void)state;
+  mcp_world m;
+  char own[128], strangers[128], shared[128], system[128];
+  mcp_open(&m, NULL, NULL);
+  set(&m, "plan", 1);
+  share(&m, "board", 1, 0);
+  world_ok(&m.w, "queue.send", "{\"to\":\"main\",\"body\":1}");
+  m.w.agent = "eve";
+  set(&m, "secret", 1);
+  m.w.agent = "main";
+  commit_uri(&m, "main", own);
+  commit_uri(&m, "eve", strangers);
+  commit_uri(&m, "shared", shared);
+  commit_uri(&m, "system", system);
+  want_uri(&m, own, true);
+  want_uri(&m, shared, true);
+  assert_non_null(strstr(mcp_last(&m, "result.contents.0.text"), "\\\"store\\\":\\\"shared\\\""));
+  want_uri(&m, strangers, false);
+  want_uri(&m, system, false);
+  m.peer.agent = "eve";
+  want_uri(&m, strangers, true);
+  want_uri(&m, own, false);
+  m.peer.agent = "system"; /* a store's name is no agent's */
+  want_uri(&m, system, false);
+  want_uri(&m, own, false);
+  mcp_close(&m);
+}
+
+/* ---- what the caller may not call, it does not see ---- */
+
+static bool sees_shared_alone(void *ctx, const char *capability)
+{
+  (void)ctx;
+  return strncmp(capability, "state.shared.", 13) == 0;
+}
+
+static void complete_key(mcp_world *m, const char *template, const char *variable)
+{
+  mcp_sendf(m,
+            "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"completion/complete\",\"params\":{\"ref\":{\"type\":\"ref/resource\",\"uri\":"
+            "\"%s\"},\"argument\":{\"name\":\"%s\",\"value\":\"\"}}}",
+            template, variable);
+}
+
+static void want_refused(mcp_world *m, const char *method, const char *params)
+{
+  mcp_sendf(m, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"%s\",\"params\":%s}", method, params);
+  assert_string_not_equal(mcp_last(m, "error.code"), "");
+}
+
+static void resource__what_the_gate_does_not_let_through_is_in_no_list(void **state)
+{
+  (void)state;
+  mcp_world m;
+  char own[128], shared[128];
+  mcp_open(&m, NULL, NULL);
+  set(&m, "plan", 1);
+  share(&m, "board", 1, 0);
+  world_ok(&m.w, "threads.create", "{\"thread_id\":\"trip\"}");
+  commit_uri(&m, "main", own);
+  commit_uri(&m, "shared", shared);
+  m.peer.gate = (pd_mcp_gate){.sees = sees_shared_alone};
+  mcp_send(&m, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"resources/list\"}");
+  assert_string_equal(mcp_last(&m, "result.resources.0.uri"), "\"state://shared/board\"");
+  assert_string_equal(mcp_last(&m, "result.resources.1"), "");
+  mcp_send(&m, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"resources/templates/list\"}");
+  assert_string_equal(mcp_last(&m, "result.resourceTemplates.0.name"), "\"shared\"");
+  assert_string_equal(mcp_last(&m, "result.resourceTemplates.1.name"), "\"commits\"");
+  assert_string_equal(mcp_last(&m, "result.resourceTemplates.2"), "");
+  mcp_send(&m, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"prompts/list\"}");
+  assert_string_equal(mcp_last(&m, "result.prompts"), "[]");
+  want_refused(&m, "prompts/get", "{\"name\":\"briefing\"}");
+  complete_key(&m, "state://persistent/{key}", "key");
+  assert_string_equal(mcp_last(&m, "result.completion.values"), "[]");
+  complete_key(&m, "state://threads/{id}", "id");
+  assert_string_equal(mcp_last(&m, "result.completion.values"), "[]");
+  complete_key(&m, "state://shared/{key}", "key");
+  assert_string_equal(mcp_last(&m, "result.completion.values"), "[\"board\"]");
+  want_refused(&m, "resources/subscribe", "{\"uri\":\"state://persistent/plan\"}");
+  want_refused(&m, "resources/subscribe", "{\"uri\":\"state://threads/trip\"}");
+  want_uri(&m, own, false);
+  want_uri(&m, shared, true);
+  mcp_close(&m);
+}
+
+static void write_policy(mcp_world *m, const char *text)
+{
+  char *path = text_of("%s/policy.toml", m->w.folder);
+  FILE *f = fopen(path, "w");
+  assert_non_null(f);
+  fputs(text, f);
+  assert_int_equal(fclose(f), 0);
+  free(path);
+  assert_int_equal(pd_home_reload(m->w.home, NULL), PD_OK);
+}
+
+static void resource__what_policy_blocks_is_not_read_not_listed_and_not_heard_of(void **state)
+{
+  (void)state;
+  mcp_world m;
+  char own[128];
+  mcp_open(&m, NULL, NULL);
+  set(&m, "open", 1);
+  set(&m, "secret/x", 1);
+  commit_uri(&m, "main", own);
+  write_policy(&m, "[[rule]]\ncapability = \"state.persistent.*\"\nprefix = \"secret/\"\npermission = \"blocked\"\n");
+  want_refused(&m, "resources/read", "{\"uri\":\"state://persistent/secret/x\"}");
+  want_refused(&m, "resources/subscribe", "{\"uri\":\"state://persistent/secret/x\"}");
+  want_uri(&m, own, false); /* it may tell of any key */
+  want_uri(&m, "state://persistent/open", true);
+  mcp_send(&m, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"resources/list\"}");
+  assert_null(strstr(mcp_last(&m, "result"), "secret"));
+  mcp_send(&m, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"completion/complete\",\"params\":{\"ref\":{\"type\":\"ref/resource\",\"uri\":"
+               "\"state://persistent/{key}\"},\"argument\":{\"name\":\"key\",\"value\":\"op\"}}}");
+  assert_string_equal(mcp_last(&m, "result.completion.values"), "[\"open\"]"); /* what is not about the secret ones is free */
+  mcp_close(&m);
+}
+
+static void resource__pages_end_where_kinds_begin_without_gap_or_double(void **state)
+{
+  (void)state;
+  mcp_world m;
+  mcp_open(&m, NULL, NULL);
+  for (int i = 0; i < 6; i++) { /* 6 keys, 3 shared ones that sort before them, 4 threads */
+    char key[16];
+    snprintf(key, sizeof key, "k%d", i);
+    set(&m, key, i);
+    snprintf(key, sizeof key, "a%d", i);
+    if (i < 3) share(&m, key, i, 0);
+    m.w.now_ms += 1000;
+    if (i < 4) assert_int_equal(world_callf(&m.w, "threads.create", "{\"thread_id\":\"t%d\"}", i), PD_OK);
+  }
+  static const char *const all[] = {"persistent/k0", "persistent/k1", "persistent/k2", "persistent/k3", "persistent/k4",
+                                    "persistent/k5", "shared/a0",     "shared/a1",     "shared/a2",     "threads/t3",
+                                    "threads/t2",    "threads/t1",    "threads/t0"};
+  for (size_t size = 1; size <= COUNT_OF(all) + 1; size++) {
+    char cursor[512] = "";
+    size_t count = 0, pages = 0;
+    mcp_page(&m, size);
+    do {
+      mcp_sendf(&m, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"resources/list\",\"params\":{%s%s}}", *cursor ? "\"cursor\":" : "", cursor);
+      for (size_t i = 0; i < size; i++) {
+        char path[64], want[64];
+        snprintf(path, sizeof path, "result.resources.%zu.uri", i);
+        if (!*mcp_last(&m, path)) break;
+        snprintf(want, sizeof want, "\"state://%s\"", count < COUNT_OF(all) ? all[count] : "?");
+        assert_string_equal(mcp_last(&m, path), want);
+        count++;
+      }
+      snprintf(cursor, sizeof cursor, "%s", mcp_last(&m, "result.nextCursor"));
+    } while (++pages < 50 && *cursor);
+    assert_int_equal(count, COUNT_OF(all));
+    assert_int_equal(pages, (COUNT_OF(all) + size - 1) / size);
+  }
+  static const char *const wrong[] = {"\"\"", "\"!\"", "\"eA==\"", "\"dA\"", "7", "\"dHg=\""};
+  for (size_t i = 0; i < COUNT_OF(wrong); i++) {
+    mcp_sendf(&m, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"resources/list\",\"params\":{\"cursor\":%s}}", wrong[i]);
+    assert_string_equal(mcp_last(&m, "error.code"), "-32602");
+  }
+  static const char *const others[] = {"tools/list", "prompts/list", "resources/templates/list"};
+  for (size_t i = 0; i < COUNT_OF(others); i++) {
+    mcp_sendf(&m, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"%s\",\"params\":{\"cursor\":\"!\"}}", others[i]);
+    assert_string_equal(mcp_last(&m, "error.code"), "-32602");
+  }
+  mcp_close(&m);
+}
+
 static void append_to_thread(mcp_world *m, int version)
 {
   char input[512];
@@ -208,6 +396,97 @@ static void resource__a_subscriber_hears_of_each_commit_once_and_of_nothing_else
   mcp_close(&m);
 }
 
+static void listen_into(mcp_world *m, exchange *e, const char *id, const char *filter)
+{
+  char text[1024];
+  snprintf(text, sizeof text, "{\"jsonrpc\":\"2.0\",\"id\":%s,\"method\":\"subscriptions/listen\",\"params\":{%s,\"notifications\":%s}}",
+           id, META, filter);
+  exchange_begin(e);
+  mcp_send_into(m, e, text);
+}
+
+/* A session beside the world's own, of another agent, or of the same. */
+typedef struct other {
+  pd_mcp_session *session;
+  size_t count;
+} other;
+
+static void count_message(void *ctx, pd_bytes message, int status, bool is_last)
+{
+  (void)message, (void)status, (void)is_last;
+  __atomic_fetch_add((size_t *)ctx, 1, __ATOMIC_SEQ_CST);
+}
+
+static void other_subscribes(mcp_world *m, other *o, const char *agent, const char *uri)
+{
+  pd_mcp_out out = {.send = count_message, .ctx = &o->count};
+  pd_mcp_peer peer = m->peer;
+  assert_int_equal(pd_mcp_session_new(m->mcp, agent, &out, &o->session, NULL), PD_OK);
+  m->peer.agent = agent;
+  m->peer.session = o->session;
+  subscribe(m, uri);
+  m->peer = peer;
+}
+
+static void resource__everybody_who_watches_a_shared_key_hears_of_a_commit_once(void **state)
+{
+  (void)state;
+  mcp_world m;
+  exchange one, two;
+  other eve = {0}, twin = {0};
+  mcp_open(&m, NULL, NULL);
+  subscribe(&m, "state://shared/board");
+  other_subscribes(&m, &eve, "eve", "state://shared/board");
+  other_subscribes(&m, &twin, "main", "state://shared/board");
+  listen_into(&m, &one, "1", "{\"resourceSubscriptions\":[\"state://shared/board\",\"state://shared/board\",\"state://shared/b%6Fard\"]}");
+  listen_into(&m, &two, "2", "{\"resourceSubscriptions\":[\"state://shared/board\"],\"resourcesListChanged\":true}");
+  for (int i = 0; i < 20; i++) share(&m, "board", i, i); /* the first one changes the list, too */
+  exchange_wait(&m.push, 20);
+  exchange_wait(&one, 41); /* one for each of its two names of the resource, and the acknowledgement */
+  exchange_wait(&two, 22);
+  settle();
+  assert_int_equal(m.push.count, 20);
+  assert_int_equal(__atomic_load_n(&eve.count, __ATOMIC_SEQ_CST), 20);
+  assert_int_equal(__atomic_load_n(&twin.count, __ATOMIC_SEQ_CST), 20);
+  assert_int_equal(one.count, 41);
+  assert_int_equal(two.count, 22);
+  pd_mcp_drain(m.mcp);
+  pd_mcp_session_release(eve.session);
+  pd_mcp_session_release(twin.session);
+  exchange_end(&one);
+  exchange_end(&two);
+  mcp_close(&m);
+}
+
+static void *burst(void *ctx)
+{
+  mcp_world *m = ctx;
+  pd_ctx who = {.home = m->w.home, .agent = "main"};
+  for (int i = 0; i < 100; i++) {
+    pd_buf out = {0};
+    if (pd_call(&who, "state.persistent.set", pd_text("{\"key\":\"plan\",\"value\":1}"), &out, NULL)) abort();
+    pd_buf_done(&out);
+  }
+  return NULL;
+}
+
+static void resource__a_burst_of_commits_from_many_threads_is_one_notice_each(void **state)
+{
+  (void)state;
+  mcp_world m;
+  other o = {0};
+  pthread_t threads[4];
+  mcp_open(&m, NULL, NULL);
+  other_subscribes(&m, &o, "main", "state://persistent/plan");
+  for (size_t i = 0; i < COUNT_OF(threads); i++) assert_int_equal(pthread_create(&threads[i], NULL, burst, &m), 0);
+  for (size_t i = 0; i < COUNT_OF(threads); i++) pthread_join(threads[i], NULL);
+  for (int i = 0; i < 2000 && __atomic_load_n(&o.count, __ATOMIC_SEQ_CST) < 400; i++) usleep(2000);
+  settle();
+  assert_int_equal(__atomic_load_n(&o.count, __ATOMIC_SEQ_CST), 400);
+  pd_mcp_session_release(o.session);
+  mcp_close(&m);
+}
+
 static void resource__undo_tells_the_keys_that_it_changed(void **state)
 {
   (void)state;
@@ -248,15 +527,6 @@ static void resource__a_batch_of_keys_in_one_commit_is_one_notice_each(void **st
   settle();
   assert_int_equal(m.push.count, 2);
   mcp_close(&m);
-}
-
-static void listen_into(mcp_world *m, exchange *e, const char *id, const char *filter)
-{
-  char text[1024];
-  snprintf(text, sizeof text, "{\"jsonrpc\":\"2.0\",\"id\":%s,\"method\":\"subscriptions/listen\",\"params\":{%s,\"notifications\":%s}}",
-           id, META, filter);
-  exchange_begin(e);
-  mcp_send_into(m, e, text);
 }
 
 static void resource__listening_is_acknowledged_first_and_filtered(void **state)
@@ -344,6 +614,12 @@ int main(void)
     cmocka_unit_test(resource__a_batch_of_keys_in_one_commit_is_one_notice_each),
     cmocka_unit_test(resource__listening_is_acknowledged_first_and_filtered),
     cmocka_unit_test(resource__who_hung_up_hears_nothing_and_is_not_counted),
+    cmocka_unit_test(resource__a_commit_is_of_the_callers_store_or_of_the_shared_one_and_nobody_elses),
+    cmocka_unit_test(resource__what_the_gate_does_not_let_through_is_in_no_list),
+    cmocka_unit_test(resource__what_policy_blocks_is_not_read_not_listed_and_not_heard_of),
+    cmocka_unit_test(resource__pages_end_where_kinds_begin_without_gap_or_double),
+    cmocka_unit_test(resource__everybody_who_watches_a_shared_key_hears_of_a_commit_once),
+    cmocka_unit_test(resource__a_burst_of_commits_from_many_threads_is_one_notice_each),
     cmocka_unit_test(resource__a_filter_that_is_none_is_refused),
   };
   return cmocka_run_group_tests_name("resource", tests, NULL, NULL);

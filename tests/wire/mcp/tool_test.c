@@ -4,6 +4,7 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "state/backup_world.h"
+#include "support/temp_folder.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -268,6 +269,62 @@ static void tool__what_the_gate_does_not_let_through_is_not_seen_and_not_run(voi
   mcp_close(&m);
 }
 
+static void tool__the_list_comes_in_pages(void **state)
+{
+  (void)state;
+  mcp_world m;
+  char cursor[256] = "", names[16384] = "", whole[16384] = "";
+  mcp_open(&m, NULL, NULL);
+  pd_json tool, list = list_of(&m);
+  pd_json_walk walk = pd_json_walk_begin(list);
+  while (pd_json_walk_next(&walk, NULL, &tool)) {
+    pd_bytes name = pd_json_member(tool, "name").raw;
+    snprintf(whole + strlen(whole), sizeof whole - strlen(whole), "%.*s", (int)name.size, (const char *)name.data);
+  }
+  assert_string_equal(mcp_last(&m, "result.nextCursor"), ""); /* not every client turns the page */
+  mcp_page(&m, 7);
+  do {
+    mcp_sendf(&m, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{%s%s}}", *cursor ? "\"cursor\":" : "", cursor);
+    for (int i = 0; i < 8; i++) {
+      char path[64];
+      snprintf(path, sizeof path, "result.tools.%d.name", i);
+      snprintf(names + strlen(names), sizeof names - strlen(names), "%s", mcp_last(&m, path));
+      if (i == 7) assert_string_equal(m.member, "");
+    }
+    snprintf(cursor, sizeof cursor, "%s", mcp_last(&m, "result.nextCursor"));
+  } while (*cursor);
+  assert_string_equal(names, whole);
+  mcp_close(&m);
+}
+
+static void tool__what_policy_takes_from_the_agent_is_no_tool_of_its(void **state)
+{
+  (void)state;
+  mcp_world m;
+  mcp_open(&m, NULL, NULL);
+  char *path = text_of("%s/policy.toml", m.w.folder);
+  FILE *f = fopen(path, "w");
+  assert_non_null(f);
+  fputs("[[rule]]\ncapability = \"queue.*\"\nagent = \"ma*\"\npermission = \"blocked\"\n"
+        "[[rule]]\ncapability = \"alerts.send\"\npermission = \"operator\"\n"
+        "[[rule]]\ncapability = \"state.shared.set\"\npermission = \"approval\"\n"
+        "[[rule]]\ncapability = \"state.persistent.*\"\nprefix = \"secret/\"\npermission = \"blocked\"\n",
+        f);
+  assert_int_equal(fclose(f), 0);
+  free(path);
+  assert_int_equal(pd_home_reload(m.w.home, NULL), PD_OK);
+  pd_json list = list_of(&m);
+  assert_int_equal(find(list, "queue_send").kind, PD_JSON_NONE);
+  assert_int_equal(find(list, "alerts_send").kind, PD_JSON_NONE);
+  assert_int_equal(find(list, "state_shared_set").kind, PD_JSON_OBJECT);
+  assert_int_equal(find(list, "state_persistent_get").kind, PD_JSON_OBJECT); /* other keys are free */
+  mcp_tool(&m, "queue_send", "{\"to\":\"a\",\"kind\":\"b\"}");
+  assert_string_equal(mcp_last(&m, "error.code"), "-32602");
+  m.peer.agent = "bob"; /* not his rule */
+  assert_int_equal(find(list_of(&m), "queue_send").kind, PD_JSON_OBJECT);
+  mcp_close(&m);
+}
+
 /* ---- long calls ---- */
 
 /* A backup that was approved already, by a client that wants to hear how far it is. */
@@ -340,6 +397,8 @@ int main(void)
     cmocka_unit_test(tool__a_session_that_idled_away_is_begun_anew),
     cmocka_unit_test(tool__the_filter_hides_and_refuses),
     cmocka_unit_test(tool__what_the_gate_does_not_let_through_is_not_seen_and_not_run),
+    cmocka_unit_test(tool__the_list_comes_in_pages),
+    cmocka_unit_test(tool__what_policy_takes_from_the_agent_is_no_tool_of_its),
     cmocka_unit_test(tool__a_backup_tells_how_far_it_is_to_who_gave_a_token),
     cmocka_unit_test(tool__the_briefing_is_a_prompt),
   };

@@ -1,0 +1,87 @@
+/*
+ * history.h: what the capabilities history.* share: whose history, which point of it, and what may be seen there.
+ *
+ * V1  An agent works on its own store; of `shared` it only reads. No input names another store.
+ * V2  The refs that threads, mailboxes, runs, snapshots and restores keep in an agent's store are not part of its history here: they
+ *     are neither listed nor read nor moved, also not by the id of a commit that was made on one of them.
+ * V3  What policy closes of state.persistent.* (of state.shared.*) is closed here, too: by key, at every point in history.
+ * V4  Writing: `main` and the agent's own forks (fork/NAME), nothing else.
+ */
+#ifndef PD_STATE_HISTORY_H
+#define PD_STATE_HISTORY_H
+
+#include "state/call.h"
+#include "state/home.h"
+
+#define PD_FORK_PREFIX "fork/"
+#define PD_HISTORY_SHOWN_MAX 200 /* of a key, in messages */
+
+/* A point in history that was looked up. */
+typedef struct pd_point_in {
+  pd_commit commit;
+  char at[PD_ID_HEX_SIZE]; /* its id, for the engine: it does not move meanwhile */
+} pd_point_in;
+
+/* The store to read, by the input `store`: the caller's own or the shared one. *out is NULL if it was never written to. PD_INVALID if the
+ * operator named no agent. */
+PD_MUST_USE pd_code pd_history_open(pd_frame *frame, pd_store **out, pd_error *err);
+/* The caller's own store, to be written to: it has to be there. PD_NOT_FOUND (NotFound). */
+PD_MUST_USE pd_code pd_history_own(pd_frame *frame, pd_store **out, pd_error *err);
+
+/* The point that an input names (absent: `otherwise`, which is `main` if NULL). V2. PD_NOT_FOUND (NotFound), PD_AMBIGUOUS, PD_RETIRED. */
+PD_MUST_USE pd_code pd_history_point(pd_frame *frame, pd_store *store, const char *field, const char *otherwise, pd_point_in *out,
+                                     pd_error *err);
+/* The same for a text. */
+PD_MUST_USE pd_code pd_history_point_at(pd_store *store, const char *at, pd_point_in *out, pd_error *err);
+/* PD_NOT_FOUND: nothing was written yet (NotFound); the input `key` is not there at `at` (KeyNotFound). */
+pd_code pd_history_none(pd_frame *frame, pd_error *err);
+pd_code pd_history_no_key(pd_frame *frame, const char *at, pd_error *err);
+/* V2: is it a ref that perdure keeps for itself? */
+bool pd_history_hides(const char *ref);
+
+/* V3: may keys that are `subject` or begin with it (NULL: any) be read? PD_DENIED (PermissionDenied). */
+PD_MUST_USE pd_code pd_history_may_read(pd_frame *frame, const pd_bytes *subject, pd_error *err);
+/* …as the inputs `key` and `prefix`, of which the capability has those that are said, name them. */
+PD_MUST_USE pd_code pd_history_may_read_key(pd_frame *frame, pd_error *err);
+PD_MUST_USE pd_code pd_history_may_read_prefix(pd_frame *frame, pd_error *err);
+
+/* The value of a key at a point as the member `name`; or, if its bytes were erased, `erased_name` as true. */
+PD_MUST_USE pd_code pd_history_put_value(pd_frame *frame, pd_store *store, const char *at, pd_bytes key, const char *name,
+                                         const char *erased_name, pd_error *err);
+/* A member that is a text, or null if it is empty. */
+void pd_out_next(pd_frame *frame, const char *name, pd_bytes next);
+
+/* Who, when and why, and the changes that an answer shows of one record. */
+typedef struct pd_change_filter {
+  pd_bytes key, prefix, after; /* empty: any */
+  uint64_t limit;              /* changes shown of one record */
+} pd_change_filter;
+
+bool pd_change_fits(const pd_change_filter *filter, pd_bytes key);
+/* Members commit, parents, seq, time, author, run, reason. */
+void pd_out_record(pd_frame *frame, const pd_record *record);
+/* key, op, version, value_id, size: the members of one change. */
+void pd_out_change(pd_frame *frame, const pd_change *change);
+
+/* What visitors, who must not call the store, keep for later: keys, and what they saw of each. Zero-initialise; pd_rows_done. */
+typedef struct pd_row {
+  size_t from, size; /* of the key, in pd_rows.keys */
+  pd_change change;  /* without its key */
+  bool has_before, has_after;
+  pd_entry before, after; /* without their keys */
+} pd_row;
+
+typedef struct pd_rows {
+  pd_buf keys;
+  pd_row *items;
+  size_t count, capacity;
+  pd_code code; /* PD_NO_MEMORY: it could not be kept */
+} pd_rows;
+
+void pd_rows_done(pd_rows *rows);
+/* NULL if there is no memory; rows->code says so. */
+pd_row *pd_rows_add(pd_rows *rows, pd_bytes key);
+/* Valid until the next is added. */
+pd_bytes pd_row_key(const pd_rows *rows, const pd_row *row);
+
+#endif

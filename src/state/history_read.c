@@ -1,0 +1,348 @@
+/* history_read.c: history.get, list, diff, refs, marks, stats: the state as it was at any point, and what points there are. */
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/error.h"
+#include "state/history.h"
+#include "state/quota.h"
+#include "state/run.h"
+#include "state/threads.h"
+
+#include <stdio.h>
+
+/* ---- what they share ---- */
+
+static void put_entry(pd_frame *frame, const pd_entry *entry)
+{
+  pd_json_put_number(&frame->out, "version", entry->version);
+  pd_json_put_number(&frame->out, "size", entry->size);
+  pd_out_id(frame, "value_id", &entry->value_id);
+  pd_out_time(frame, "created_at", entry->created_ms);
+  pd_out_time(frame, "updated_at", entry->updated_ms);
+}
+
+static void put_null(pd_frame *frame, const char *name)
+{
+  pd_json_key(&frame->out, name);
+  pd_json_null(&frame->out);
+}
+
+/* ---- get ---- */
+
+static pd_code put_missing(pd_frame *frame)
+{
+  pd_json_put_bool(&frame->out, "found", false);
+  put_null(frame, "value");
+  pd_json_put_number(&frame->out, "version", 0);
+  return frame->out.code;
+}
+
+pd_code pd_cap_history_get(pd_frame *frame, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf value = {0};
+  pd_point_in point;
+  pd_store *store;
+  pd_entry entry;
+  TRY(pd_history_may_read_key(frame, err));
+  TRY(pd_history_open(frame, &store, err));
+  if (!store && pd_in_text(frame, "at").size) return pd_history_none(frame, err);
+  if (!store) {
+    put_null(frame, "commit");
+    return put_missing(frame);
+  }
+  TRY(pd_history_point(frame, store, "at", NULL, &point, err));
+  pd_out_id(frame, "commit", &point.commit.id);
+  pd_code code = pd_get(store, point.at, pd_in_text(frame, "key"), &value, &entry, err);
+  if (code == PD_NOT_FOUND) return put_missing(frame);
+  TRY(code);
+  pd_json_put_bool(&frame->out, "found", true);
+  pd_json_key(&frame->out, "value");
+  pd_out_stored(&frame->out, pd_buf_bytes(&value));
+  put_entry(frame, &entry);
+  return frame->out.code;
+}
+
+/* ---- list ---- */
+
+typedef struct listing {
+  uint64_t count, limit;
+  bool has_more, has_values;
+  char last[PD_KEY_SIZE_MAX];
+  size_t last_size;
+} listing;
+
+static pd_code list_entries(pd_frame *frame, pd_store *store, const char *at, pd_iter *iter, listing *l, pd_error *err)
+{
+  pd_entry entry;
+  pd_code code;
+  while (!(code = pd_iter_next(iter, &entry, NULL, err))) {
+    l->has_more = l->count == l->limit || (l->count && pd_out_is_long(frame));
+    if (l->has_more) return frame->out.code;
+    l->count++;
+    memcpy(l->last, entry.key.data, entry.key.size);
+    l->last_size = entry.key.size;
+    pd_json_open(&frame->out, '{');
+    pd_json_put_bytes(&frame->out, "key", entry.key);
+    put_entry(frame, &entry);
+    if (l->has_values) TRY(pd_history_put_value(frame, store, at, entry.key, "value", "erased", err));
+    pd_json_close(&frame->out, '}');
+  }
+  return code == PD_NOT_FOUND ? frame->out.code : code;
+}
+
+static pd_code list_at(pd_frame *frame, pd_store *store, listing *l, pd_error *err)
+{
+  pd_scan scan = {.prefix = pd_in_text(frame, "prefix"), .after = pd_in_text(frame, "after"), .keys_only = true};
+  pd_point_in point;
+  pd_iter *iter;
+  TRY(pd_history_point(frame, store, "at", NULL, &point, err));
+  pd_out_id(frame, "commit", &point.commit.id);
+  TRY(pd_iter_open(store, point.at, &scan, &iter, err));
+  pd_json_key(&frame->out, "entries");
+  pd_json_open(&frame->out, '[');
+  pd_code code = list_entries(frame, store, point.at, iter, l, err);
+  pd_iter_close(iter);
+  pd_json_close(&frame->out, ']');
+  return code;
+}
+
+static void put_nothing(pd_frame *frame, const char *list)
+{
+  put_null(frame, "commit");
+  pd_json_key(&frame->out, list);
+  pd_json_open(&frame->out, '[');
+  pd_json_close(&frame->out, ']');
+}
+
+pd_code pd_cap_history_list(pd_frame *frame, pd_error *err)
+{
+  listing l = {.limit = (uint64_t)pd_in_int(frame, "limit", 100), .has_values = pd_in_bool(frame, "values", false)};
+  pd_store *store;
+  TRY(pd_history_may_read_prefix(frame, err));
+  TRY(pd_history_open(frame, &store, err));
+  if (!store && pd_in_text(frame, "at").size) return pd_history_none(frame, err);
+  if (store)
+    TRY(list_at(frame, store, &l, err));
+  else
+    put_nothing(frame, "entries");
+  pd_json_put_number(&frame->out, "count", l.count);
+  pd_out_next(frame, "next_after", (pd_bytes){l.last, l.has_more ? l.last_size : 0});
+  return frame->out.code;
+}
+
+/* ---- diff ---- */
+
+typedef struct differing {
+  pd_change_filter filter;
+  pd_rows rows;
+  bool has_more;
+} differing;
+
+static void differing_done(differing *d)
+{
+  pd_rows_done(&d->rows);
+}
+
+static bool take_difference(void *ctx, const pd_difference *difference)
+{
+  differing *d = ctx;
+  if (!pd_change_fits(&d->filter, difference->key)) /* keys come in order: past the prefix there is nothing more */
+    return pd_bytes_starts(difference->key, d->filter.prefix) || pd_bytes_compare(difference->key, d->filter.prefix) < 0;
+  d->has_more = d->rows.count == d->filter.limit;
+  pd_row *row = d->has_more ? NULL : pd_rows_add(&d->rows, difference->key);
+  if (!row) return false;
+  row->has_before = difference->before != NULL;
+  row->has_after = difference->after != NULL;
+  if (row->has_before) row->before = *difference->before;
+  if (row->has_after) row->after = *difference->after;
+  return true;
+}
+
+static pd_code put_side(pd_frame *frame, pd_store *store, const char *name, const pd_entry *entry, const char *at, pd_bytes key,
+                        pd_error *err)
+{
+  pd_json_key(&frame->out, name);
+  pd_json_open(&frame->out, '{');
+  put_entry(frame, entry);
+  if (at) TRY(pd_history_put_value(frame, store, at, key, "value", "erased", err));
+  pd_json_close(&frame->out, '}');
+  return frame->out.code;
+}
+
+/* `from` and `to` are NULL if values are not wanted. */
+static pd_code put_differences(pd_frame *frame, pd_store *store, differing *d, const char *from, const char *to, pd_bytes *out_last,
+                               pd_error *err)
+{
+  for (size_t i = 0; i < d->rows.count; i++) {
+    const pd_row *row = &d->rows.items[i];
+    pd_bytes key = pd_row_key(&d->rows, row);
+    bool is_full = i && pd_out_is_long(frame);
+    d->has_more |= is_full;
+    if (is_full) return frame->out.code;
+    pd_json_open(&frame->out, '{');
+    pd_json_put_bytes(&frame->out, "key", key);
+    pd_json_put_text(&frame->out, "change", !row->has_before ? "added" : !row->has_after ? "deleted" : "changed");
+    if (row->has_before) TRY(put_side(frame, store, "before", &row->before, from, key, err));
+    if (row->has_after) TRY(put_side(frame, store, "after", &row->after, to, key, err));
+    pd_json_close(&frame->out, '}');
+    *out_last = key;
+  }
+  return frame->out.code;
+}
+
+/* Both sides; `from` absent: the commit before `to`. */
+static pd_code find_sides(pd_frame *frame, pd_store *store, pd_point_in *from, pd_point_in *to, pd_error *err)
+{
+  char before[PD_ID_HEX_SIZE + 1];
+  TRY(pd_history_point(frame, store, "to", NULL, to, err));
+  snprintf(before, sizeof before, "%s~", to->at);
+  return pd_history_point(frame, store, "from", to->commit.seq ? before : "root", from, err);
+}
+
+pd_code pd_cap_history_diff(pd_frame *frame, pd_error *err)
+{
+  CLEANUP(differing_done) differing d = {0};
+  pd_point_in from, to;
+  pd_store *store;
+  pd_bytes last = {0};
+  bool has_values = pd_in_bool(frame, "values", false);
+  d.filter = (pd_change_filter){.prefix = pd_in_text(frame, "prefix"), .after = pd_in_text(frame, "after")};
+  d.filter.limit = (uint64_t)pd_in_int(frame, "limit", 100);
+  TRY(pd_history_may_read_prefix(frame, err));
+  TRY(pd_history_open(frame, &store, err));
+  if (!store) return pd_history_none(frame, err);
+  TRY(find_sides(frame, store, &from, &to, err));
+  pd_out_id(frame, "from", &from.commit.id);
+  pd_out_id(frame, "to", &to.commit.id);
+  TRY(pd_diff(store, from.at, to.at, take_difference, &d, err));
+  if (d.rows.code) return pd_error_memory(err, "an answer");
+  pd_json_key(&frame->out, "differences");
+  pd_json_open(&frame->out, '[');
+  TRY(put_differences(frame, store, &d, has_values ? from.at : NULL, has_values ? to.at : NULL, &last, err));
+  pd_json_close(&frame->out, ']');
+  pd_out_next(frame, "next_after", d.has_more ? last : (pd_bytes){0});
+  return frame->out.code;
+}
+
+/* ---- refs ---- */
+
+typedef struct naming {
+  pd_frame *frame;
+  char after[PD_REF_SIZE_MAX + 8], last[PD_REF_SIZE_MAX + 8];
+  uint64_t limit, count;
+  bool has_more;
+} naming;
+
+static bool takes(naming *n, const char *name)
+{
+  if (*n->after && strcmp(name, n->after) <= 0) return false;
+  n->has_more = n->has_more || n->count == n->limit;
+  if (n->has_more) return false;
+  n->count++;
+  snprintf(n->last, sizeof n->last, "%s", name);
+  return true;
+}
+
+static void write_ref(void *ctx, const pd_ref *ref)
+{
+  naming *n = ctx;
+  pd_frame *frame = n->frame;
+  if (pd_history_hides(ref->name) || !takes(n, ref->name)) return;
+  bool is_own = strcmp(ref->name, PD_STATE_REF) == 0 || strncmp(ref->name, PD_FORK_PREFIX, strlen(PD_FORK_PREFIX)) == 0;
+  pd_json_open(&frame->out, '{');
+  pd_json_put_text(&frame->out, "ref", ref->name);
+  pd_out_id(frame, "commit", &ref->commit.id);
+  pd_out_time(frame, "updated_at", ref->updated_ms);
+  pd_json_put_bool(&frame->out, "can_redo", ref->can_redo);
+  pd_json_put_bool(&frame->out, "can_write", is_own);
+  pd_json_close(&frame->out, '}');
+}
+
+static naming begin_names(pd_frame *frame, const char *list)
+{
+  naming n = {.frame = frame, .limit = (uint64_t)pd_in_int(frame, "limit", 100)};
+  (void)!pd_in_string(frame, "after", n.after, sizeof n.after);
+  pd_json_key(&frame->out, list);
+  pd_json_open(&frame->out, '[');
+  return n;
+}
+
+static pd_code end_names(naming *n)
+{
+  pd_json_close(&n->frame->out, ']');
+  pd_json_put_number(&n->frame->out, "count", n->count);
+  pd_out_next(n->frame, "next_after", pd_text(n->has_more ? n->last : ""));
+  return n->frame->out.code;
+}
+
+pd_code pd_cap_history_refs(pd_frame *frame, pd_error *err)
+{
+  pd_store *store;
+  TRY(pd_history_open(frame, &store, err));
+  naming n = begin_names(frame, "refs");
+  if (store) TRY(pd_ref_list(store, write_ref, &n, err));
+  return end_names(&n);
+}
+
+/* ---- marks: pins, then tags ---- */
+
+static bool write_mark(naming *n, const char *kind, const pd_mark *mark)
+{
+  pd_frame *frame = n->frame;
+  char name[PD_REF_SIZE_MAX + 8];
+  snprintf(name, sizeof name, "%s:%s", kind, mark->name);
+  if (!takes(n, name)) return !n->has_more;
+  pd_json_open(&frame->out, '{');
+  pd_json_put_text(&frame->out, "kind", kind);
+  if (strcmp(kind, "tag") == 0) pd_json_put_text(&frame->out, "name", mark->name);
+  pd_out_id(frame, "commit", &mark->commit);
+  pd_out_time(frame, "set_at", mark->time_ms);
+  pd_out_said(frame, "author", mark->author);
+  pd_out_said(frame, "reason", mark->reason);
+  pd_json_close(&frame->out, '}');
+  return !frame->out.code;
+}
+
+static bool write_pin(void *ctx, const pd_mark *mark)
+{
+  return write_mark(ctx, "pin", mark);
+}
+
+static bool write_tag(void *ctx, const pd_mark *mark)
+{
+  return write_mark(ctx, "tag", mark);
+}
+
+pd_code pd_cap_history_marks(pd_frame *frame, pd_error *err)
+{
+  pd_store *store;
+  TRY(pd_history_open(frame, &store, err));
+  naming n = begin_names(frame, "marks");
+  if (store) TRY(pd_pin_list(store, write_pin, &n, err));
+  if (store && !n.has_more) TRY(pd_tag_list(store, write_tag, &n, err));
+  return end_names(&n);
+}
+
+/* ---- stats ---- */
+
+pd_code pd_cap_history_stats(pd_frame *frame, pd_error *err)
+{
+  pd_stats stats = {0};
+  pd_gc_info gc = {0};
+  uint64_t bytes = 0;
+  pd_store *store;
+  TRY(pd_history_open(frame, &store, err));
+  if (store) {
+    TRY(pd_store_stats(store, &stats, err));
+    TRY(pd_gc_status(store, &gc, err));
+    TRY(pd_ref_bytes(store, PD_STATE_REF, &bytes, err));
+  }
+  pd_json_put_number(&frame->out, "records", stats.records);
+  pd_json_put_number(&frame->out, "keys", stats.keys);
+  pd_json_put_number(&frame->out, "state_bytes", bytes);
+  pd_json_put_number(&frame->out, "log_bytes", stats.log_bytes);
+  pd_json_put_number(&frame->out, "bag_bytes", stats.bag_bytes);
+  pd_json_put_number(&frame->out, "disk_bytes", stats.disk_bytes);
+  pd_json_put_number(&frame->out, "retired_records", gc.cut > 1 ? gc.cut - 1 : 0);
+  pd_out_time(frame, "retired_at", gc.retired_ms);
+  return frame->out.code;
+}

@@ -1,0 +1,240 @@
+/* later_test.c: writes in two steps (pd_put_later, pd_later_wait): staged, then waited for. */
+#include <perdure/perdure.h>
+
+#include "support/fault_backend.h"
+#include "support/temp_folder.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#define BATCH 32
+
+static pd_store *open_store(const char *uri, uint32_t flush_ms)
+{
+  pd_store *store = NULL;
+  pd_options options = {.flush_ms = flush_ms};
+  assert_int_equal(pd_store_open(uri, "main", &options, &store, NULL), PD_OK);
+  return store;
+}
+
+static pd_later *stage(pd_store *store, const char *key, const char *value, uint64_t expect_version, pd_ack *ack)
+{
+  pd_later *later = NULL;
+  assert_int_equal(pd_put_later(store, pd_text(key), pd_text(value), expect_version, NULL, &later, ack, NULL), PD_OK);
+  assert_int_equal(ack->durability, PD_STAGED);
+  assert_non_null(later);
+  return later;
+}
+
+static void settle(pd_later *later)
+{
+  bool again = true;
+  assert_int_equal(pd_later_wait(later, &again, NULL), PD_OK);
+  assert_false(again);
+}
+
+static uint64_t syncs_of(pd_store *store)
+{
+  pd_stats stats;
+  assert_int_equal(pd_store_stats(store, &stats, NULL), PD_OK);
+  return stats.syncs;
+}
+
+static void later__a_staged_put_is_seen_once_it_was_waited_for(void **state)
+{
+  (void)state;
+  pd_store *store = open_store("memory:", 0);
+  pd_ack ack;
+  pd_entry entry;
+  pd_later *later = stage(store, "plan", "one", 0, &ack);
+  assert_ptr_equal(pd_later_store(later), store);
+  assert_int_equal(ack.version, 1);
+  assert_int_equal(pd_get(store, NULL, pd_text("plan"), NULL, NULL, NULL), PD_NOT_FOUND);
+  settle(later);
+  assert_int_equal(pd_get(store, NULL, pd_text("plan"), NULL, &entry, NULL), PD_OK);
+  assert_int_equal(entry.version, 1);
+  char commit[PD_ID_HEX_SIZE];
+  assert_int_equal(pd_get(store, pd_id_hex(&ack.commit, commit), pd_text("plan"), NULL, NULL, NULL), PD_OK);
+  assert_int_equal(pd_store_close(store, NULL), PD_OK);
+}
+
+static void later__one_sync_serves_all_that_were_staged(void **state)
+{
+  (void)state;
+  char *folder = temp_folder_new();
+  char uri[4200];
+  snprintf(uri, sizeof uri, "sqlite:%s", folder);
+  pd_store *store = open_store(uri, 0);
+  pd_later *laters[BATCH];
+  pd_ack ack;
+  char key[16];
+  assert_int_equal(pd_put(store, pd_text("first"), pd_text("1"), NULL, NULL, NULL), PD_OK);
+  uint64_t before = syncs_of(store);
+  for (int i = 0; i < BATCH; i++) {
+    snprintf(key, sizeof key, "key.%d", i);
+    laters[i] = stage(store, key, key, 0, &ack);
+  }
+  for (int i = BATCH; i-- > 0;) settle(laters[i]); /* in any order */
+  assert_int_equal(syncs_of(store), before + 1);
+  assert_int_equal(pd_store_close(store, NULL), PD_OK);
+  store = open_store(uri, 0);
+  for (int i = 0; i < BATCH; i++) {
+    snprintf(key, sizeof key, "key.%d", i);
+    assert_int_equal(pd_get(store, NULL, pd_text(key), NULL, NULL, NULL), PD_OK);
+  }
+  assert_int_equal(pd_store_close(store, NULL), PD_OK);
+  temp_folder_free(folder);
+}
+
+static void later__a_condition_looks_at_what_is_staged(void **state)
+{
+  (void)state;
+  pd_store *store = open_store("memory:", 0);
+  pd_ack ack;
+  pd_error err = {0};
+  pd_later *first = stage(store, "n", "1", 0, &ack), *second = stage(store, "n", "2", 1, &ack), *none = NULL;
+  assert_int_equal(ack.version, 2);
+  assert_int_equal(pd_put_later(store, pd_text("n"), pd_text("3"), 1, NULL, &none, &ack, &err), PD_CONFLICT);
+  assert_null(none);
+  assert_int_equal(err.actual, 2);
+  settle(first);
+  settle(second);
+  assert_int_equal(pd_store_close(store, NULL), PD_OK);
+}
+
+static void later__what_another_handle_wrote_first_asks_to_begin_anew(void **state)
+{
+  (void)state;
+  pd_store *ours = open_store("memory:later-race", 0), *theirs = open_store("memory:later-race", 0);
+  pd_ack ack;
+  bool again = false;
+  pd_later *later = stage(ours, "n", "ours", 0, &ack);
+  assert_int_equal(pd_put(theirs, pd_text("n"), pd_text("theirs"), NULL, NULL, NULL), PD_OK);
+  assert_int_equal(pd_later_wait(later, &again, NULL), PD_OK);
+  assert_true(again);
+  pd_later *none = NULL;
+  assert_int_equal(pd_put_later(ours, pd_text("n"), pd_text("ours"), 0, NULL, &none, &ack, NULL), PD_CONFLICT);
+  settle(stage(ours, "n", "ours", 1, &ack));
+  assert_int_equal(pd_store_close(ours, NULL), PD_OK);
+  assert_int_equal(pd_store_close(theirs, NULL), PD_OK);
+}
+
+static void later__a_disk_that_refuses_fails_all_that_wait_and_keeps_nothing(void **state)
+{
+  (void)state;
+  fault_backend_install();
+  fault_backend_plan((fault_plan){0});
+  pd_store *store = open_store("fault:memory:later-full", 0);
+  pd_ack ack;
+  pd_error err = {0};
+  bool again = false;
+  assert_int_equal(pd_put(store, pd_text("a"), pd_text("0"), NULL, NULL, NULL), PD_OK);
+  pd_later *first = stage(store, "a", "1", 1, &ack), *second = stage(store, "b", "1", 0, &ack);
+  fault_backend_plan((fault_plan){.at = 1, .code = PD_FULL, .ops = FAULT_LOG_APPEND});
+  assert_int_equal(pd_later_wait(first, &again, &err), PD_FULL);
+  assert_int_equal(err.code, PD_FULL);
+  assert_int_equal(pd_later_wait(second, &again, &err), PD_FULL);
+  assert_int_equal(pd_get(store, NULL, pd_text("b"), NULL, NULL, NULL), PD_NOT_FOUND);
+  settle(stage(store, "a", "1", 1, &ack)); /* and it is well again */
+  assert_int_equal(pd_store_close(store, NULL), PD_OK);
+}
+
+static void later__what_cannot_be_staged_at_once_is_left_to_pd_put_if(void **state)
+{
+  (void)state;
+  pd_store *store = open_store("memory:", 0), *buffered = open_store("memory:", 1000);
+  pd_ack ack;
+  pd_later *later = NULL;
+  size_t size = 1u << 20;
+  char *large = calloc(1, size);
+  assert_non_null(large);
+  assert_int_equal(pd_put_later(store, pd_text("big"), (pd_bytes){large, size}, 0, NULL, &later, &ack, NULL), PD_OK);
+  assert_int_equal(ack.durability, PD_NOTHING);
+  assert_null(later);
+  assert_int_equal(pd_get(store, NULL, pd_text("big"), NULL, NULL, NULL), PD_NOT_FOUND);
+  assert_int_equal(pd_put_later(buffered, pd_text("k"), pd_text("v"), 0, NULL, &later, &ack, NULL), PD_OK);
+  assert_int_equal(ack.durability, PD_BUFFERED);
+  assert_null(later);
+  assert_int_equal(pd_get(buffered, NULL, pd_text("k"), NULL, NULL, NULL), PD_OK);
+  free(large);
+  assert_int_equal(pd_store_close(store, NULL), PD_OK);
+  assert_int_equal(pd_store_close(buffered, NULL), PD_OK);
+}
+
+/* ---- with others that wait in the ordinary way ---- */
+
+#define THREADS 4
+#define ROUNDS 200
+
+typedef struct putter {
+  pd_store *store;
+  int index;
+} putter;
+
+static void *keep_putting(void *ctx)
+{
+  putter *p = ctx;
+  char key[16];
+  snprintf(key, sizeof key, "put.%d", p->index);
+  for (int i = 0; i < ROUNDS; i++)
+    if (pd_put(p->store, pd_text(key), pd_text("v"), NULL, NULL, NULL)) abort();
+  return NULL;
+}
+
+static void *keep_staging(void *ctx)
+{
+  putter *p = ctx;
+  char key[16];
+  for (int i = 0; i < ROUNDS; i++) {
+    pd_later *laters[8];
+    pd_ack ack;
+    bool again;
+    for (int k = 0; k < 8; k++) {
+      snprintf(key, sizeof key, "staged.%d.%d", p->index, k);
+      if (pd_put_later(p->store, pd_text(key), pd_text("v"), (uint64_t)i, NULL, &laters[k], &ack, NULL) || !laters[k]) abort();
+    }
+    for (int k = 0; k < 8; k++)
+      if (pd_later_wait(laters[k], &again, NULL) || again) abort();
+  }
+  return NULL;
+}
+
+static void later__threads_of_both_kinds_never_wait_for_each_other_in_vain(void **state)
+{
+  (void)state;
+  pd_store *store = open_store("memory:", 0);
+  pthread_t threads[THREADS];
+  putter putters[THREADS];
+  for (int i = 0; i < THREADS; i++) {
+    putters[i] = (putter){store, i};
+    assert_int_equal(pthread_create(&threads[i], NULL, i % 2 ? keep_staging : keep_putting, &putters[i]), 0);
+  }
+  for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+  for (int i = 0; i < THREADS; i++) {
+    char key[32];
+    pd_entry entry;
+    snprintf(key, sizeof key, i % 2 ? "staged.%d.7" : "put.%d", i);
+    assert_int_equal(pd_get(store, NULL, pd_text(key), NULL, &entry, NULL), PD_OK);
+    assert_int_equal(entry.version, ROUNDS);
+  }
+  assert_int_equal(pd_store_close(store, NULL), PD_OK);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+    cmocka_unit_test(later__a_staged_put_is_seen_once_it_was_waited_for),
+    cmocka_unit_test(later__one_sync_serves_all_that_were_staged),
+    cmocka_unit_test(later__a_condition_looks_at_what_is_staged),
+    cmocka_unit_test(later__what_another_handle_wrote_first_asks_to_begin_anew),
+    cmocka_unit_test(later__a_disk_that_refuses_fails_all_that_wait_and_keeps_nothing),
+    cmocka_unit_test(later__what_cannot_be_staged_at_once_is_left_to_pd_put_if),
+    cmocka_unit_test(later__threads_of_both_kinds_never_wait_for_each_other_in_vain),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,214 @@
+/* begin_test.c: calls in two steps (pd_call_begin, pd_call_finish): the same answers, the same audit, one sync. */
+#include "state/world.h"
+
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/json.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#define SET "state.persistent.set"
+
+static pd_ctx ctx_of(const world *w)
+{
+  return (pd_ctx){.home = w->home, .agent = w->agent, .is_operator = w->is_operator};
+}
+
+static pd_code begin(world *w, const char *capability, const char *input, pd_begun **out)
+{
+  pd_ctx ctx = ctx_of(w);
+  return pd_call_begin(&ctx, capability, pd_text(input), out, &w->out, &w->err);
+}
+
+static pd_code finish(world *w, pd_begun *begun)
+{
+  pd_code code = pd_call_finish(begun, &w->out, &w->err);
+  assert_int_equal(pd_buf_byte(&w->out, 0, NULL), PD_OK); /* as world_call does, for world_out */
+  w->out.size--;
+  return code;
+}
+
+static uint64_t audit_count(world *w, const char *capability)
+{
+  w->is_operator = true;
+  assert_int_equal(world_callf(w, "audit.list", "{\"capability\":\"%s\"}", capability), PD_OK);
+  w->is_operator = false;
+  uint64_t count = 0;
+  pd_json answer, line;
+  assert_int_equal(pd_json_parse(pd_buf_bytes(&w->out), &answer, NULL), PD_OK);
+  pd_json_walk walk = pd_json_walk_begin(pd_json_member(answer, "lines"));
+  while (pd_json_walk_next(&walk, NULL, &line)) {
+    uint64_t alike = 1;
+    if (!pd_json_u64(pd_json_member(line, "count"), &alike)) alike = 1;
+    count += alike;
+  }
+  return count;
+}
+
+static void begin__the_first_write_of_an_agent_is_done_whole_by_whoever_finishes_it(void **state)
+{
+  (void)state;
+  world w;
+  pd_begun *begun = NULL;
+  world_open(&w, NULL);
+  assert_int_equal(begin(&w, SET, "{\"key\":\"a\",\"value\":1}", &begun), PD_OK);
+  assert_non_null(begun);
+  assert_null(pd_begun_group(begun)); /* its store has to be made */
+  assert_int_equal(finish(&w, begun), PD_OK);
+  assert_string_equal(world_out(&w, "version"), "1");
+  assert_int_equal(audit_count(&w, SET), 1);
+  world_close(&w);
+}
+
+static void begin__staged_calls_are_seen_and_audited_when_they_are_finished(void **state)
+{
+  (void)state;
+  world w;
+  pd_begun *first = NULL, *second = NULL;
+  world_open(&w, NULL);
+  world_ok(&w, SET, "{\"key\":\"a\",\"value\":1}");
+  pd_buf other = {0};
+  pd_ctx ctx = ctx_of(&w);
+  assert_int_equal(begin(&w, SET, "{\"key\":\"a\",\"value\":2}", &first), PD_OK);
+  assert_int_equal(pd_call_begin(&ctx, SET, pd_text("{\"key\":\"a\",\"value\":3}"), &second, &other, &w.err), PD_OK);
+  assert_non_null(pd_begun_group(first));
+  assert_ptr_equal(pd_begun_group(first), pd_begun_group(second));
+  assert_int_equal(finish(&w, first), PD_OK);
+  assert_string_equal(world_out(&w, "version"), "2");
+  assert_int_equal(pd_call_finish(second, &other, &w.err), PD_OK);
+  assert_memory_equal(other.data, "{\"version\":3,\"previous_version\":2}", other.size);
+  pd_buf_done(&other);
+  world_ok(&w, "state.persistent.get", "{\"key\":\"a\"}");
+  assert_string_equal(world_out(&w, "value"), "3");
+  assert_int_equal(audit_count(&w, SET), 3);
+  world_close(&w);
+}
+
+static void begin__what_fails_at_once_is_over(void **state)
+{
+  (void)state;
+  static const char *const calls[][3] = {
+    {SET, "{\"key\":1}", "InvalidInput"},
+    {"state.shared.set", "{\"key\":\"a\",\"value\":1,\"expected_version\":7}", "VersionConflict"},
+    {"make.coffee.now", "{}", "UnknownCapability"},
+  };
+  world w;
+  world_open(&w, NULL);
+  world_ok(&w, "state.shared.set", "{\"key\":\"a\",\"value\":1,\"expected_version\":0}");
+  for (size_t i = 0; i < COUNT_OF(calls); i++) {
+    pd_begun *begun = NULL;
+    assert_int_not_equal(begin(&w, calls[i][0], calls[i][1], &begun), PD_OK);
+    assert_null(begun);
+    assert_string_equal(pd_error_name(&w.err), calls[i][2]);
+  }
+  assert_int_equal(audit_count(&w, SET), 1);
+  world_close(&w);
+}
+
+static void begin__other_capabilities_are_done_whole(void **state)
+{
+  (void)state;
+  world w;
+  pd_begun *begun = NULL;
+  world_open(&w, NULL);
+  assert_int_equal(begin(&w, "state.persistent.get", "{\"key\":\"none\"}", &begun), PD_OK);
+  assert_null(begun);
+  assert_int_equal(audit_count(&w, "state.persistent.get"), 1);
+  world_close(&w);
+}
+
+static void begin__a_call_that_another_process_overtook_is_run_anew(void **state)
+{
+  (void)state;
+  world w;
+  pd_begun *begun = NULL;
+  pd_store *theirs = NULL;
+  world_open(&w, NULL);
+  world_ok(&w, "state.shared.set", "{\"key\":\"n\",\"value\":1,\"expected_version\":0}");
+  assert_int_equal(pd_store_open(w.uri, "shared", NULL, &theirs, NULL), PD_OK);
+  assert_int_equal(begin(&w, "state.shared.set", "{\"key\":\"n\",\"value\":2,\"expected_version\":1}", &begun), PD_OK);
+  assert_non_null(begun);
+  assert_int_equal(pd_put(theirs, pd_text("n"), pd_text("9"), NULL, NULL, NULL), PD_OK);
+  assert_int_equal(finish(&w, begun), PD_CONFLICT);
+  assert_string_equal(world_out(&w, "error.code"), "\"VersionConflict\"");
+  assert_int_equal(begin(&w, "state.shared.set", "{\"key\":\"n\",\"value\":2,\"expected_version\":2}", &begun), PD_OK);
+  assert_non_null(begun);
+  assert_int_equal(pd_put(theirs, pd_text("other"), pd_text("9"), NULL, NULL, NULL), PD_OK);
+  assert_int_equal(finish(&w, begun), PD_OK);
+  assert_string_equal(world_out(&w, "version"), "3");
+  assert_int_equal(audit_count(&w, "state.shared.set"), 3);
+  assert_int_equal(pd_store_close(theirs, NULL), PD_OK);
+  world_close(&w);
+}
+
+static void begin__a_large_value_and_a_quota_are_left_to_the_second_step_or_refused(void **state)
+{
+  (void)state;
+  world w;
+  pd_begun *begun = NULL;
+  static char input[200000];
+  world_open(&w, "[persistent]\nquota = \"100 KiB\"\n");
+  world_ok(&w, SET, "{\"key\":\"a\",\"value\":1}");
+  snprintf(input, sizeof input, "{\"key\":\"b\",\"value\":\"%0150000d\"}", 7);
+  assert_int_equal(begin(&w, SET, input, &begun), PD_OK);
+  assert_non_null(begun);
+  assert_null(pd_begun_group(begun));
+  assert_int_equal(finish(&w, begun), PD_QUOTA);
+  snprintf(input, sizeof input, "{\"key\":\"b\",\"value\":\"%060000d\"}", 7);
+  assert_int_equal(begin(&w, SET, input, &begun), PD_OK);
+  assert_non_null(begun);
+  assert_int_equal(finish(&w, begun), PD_OK);
+  assert_int_equal(begin(&w, SET, "{\"key\":\"c\",\"value\":2}", &begun), PD_OK);
+  assert_int_equal(finish(&w, begun), PD_OK);
+  snprintf(input, sizeof input, "{\"key\":\"d\",\"value\":\"%060000d\"}", 7);
+  assert_int_equal(begin(&w, SET, input, &begun), PD_QUOTA);
+  assert_null(begun);
+  world_close(&w);
+}
+
+static void begin__an_approval_is_used_up_once(void **state)
+{
+  (void)state;
+  world w;
+  pd_begun *begun = NULL;
+  static const char input[] = "{\"key\":\"a\",\"value\":2}";
+  world_open(&w, NULL);
+  world_ok(&w, SET, "{\"key\":\"a\",\"value\":1}");
+  char path[4200];
+  snprintf(path, sizeof path, "%s/policy.toml", w.folder);
+  FILE *file = fopen(path, "w");
+  assert_non_null(file);
+  fputs("[[rule]]\ncapability = \"state.persistent.set\"\npermission = \"approval\"\n", file);
+  fclose(file);
+  assert_int_equal(pd_home_reload(w.home, &w.err), PD_OK);
+  assert_int_equal(begin(&w, SET, input, &begun), PD_APPROVAL);
+  assert_null(begun);
+  w.is_operator = true;
+  world_ok(&w, "approvals.list", "{}");
+  char id[80];
+  snprintf(id, sizeof id, "%s", world_out(&w, "approvals.0.id"));
+  assert_int_equal(world_callf(&w, "approvals.approve", "{\"approval_id\":%s}", id), PD_OK);
+  w.is_operator = false;
+  assert_int_equal(begin(&w, SET, input, &begun), PD_OK);
+  assert_null(begun); /* done whole */
+  assert_int_equal(begin(&w, SET, input, &begun), PD_APPROVAL);
+  world_close(&w);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+    cmocka_unit_test(begin__the_first_write_of_an_agent_is_done_whole_by_whoever_finishes_it),
+    cmocka_unit_test(begin__staged_calls_are_seen_and_audited_when_they_are_finished),
+    cmocka_unit_test(begin__what_fails_at_once_is_over),
+    cmocka_unit_test(begin__other_capabilities_are_done_whole),
+    cmocka_unit_test(begin__a_call_that_another_process_overtook_is_run_anew),
+    cmocka_unit_test(begin__a_large_value_and_a_quota_are_left_to_the_second_step_or_refused),
+    cmocka_unit_test(begin__an_approval_is_used_up_once),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
