@@ -236,8 +236,8 @@ struct pd_server {
   atomic_llong files_told_ms;
   pd_pool writers, slow, readers; /* readers: for watchers that are behind */
   pd_settler settler;
-  pd_pool waiters;                /* who waits for the log to grow */
-  struct pd_raw *raw;             /* stores.h */
+  pd_pool waiters;    /* who waits for the log to grow */
+  struct pd_raw *raw; /* stores.h */
   pd_meter *meter;
   pd_rates *rates;
   pd_hub *hub;

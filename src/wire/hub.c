@@ -7,8 +7,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "wire/http.h"
-#include "wire/start.h"
 #include "wire/sse.h"
+#include "wire/start.h"
 #include "wire/watcher.h"
 
 #include <stdio.h>
