@@ -68,12 +68,12 @@ static void tell_json(const cli_session *cli, const pd_error *err)
 }
 
 /* The hint of the command, else the code's own where it says more than the message does. */
-static const char *hint_for(const cli_session *cli, pd_code code)
+static const char *hint_for(const cli_session *cli, const pd_error *err)
 {
   if (*cli->hint) return cli->hint;
-  if (cli->is_remote && code == PD_STORAGE) return "is the server running (perdure serve), and is this its address?";
-  const pd_recovery *recovery = pd_code_recovery(code);
-  return code == PD_INVALID || !recovery->hint ? "" : recovery->hint;
+  if (strncmp(err->message, "the server at ", 14) == 0) return "is the server running (perdure serve), and is this its address?";
+  const pd_recovery *recovery = pd_code_recovery(err->code);
+  return err->code == PD_INVALID || !recovery->hint ? "" : recovery->hint;
 }
 
 int cli_fail(const cli_session *cli, const pd_error *err)
@@ -84,7 +84,7 @@ int cli_fail(const cli_session *cli, const pd_error *err)
   } else if (cli->is_json) {
     tell_json(cli, err);
   } else {
-    const char *hint = hint_for(cli, err->code);
+    const char *hint = hint_for(cli, err);
     fprintf(stderr, "perdure: %s\n", err->message);
     if (*hint) fprintf(stderr, "hint: %s\n", hint);
   }

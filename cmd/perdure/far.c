@@ -78,6 +78,7 @@ static pd_code ask(const cli_session *cli, pd_remote_request *request, const cha
 {
   pd_remote_reply reply = {0};
   request->uri = cli->uri;
+  request->is_slow = true; /* a backup, a queue that is waited at */
   TRY(pd_remote_ask(request, &reply, out, err));
   return reply.status == 200 ? PD_OK : pd_remote_error(&reply, pd_buf_bytes(out), what, err);
 }
@@ -99,7 +100,7 @@ pd_code far_call(const cli_session *cli, const char *session, bool is_operator, 
   pd_remote_request request = {
     .method = "POST",
     .path = (const char *)path.data,
-    .agent = cli->has_agent ? cli->agent : NULL,
+    .agent = cli->has_agent || is_operator ? cli->agent : NULL, /* an agent's token says whose it is; the operator's does not */
     .session = session,
     .role = is_operator ? "operator" : "agent",
     .body = input,

@@ -33,6 +33,13 @@ typedef struct far_store {
 
 /* ---- asking ---- */
 
+/* What walks the whole store may take its time. */
+static bool is_slow(const char *route)
+{
+  return strcmp(route, "/compact") == 0 || strcmp(route, "/check") == 0 || strncmp(route, "/bag?", 5) == 0 ||
+         strncmp(route, "/bag/sweep", 10) == 0;
+}
+
 static pd_code ask(far_store *s, const char *method, pd_bytes body, pd_buf *out, pd_remote_reply *reply, pd_error *err, const char *fmt,
                    ...) PD_PRINTF(7, 8);
 
@@ -45,7 +52,8 @@ static pd_code ask(far_store *s, const char *method, pd_bytes body, pd_buf *out,
   va_start(args, fmt);
   vsnprintf(at, sizeof path - (size_t)(at - path), fmt, args);
   va_end(args);
-  pd_remote_request request = {.uri = s->uri, .method = method, .path = path, .role = pd_remote_role(), .type = OCTETS, .body = body};
+  pd_remote_request request = {
+    .uri = s->uri, .method = method, .path = path, .role = pd_remote_role(), .type = OCTETS, .body = body, .is_slow = is_slow(fmt)};
   TRY(pd_remote_ask(&request, reply, out, err));
   if (s->tail) pd_tail_raise(s->tail, reply->tail);
   return reply->status == 200 ? PD_OK : pd_remote_error(reply, pd_buf_bytes(out), path, err);
@@ -128,7 +136,7 @@ static pd_code far_log_read(pd_backend *b, uint64_t from, uint64_t to, pd_log_vi
 {
   far_store *s = (far_store *)b;
   CLEANUP(pd_buf_done) pd_buf page = {0};
-  for (uint64_t seq = from ? from : 1; seq <= to;) {
+  for (uint64_t seq = from; seq <= to;) {
     pd_remote_reply reply;
     uint64_t first = seq;
     TRY(ask(s, "GET", (pd_bytes){0}, &page, &reply, err, "/log?from=%llu&to=%llu", (unsigned long long)seq, (unsigned long long)to));

@@ -14,7 +14,9 @@
 
 #define CONNECT_MS 10000L
 #define KEEPALIVE_S 30L /* of silence: then the system looks whether the other side is still there */
-#define IDLE_MAX 8      /* handles that are kept for a URI */
+#define SILENCE_S 60L
+#define SILENCE_SLOW_S 3600L
+#define IDLE_MAX 8 /* handles that are kept for a URI */
 #define HEADER_SIZE 640
 #define HOST_SIZE 256
 
@@ -234,6 +236,8 @@ pd_code pd_exchange_begin(pd_exchange *x, CURL *easy, const pd_remote_request *r
   TRY(set_address(easy, request, err));
   TRY(add_headers(x, request, err));
   set_security(easy);
+  pd_libcurl.easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, 1L);
+  pd_libcurl.easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, request->is_slow ? SILENCE_SLOW_S : SILENCE_S);
   if (strcmp(request->method, "POST") == 0) {
     pd_libcurl.easy_setopt(easy, CURLOPT_POST, 1L);
     pd_libcurl.easy_setopt(easy, CURLOPT_POSTFIELDS, request->body.size ? request->body.data : "");

@@ -45,6 +45,7 @@ typedef struct pd_remote_request {
   const char *agent, *session, *role; /* Perdure-Agent, Perdure-Session, Perdure-Role; NULL: not sent */
   const char *type;                   /* of the body; NULL: application/json */
   pd_bytes body;
+  bool is_slow; /* it may work for long before it says anything; else a minute of silence is no answer */
 } pd_remote_request;
 
 typedef struct pd_remote_reply {

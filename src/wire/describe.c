@@ -100,6 +100,10 @@ static const struct {
   {"/v1/watch", GET("Changes as they happen, as text/event-stream", QUERY("store", "The agent's own store, or shared.") "," PREFIX_QUERY ","
                     QUERY("ref", "A ref, or *; default: main.") "," QUERY("from", "now, start, or the id of an event.") ","
                     PARAM("Last-Event-ID", "header", "The id of the last event: go on after it."))},
+  {"/v1/stores", GET("The stores of the home; the operator's, as all under it: docs/formats.md", "")},
+  {"/v1/stores/{store}", GET("The end of a store's log", IN_PATH("store", "An agent, or shared."))},
+  {"/v1/home/config", GET("The settings that are in force", "")},
+  {"/v1/home/doctor", GET("What could be wrong with the home, and what to do", "")},
   {"/metrics", GET("Numbers for Prometheus", "")},
   {"/healthz", GET_OPEN("Is the process alive?")},
   {"/readyz", GET_OPEN("Does it take requests?")},

@@ -82,6 +82,10 @@ void pd_wire_error(pd_buf *out, const pd_error *err, const char *hint, const cha
   pd_json_open(&w, '{');
   pd_json_put_text(&w, "class", pd_class_name(pd_code_class(err->code)));
   pd_json_put_text(&w, "kind", pd_code_name(err->code));
+  if (err->code == PD_CONFLICT) {
+    pd_json_put_number(&w, "expected", err->expected);
+    pd_json_put_number(&w, "actual", err->actual);
+  }
   if (request_id) pd_json_put_text(&w, "request_id", request_id);
   pd_json_close(&w, '}');
   pd_json_key(&w, "recovery");

@@ -14,8 +14,9 @@ typedef struct backend_contract_target {
   char *(*uri_new)(void);
   /* Remove what the URI named, after every handle is closed. */
   void (*uri_destroy)(const char *uri);
-  bool is_lasting;   /* a store survives its last handle, and the process */
-  bool is_shareable; /* several processes can have it open */
+  bool is_lasting;    /* a store survives its last handle, and the process */
+  bool is_shareable;  /* several processes can have it open */
+  bool has_no_claims; /* log_claim is optional, and it has none: B12 is left out */
 } backend_contract_target;
 
 struct CMUnitTest;
