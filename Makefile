@@ -1,13 +1,15 @@
 # The front door. Meson does the work underneath (folder $(BUILD)); each line here is one thing to do with the house.
 #
 #   make            build                             make asan|ubsan|tsan  the whole test suite under a sanitizer
-#   make run        build, then the guided tour       make fuzz             every parser's fuzzer, FUZZ_SECONDS each
-#   make test       every test, `N passed, N failed`  make torture          kill -9, power cuts, bit flips, faults: in full
-#   make check      format, tidy, layers              make bench            the table of budgets against the peers
-#   make format     rewrite to the house format       make bench-growth     cost against keys and commits, as SVG
-#   make install    DESTDIR= PREFIX=/usr/local        make clean            remove every build folder
+#   make run        build, then serve until Ctrl-C    make fuzz             every parser's fuzzer, FUZZ_SECONDS each
+#   make tour       build, then the guided tour       make torture          kill -9, power cuts, bit flips, faults: in full
+#   make test       every test, `N passed, N failed`  make bench            the table of budgets against the peers
+#   make check      format, tidy, layers              make bench-growth     cost against keys and commits, as SVG
+#   make format     rewrite to the house format       make clean            remove every build folder
+#   make install    DESTDIR= PREFIX=/usr/local
 #
-# run, test, bench, check, fuzz and the sanitizers install the Debian packages that are missing (tools/deps); make alone never does.
+# make run takes PORT=7373 and HOME_DIR=.perdure-run, where its state stays; make clean leaves that alone.
+# run, tour, test, bench, check, fuzz and the sanitizers install the Debian packages that are missing (tools/deps); make alone never does.
 
 BUILD ?= build
 PREFIX ?= /usr/local
@@ -16,12 +18,14 @@ DESTDIR ?=
 FUZZ_SECONDS ?= 60
 JOBS ?= 2
 BENCH_ARGS ?=
+PORT ?= 7373
+HOME_DIR ?= .perdure-run
 
 NINJA = meson compile -C
 SETUP = tools/configure
 
 .DEFAULT_GOAL := build
-.PHONY: build run test check format bench bench-growth asan ubsan tsan fuzz torture install clean
+.PHONY: build run tour test check format bench bench-growth asan ubsan tsan fuzz torture install clean
 
 build:
 	@tools/deps --check build
@@ -29,6 +33,12 @@ build:
 	@$(NINJA) $(BUILD)
 
 run:
+	@tools/deps build
+	@$(SETUP) $(BUILD)
+	@$(NINJA) $(BUILD)
+	@PORT='$(PORT)' HOME_DIR='$(HOME_DIR)' tools/run $(BUILD)/cmd/perdure/perdure
+
+tour:
 	@tools/deps build
 	@$(SETUP) $(BUILD)
 	@$(NINJA) $(BUILD)

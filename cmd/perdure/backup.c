@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "commands.h"
 #include "door.h"
+#include "far_home.h"
 #include "fields.h"
 #include "passphrase.h"
 
@@ -55,6 +56,43 @@ static pd_code call_unlocked(cli_session *cli, const args_parsed *args, const ba
   return pd_call(&ctx, verb->capability, input, out, err);
 }
 
+/* ---- with a passphrase: on the server, whose vault is unlocked for this call, unless it was already ---- */
+
+static pd_code is_unlocked(cli_session *cli, const args_parsed *args, bool *out, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf answer = {0};
+  pd_json json;
+  TRY(door_call(cli, args, "vault.status", pd_text("{}"), &answer, err));
+  TRY(pd_json_parse(pd_buf_bytes(&answer), &json, err));
+  *out = pd_json_true(pd_json_member(json, "unlocked"));
+  return PD_OK;
+}
+
+static pd_code learn_there(cli_session *cli, const args_parsed *args, const char *path, const passphrase *own, pd_error *err)
+{
+  CLEANUP(passphrase_done) passphrase from = {0};
+  if (passphrase_is_given(args, "from-")) {
+    TRY(passphrase_read(args, "from-", "Passphrase of the backup", false, &from, err));
+    return far_vault(cli, "learn", &from, NULL, false, path, err);
+  }
+  (void)!far_vault(cli, "learn", own, NULL, false, path, NULL); /* as learn_here */
+  return PD_OK;
+}
+
+static pd_code call_unlocked_there(cli_session *cli, const args_parsed *args, const backup_verb *verb, const char *path, pd_bytes input,
+                                   pd_buf *out, pd_error *err)
+{
+  CLEANUP(passphrase_done) passphrase pass = {0};
+  bool was_unlocked = false;
+  TRY(passphrase_read(args, "", "Passphrase", false, &pass, err));
+  TRY(is_unlocked(cli, args, &was_unlocked, err));
+  TRY(far_vault(cli, "unlock", &pass, NULL, false, NULL, err));
+  pd_code code = strcmp(verb->name, "import") == 0 ? learn_there(cli, args, path, &pass, err) : PD_OK;
+  if (!code) code = door_call(cli, args, verb->capability, input, out, err);
+  if (!was_unlocked) (void)!far_vault(cli, "lock", NULL, NULL, false, NULL, NULL);
+  return code;
+}
+
 /* ---- without: through the holder ---- */
 
 static pd_code call_held(cli_session *cli, const args_parsed *args, const backup_verb *verb, const char *path, pd_bytes input, pd_buf *out,
@@ -93,7 +131,7 @@ static pd_code run_backup(cli_session *cli, const args_parsed *args, pd_error *e
   }
   TRY(fields_write(verb->capability, verb->names, args, &input, err));
   bool is_given = passphrase_is_given(args, "");
-  pd_code code = is_given ? call_unlocked(cli, args, verb, path, pd_buf_bytes(&input), &out, err)
+  pd_code code = is_given ? (cli->is_remote ? call_unlocked_there : call_unlocked)(cli, args, verb, path, pd_buf_bytes(&input), &out, err)
                           : call_held(cli, args, verb, path, pd_buf_bytes(&input), &out, err);
   if (code && !out.size) return code;
   if (code) return answer_failed(cli, &out, code, err);

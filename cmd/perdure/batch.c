@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "batch_op.h"
 #include "commands.h"
+#include "far.h"
 #include "lines.h"
 
 #include <stdio.h>
@@ -166,9 +167,11 @@ static pd_code do_commit(batch *b, pd_error *err)
 
 static pd_code do_call(batch *b, pd_error *err)
 {
-  if (!b->home) TRY(pd_home_open(b->cli->uri, NULL, &b->home, err));
+  bool is_far = b->cli->is_remote;
+  if (!b->home && !is_far) TRY(pd_home_open(b->cli->uri, NULL, &b->home, err));
   pd_ctx ctx = {.home = b->home, .agent = b->cli->agent, .session = b->op.session, .is_operator = b->is_operator};
-  pd_code code = pd_call(&ctx, b->op.capability, b->op.input.raw, &b->value, err);
+  pd_code code = is_far ? far_call(b->cli, b->op.session, b->is_operator, b->op.capability, b->op.input.raw, &b->value, err)
+                        : pd_call(&ctx, b->op.capability, b->op.input.raw, &b->value, err);
   b->has_told = code != PD_OK;
   TRY(code);
   pd_json output;

@@ -30,6 +30,8 @@
 
 typedef struct cli_session {
   const char *uri, *agent;
+  bool has_agent; /* it was named: a token of an agent's says it by itself */
+  bool is_remote; /* uri is a server's */
   bool is_json, is_quiet;
   bool is_operator;      /* what the command does is the operator's, also without --operator */
   size_t value_size_max; /* of a put; 0: CLI_VALUE_SIZE_MAX */
@@ -44,11 +46,12 @@ typedef struct cli_session {
 
 typedef struct cli_command {
   args_spec spec;
-  const char *group;   /* "state", "history", "branches", "care": how `help` sorts them */
-  const char *summary; /* one line, no full stop */
-  const char *usage;   /* after the command's name */
-  const char *about;   /* what it does, wrapped by hand at 80 columns */
-  const char *example; /* lines that begin with "$ " */
+  const char *group;     /* "state", "history", "branches", "care": how `help` sorts them */
+  const char *summary;   /* one line, no full stop */
+  const char *usage;     /* after the command's name */
+  const char *about;     /* what it does, wrapped by hand at 80 columns */
+  const char *example;   /* lines that begin with "$ " */
+  const char *no_server; /* why it does not work with --server; NULL: it does, or needs no home */
   pd_code (*run)(cli_session *cli, const args_parsed *args, pd_error *err);
 } cli_command;
 

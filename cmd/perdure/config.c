@@ -3,6 +3,7 @@
 #include "base/distance.h"
 #include "base/error.h"
 #include "commands.h"
+#include "far_home.h"
 
 #include <stdio.h>
 
@@ -69,24 +70,49 @@ static void show(void *ctx, const pd_config_info *info)
   }
 }
 
-static pd_code print_config(config_view *view, pd_home *home, pd_error *err)
+/* Where the settings are: in a home here (NULL: in none yet), or behind a server. */
+typedef struct config_source {
+  pd_home *home;
+  far_config far;
+  bool is_far;
+} config_source;
+
+static pd_code each(const config_source *from, void (*visit)(void *ctx, const pd_config_info *info), void *ctx, pd_error *err)
 {
-  TRY(pd_config_each(home, measure, view, err));
-  if (!view->cli->is_json) return pd_config_each(home, show, view, err);
+  if (!from->is_far) return pd_config_each(from->home, visit, ctx, err);
+  for (size_t i = 0; i < from->far.count; i++) visit(ctx, &from->far.infos[i]);
+  return PD_OK;
+}
+
+static pd_code print_config(config_view *view, const config_source *from, pd_error *err)
+{
+  TRY(each(from, measure, view, err));
+  if (!view->cli->is_json) return each(from, show, view, err);
   pd_json_writer w = cli_json(view->cli, err);
   view->writer = &w;
   if (!view->name) pd_json_open(&w, '{');
   if (!view->name) pd_json_key(&w, "settings");
   if (!view->name) pd_json_open(&w, '[');
-  TRY(pd_config_each(home, show, view, err));
+  TRY(each(from, show, view, err));
   if (!view->name) pd_json_close(&w, ']');
   if (!view->name) pd_json_close(&w, '}');
   return view->shown ? cli_json_end(view->cli, &w) : w.code;
 }
 
-static void close_home(pd_home **home)
+static void source_done(config_source *from)
 {
-  pd_home_close(*home, NULL);
+  pd_home_close(from->home, NULL);
+  far_config_done(&from->far);
+}
+
+static pd_code open_source(cli_session *cli, config_source *out, pd_error *err)
+{
+  out->is_far = cli->is_remote;
+  if (cli->is_remote) return far_config_load(cli, &out->far, err);
+  pd_code code = pd_home_open(cli->uri, &(pd_home_options){.must_exist = true}, &out->home, err);
+  if (code != PD_NOT_FOUND) return code;
+  cli_say(cli, "there is no home at %s yet; this is what would be in force in a new one", cli->uri);
+  return PD_OK;
 }
 
 static pd_code check_file(cli_session *cli, const char *file, pd_error *err)
@@ -111,15 +137,13 @@ static pd_code check_file(cli_session *cli, const char *file, pd_error *err)
 
 static pd_code run_config(cli_session *cli, const args_parsed *args, pd_error *err)
 {
-  CLEANUP(close_home) pd_home *home = NULL;
+  CLEANUP(source_done) config_source from = {0};
   config_view view = {.cli = cli, .name = args->word_count ? args->words[0] : NULL};
   const char *file = args_get(args, "check");
   if (file && view.name) return pd_error_set(err, PD_INVALID, "--check takes a FILE and no NAME");
   if (file) return check_file(cli, file, err);
-  pd_code code = pd_home_open(cli->uri, &(pd_home_options){.must_exist = true}, &home, err);
-  if (code == PD_NOT_FOUND) cli_say(cli, "there is no home at %s yet; this is what would be in force in a new one", cli->uri);
-  if (code && code != PD_NOT_FOUND) return code;
-  TRY(print_config(&view, home, err));
+  TRY(open_source(cli, &from, err));
+  TRY(print_config(&view, &from, err));
   if (view.shown) return PD_OK;
   snprintf(cli->hint, sizeof cli->hint, "did you mean '%s'?", view.near);
   return pd_error_set(err, PD_NOT_FOUND, "there is no setting '%.100s'", view.name);

@@ -2,6 +2,7 @@
 #include "base/base.h"
 #include "base/error.h"
 #include "commands.h"
+#include "far_home.h"
 
 typedef struct doctor_view {
   cli_session *cli;
@@ -54,7 +55,7 @@ static pd_code run_doctor(cli_session *cli, const args_parsed *args, pd_error *e
     pd_json_key(&w, "findings");
     pd_json_open(&w, '[');
   }
-  TRY(pd_doctor(cli->uri, show_diagnosis, &view, &worst, err));
+  TRY(cli->is_remote ? far_doctor(cli, show_diagnosis, &view, &worst, err) : pd_doctor(cli->uri, show_diagnosis, &view, &worst, err));
   cli->exit_code = exit_of(worst);
   if (!cli->is_json) return PD_OK;
   pd_json_close(&w, ']');

@@ -4,6 +4,8 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "far.h"
+#include "remote/remote.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -164,21 +166,6 @@ static pd_code write_request(const cli_session *cli, const args_parsed *args, co
   return w.code;
 }
 
-/* The error that an answer tells, as an error. Names are kept where they are known to the capabilities' table. */
-static pd_code error_of(const char *capability, pd_json error, pd_error *err)
-{
-  CLEANUP(pd_buf_done) pd_buf message = {0};
-  if (pd_json_decode(pd_json_member(error, "message"), &message, NULL)) return pd_error_set(err, PD_STORAGE, "%s failed", capability);
-  pd_json details = pd_json_member(error, "details"), name = pd_json_member(error, "code");
-  pd_code code = PD_STORAGE;
-  for (pd_code c = PD_OK; c < PD_CODE_COUNT; c++)
-    if (pd_json_is(pd_json_member(details, "kind"), pd_code_name(c)) || pd_json_is(name, pd_code_name(c))) code = c;
-  pd_error_set(err, code, "%.*s", (int)message.size, (const char *)message.data);
-  if (!pd_json_u64(pd_json_member(details, "expected"), &err->expected)) err->expected = 0;
-  if (!pd_json_u64(pd_json_member(details, "actual"), &err->actual)) err->actual = 0;
-  return code;
-}
-
 pd_code door_call_holder(cli_session *cli, const args_parsed *args, const char *capability, pd_bytes input, pd_buf *out, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf line = {0};
@@ -187,8 +174,8 @@ pd_code door_call_holder(cli_session *cli, const args_parsed *args, const char *
   pd_buf_clear(out);
   TRY(door_ask_holder(cli, pd_buf_bytes(&line), out, err));
   if (pd_json_parse(pd_buf_bytes(out), &answer, NULL)) return pd_error_set(err, PD_STORAGE, "the holder's answer makes no sense");
-  pd_json error = pd_json_member(answer, "error");
-  return error.kind == PD_JSON_OBJECT ? error_of(capability, error, err) : PD_OK;
+  if (pd_json_member(answer, "error").kind != PD_JSON_OBJECT) return PD_OK;
+  return pd_remote_error(&(pd_remote_reply){0}, pd_buf_bytes(out), capability, err);
 }
 
 /* Who only looks does not make a home: it would hide that the folder is the wrong one. */
@@ -225,6 +212,7 @@ static pd_code call_here(cli_session *cli, const args_parsed *args, const char *
 pd_code door_call(cli_session *cli, const args_parsed *args, const char *capability, pd_bytes input, pd_buf *out, pd_error *err)
 {
   pd_json json;
+  if (cli->is_remote) return far_call(cli, session_of(args), is_operator(cli, args), capability, input, out, err);
   if (strcmp(capability, "session.begin") == 0) TRY(door_start_holder(cli, err));
   if (input.size && pd_json_parse(input, &json, NULL)) return call_here(cli, args, capability, input, out, err); /* it will say why */
   pd_code code = door_call_holder(cli, args, capability, input, out, err);

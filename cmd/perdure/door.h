@@ -1,5 +1,6 @@
 /*
- * door.h: calling capabilities from the command line: through the holder of the home if one runs, else in this process.
+ * door.h: calling capabilities from the command line: on the server if one is named (far.h), through the holder of the home if one runs,
+ * else in this process.
  *
  * The command line is many short processes, and sessions and an unlocked vault live in one. So, as ssh-agent does for keys, a holder
  * keeps them: a process in the background with the home open, on a Unix socket that only its owner may use. `perdure session begin` and

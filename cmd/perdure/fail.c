@@ -71,6 +71,7 @@ static void tell_json(const cli_session *cli, const pd_error *err)
 static const char *hint_for(const cli_session *cli, pd_code code)
 {
   if (*cli->hint) return cli->hint;
+  if (cli->is_remote && code == PD_STORAGE) return "is the server running (perdure serve), and is this its address?";
   const pd_recovery *recovery = pd_code_recovery(code);
   return code == PD_INVALID || !recovery->hint ? "" : recovery->hint;
 }

@@ -6,6 +6,7 @@
 #include "base/distance.h"
 #include "base/error.h"
 #include "commands.h"
+#include "far.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -102,6 +103,9 @@ static const cli_command *const commands[] = {
 static const args_option global_options[] = {
   {"store", 0, "URI", "sqlite:FOLDER, a plain FOLDER, or memory: (PERDURE_STORE; default sqlite:./.perdure)"},
   {"agent", 0, "NAME", "whose state (PERDURE_AGENT; default main)"},
+  {"server", 0, "URL", "work against a server: http://HOST:PORT, https://HOST:PORT or unix:/PATH (PERDURE_SERVER)"},
+  {"token-file", 0, "FILE", "the token for it, in a file that only you may read (PERDURE_TOKEN: the token itself)"},
+  {"ca", 0, "FILE", "certificates to check an https server with, instead of the system's (PERDURE_CA)"},
   {"json", 0, NULL, "JSON on standard output, and errors as JSON on standard error"},
   {"quiet", 'q', NULL, "no talk on standard error, but errors"},
   {"no-pager", 0, NULL, "never page long output"},
@@ -228,12 +232,14 @@ bool cli_has_scheme(const char *uri)
   return size && uri[size] == ':' && uri[0] != '.';
 }
 
-static pd_code choose_store(cli_session *cli, const args_parsed *args, char **out_owned, pd_error *err)
+static pd_code choose_store(cli_session *cli, const cli_command *command, const args_parsed *args, char **out_owned, pd_error *err)
 {
   cli->agent = setting(args, "agent", "PERDURE_AGENT", "main");
   cli->uri = setting(args, "store", "PERDURE_STORE", "sqlite:./.perdure");
+  cli->has_agent = args_get(args, "agent") || (getenv("PERDURE_AGENT") && *getenv("PERDURE_AGENT"));
   if (!*cli->uri) return pd_error_set(err, PD_INVALID, "--store is empty");
   TRY(pd_agent_check(cli->agent, err));
+  TRY(far_setup(cli, command, args, err));
   if (cli_has_scheme(cli->uri)) return PD_OK;
   if (asprintf(out_owned, "sqlite:%s", cli->uri) < 0) return pd_error_memory(err, "the store's name");
   cli->uri = *out_owned;
@@ -262,7 +268,7 @@ static pd_code dispatch(cli_session *cli, const args_parsed *args, pd_error *err
   snprintf(cli->hint, sizeof cli->hint, "usage: perdure %s %s", command->spec.name, command->usage);
   TRY(args_check_words(args, err));
   cli->hint[0] = 0;
-  TRY(choose_store(cli, args, &owned_uri, err));
+  TRY(choose_store(cli, command, args, &owned_uri, err));
   pd_code code = command->run(cli, args, err);
   if (code != PD_OK && cli->is_json) cli->out.buf.size = 0; /* half a document helps nobody */
   out_flush(&cli->out);

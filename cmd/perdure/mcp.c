@@ -167,5 +167,6 @@ const cli_command cmd_mcp = {
            "its tools, its keys are resources, `briefing` is a prompt. Ends with its input.",
   .example = "$ perdure mcp --print-config claude\n"
              "$ perdure --agent researcher mcp --tools 'state.persistent.*,state.briefing.*'",
+  .no_server = "an MCP client can use the server itself, at /mcp",
   .run = run_mcp,
 };

@@ -4,6 +4,7 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "far.h"
 #include "fields.h"
 
 #include <stdio.h>
@@ -21,6 +22,11 @@ static pd_code open_home(cli_session *cli, pd_home **out, pd_error *err)
 pd_code operator_call(cli_session *cli, const char *capability, pd_bytes input, pd_buf *out, pd_json *answer, pd_error *err)
 {
   pd_home *home;
+  if (cli->is_remote) {
+    pd_code answered = far_call(&(cli_session){.uri = cli->uri}, NULL, true, capability, input, out, err); /* no agent's */
+    if (answered) return answer_failed(cli, out, answered, err);
+    return pd_json_parse(pd_buf_bytes(out), answer, err);
+  }
   TRY(open_home(cli, &home, err));
   pd_ctx ctx = {.home = home, .is_operator = true};
   pd_code code = pd_call(&ctx, capability, input, out, err);

@@ -204,5 +204,6 @@ const cli_command cmd_run = {
   .example = "$ perdure run --agent worker -- python3 agent.py\n"
              "$ perdure run --agent worker --restart always --backoff 1s..1m --max-restarts 5/1h -- ./agent\n"
              "$ perdure run --config agent.toml\n$ perdure run --config agent.toml --check",
+  .no_server = "it starts processes here, which use the home's files",
   .run = run_run,
 };

@@ -40,6 +40,7 @@ static pd_code take_options(const cli_session *cli, const args_parsed *args, pd_
   const char *mode = args_get(args, "socket-mode");
   *out = (pd_serve_options){
     .uri = cli->uri,
+    .program = "/proc/self/exe",
     .listen = args_get(args, "listen"),
     .socket = args_get(args, "socket"),
     .tls_cert = args_get(args, "tls-cert"),
@@ -187,5 +188,6 @@ const cli_command cmd_serve = {
   .example = "$ perdure serve --no-auth\n"
              "$ curl --json '{\"key\":\"plan\",\"value\":1}' localhost:7373/v1/call/state.persistent.set\n"
              "$ perdure serve --link   # and open the link that it prints",
+  .no_server = "it is the server",
   .run = run_serve,
 };

@@ -5,6 +5,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "commands.h"
+#include "far_home.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -15,9 +16,12 @@ static void free_key(pd_sign_key **key)
   pd_sign_key_free(*key);
 }
 
-static pd_code open_key(cli_session *cli, pd_sign_key **out, pd_error *err)
+/* The key itself stays with a server: `out` is NULL then. `out_public` may be NULL. */
+static pd_code open_key(cli_session *cli, pd_sign_key **out, pd_public_key *out_public, pd_error *err)
 {
-  pd_code code = pd_sign_key_open(cli->uri, out, err);
+  pd_public_key far;
+  pd_code code = cli->is_remote ? far_key(cli, false, &far, err) : pd_sign_key_open(cli->uri, out, err);
+  if (!code && out_public) *out_public = cli->is_remote ? far : pd_sign_key_public(*out);
   if (code != PD_NOT_FOUND) return code;
   cli->exit_code = CLI_EXIT_STORAGE;
   snprintf(cli->hint, sizeof cli->hint, "make one with: perdure keygen");
@@ -50,7 +54,8 @@ static pd_code print_key(cli_session *cli, const pd_public_key *key, bool as_pem
 
 static pd_code make_key(cli_session *cli, pd_error *err)
 {
-  pd_code code = pd_sign_key_make(cli->uri, err);
+  pd_public_key made;
+  pd_code code = cli->is_remote ? far_key(cli, true, &made, err) : pd_sign_key_make(cli->uri, err);
   if (code == PD_NOT_FOUND) {
     cli->exit_code = CLI_EXIT_STORAGE;
     snprintf(cli->hint, sizeof cli->hint, "make a store first: perdure init");
@@ -64,8 +69,8 @@ static pd_code run_keygen(cli_session *cli, const args_parsed *args, pd_error *e
   CLEANUP(free_key) pd_sign_key *key = NULL;
   bool is_new = !args_get(args, "public");
   if (is_new) TRY(make_key(cli, err));
-  TRY(open_key(cli, &key, err));
-  pd_public_key public_key = pd_sign_key_public(key);
+  pd_public_key public_key;
+  TRY(open_key(cli, &key, &public_key, err));
   if (is_new) cli_say(cli, "new key in perdure.key; this is its public half, give it to those who shall check:");
   return print_key(cli, &public_key, args_get(args, "pem"), is_new, err);
 }
@@ -95,9 +100,10 @@ static pd_code run_sign(cli_session *cli, const args_parsed *args, pd_error *err
   CLEANUP(pd_buf_done) pd_buf document = {0};
   const char *file = args_get(args, "output");
   bool keep = !args_get(args, "no-keep");
-  TRY(open_key(cli, &key, err));
-  TRY(cli_open(cli, keep ? CLI_WRITE : CLI_READ, err));
-  TRY(pd_sign_head(cli->store, key, args->word_count ? args->words[0] : NULL, keep, &document, err));
+  const char *at = args->word_count ? args->words[0] : NULL;
+  TRY(open_key(cli, &key, NULL, err));
+  TRY(cli_open(cli, keep && !cli->is_remote ? CLI_WRITE : CLI_READ, err));
+  TRY(cli->is_remote ? far_sign(cli, at, keep, &document, err) : pd_sign_head(cli->store, key, at, keep, &document, err));
   if (file)
     TRY(cli_file_write(file, pd_buf_bytes(&document), err));
   else

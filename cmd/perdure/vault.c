@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "commands.h"
 #include "door.h"
+#include "far_home.h"
 #include "passphrase.h"
 
 #include <stdio.h>
@@ -15,6 +16,7 @@ static void close_home(pd_home **home)
 
 static pd_code open_home(cli_session *cli, pd_home **out, pd_error *err)
 {
+  if (cli->is_remote) return PD_OK; /* the server has it open */
   pd_home_options options = {.must_exist = true};
   pd_code code = pd_home_open(cli->uri, &options, out, err);
   if (code == PD_NOT_FOUND) {
@@ -52,19 +54,33 @@ static pd_code init_vault(cli_session *cli, pd_home *home, const args_parsed *ar
 {
   CLEANUP(passphrase_done) passphrase pass = {0};
   TRY(passphrase_read(args, "", "New passphrase", true, &pass, err));
-  TRY(pd_vault_init(home, pass.text, NULL, err));
+  TRY(cli->is_remote ? far_vault(cli, "init", &pass, NULL, false, NULL, err) : pd_vault_init(home, pass.text, NULL, err));
   cli_say(cli, "vault: made. Keep the passphrase: without it no backup can be read, by anybody");
   return print_state(cli, args, err);
+}
+
+static pd_code vault_exists(cli_session *cli, pd_home *home, const args_parsed *args, bool *out, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf answer = {0};
+  pd_vault_state state = {0};
+  pd_json json;
+  if (!cli->is_remote) TRY(pd_vault_status(home, &state, err));
+  *out = state.exists;
+  if (!cli->is_remote) return PD_OK;
+  TRY(door_call(cli, args, "vault.status", pd_text("{}"), &answer, err));
+  TRY(pd_json_parse(pd_buf_bytes(&answer), &json, err));
+  *out = pd_json_true(pd_json_member(json, "exists"));
+  return PD_OK;
 }
 
 static pd_code unlock_vault(cli_session *cli, pd_home *home, const args_parsed *args, pd_error *err)
 {
   CLEANUP(passphrase_done) passphrase pass = {0};
-  pd_vault_state state;
-  TRY(pd_vault_status(home, &state, err));
-  if (!state.exists) return pd_error_set(err, PD_NOT_FOUND, "there is no vault yet; make one with: perdure vault init");
+  bool exists = false;
+  TRY(vault_exists(cli, home, args, &exists, err));
+  if (!exists) return pd_error_set(err, PD_NOT_FOUND, "there is no vault yet; make one with: perdure vault init");
   TRY(passphrase_read(args, "", "Passphrase", false, &pass, err));
-  TRY(door_start_holder(cli, err));
+  if (!cli->is_remote) TRY(door_start_holder(cli, err));
   TRY(vault_ask_holder(cli, "unlock", NULL, &pass, err));
   return print_state(cli, args, err);
 }
@@ -85,7 +101,8 @@ static pd_code rotate_vault(cli_session *cli, pd_home *home, const args_parsed *
   TRY(passphrase_read(args, "", "Passphrase", false, &pass, err));
   if (!args_get(args, "keep-passphrase")) TRY(passphrase_read(args, "new-", "New passphrase", true, &fresh, err));
   rotation.new_passphrase = fresh.text;
-  TRY(pd_vault_rotate(home, pass.text, &rotation, err));
+  TRY(cli->is_remote ? far_vault(cli, "rotate", &pass, &fresh, rotation.makes_new_key, NULL, err)
+                     : pd_vault_rotate(home, pass.text, &rotation, err));
   cli_say(cli, "vault: %s",
           !rotation.makes_new_key ? "the passphrase is changed"
           : fresh.text.size       ? "passphrase and key are changed"

@@ -132,6 +132,20 @@ PD_API PD_MUST_USE pd_code pd_backend_register(const pd_backend_ops *ops, pd_err
 /* The backend of a URI and the part after the colon (`out_rest` points into `uri`). PD_INVALID names what is wrong. */
 PD_API PD_MUST_USE pd_code pd_backend_find(const char *uri, const pd_backend_ops **out_ops, const char **out_rest, pd_error *err);
 
+/* ---- for those who append what others made: a server ---- */
+
+/* Could the engine have appended these records to the log of `b` at `seq`? Each is whole (checksum, bounds), carries on the chain of audits
+ * and of times from the record before it, and its commit id follows from its tree and its parents. Records before `seq` are read from `b`;
+ * of what retention took away there nothing is asked. That a tree id follows from the changes is what verify shows. PD_CONFLICT if `seq`
+ * is taken, PD_INVALID if it is past tail+1 or a record is not sound: the message names it. */
+PD_API PD_MUST_USE pd_code pd_log_check_append(pd_backend *b, uint64_t seq, const pd_bytes *records, size_t count, pd_error *err);
+
+/* Could `now` be what redaction leaves of the record `was`: nothing at all, or a whole record with the same audit and ids? PD_INVALID. */
+PD_API PD_MUST_USE pd_code pd_log_check_swap(uint64_t seq, pd_bytes was, pd_bytes now, pd_error *err);
+
+/* The commit that a record makes or points at; PD_NOT_FOUND if it names none (a keyframe, a redacted one, one that is no record). */
+PD_API PD_MUST_USE pd_code pd_log_commit_of(uint64_t seq, pd_bytes record, pd_id *out, pd_error *err);
+
 /* The version of the SQLite library that the sqlite backend stands on: "3.40.1". Static storage. */
 PD_API const char *pd_backend_sqlite_version(void);
 

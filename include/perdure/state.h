@@ -139,6 +139,18 @@ PD_API PD_MUST_USE pd_code pd_input_new(const char *capability, pd_bytes input, 
 PD_API void pd_input_free(pd_input *input); /* takes NULL */
 PD_API PD_MUST_USE pd_code pd_call_input(const pd_ctx *ctx, const pd_input *input, pd_buf *out, pd_error *err);
 
+/* Something that was done to the home past pd_call by somebody who may: a server's operator, who appended to a log. Texts are borrowed. */
+typedef struct pd_deed {
+  const char *name;    /* "store.append" */
+  const char *agent;   /* on whose behalf; NULL: the operator's own */
+  pd_bytes subject;    /* what it was done to, never a value: cut at PD_KEY_SIZE_MAX */
+  const char *outcome; /* "ok" or the error's name (pd_error_name); static storage */
+  const pd_id *commit; /* that it made; NULL: none */
+} pd_deed;
+
+/* Add a line to the audit. Never fails: what cannot be written is kept and tried again, and system.health says so. */
+PD_API void pd_audit_tell(pd_home *home, const pd_deed *deed);
+
 /* ---- what there is ------------------------------------------------------------------------------------------------ */
 
 typedef enum pd_permission {

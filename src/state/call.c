@@ -254,6 +254,24 @@ static void audit_unknown(const pd_ctx *ctx, const char *capability, pd_bytes in
   pd_audit_add(ctx->home, &entry);
 }
 
+void pd_audit_tell(pd_home *home, const pd_deed *deed)
+{
+  pd_audit_entry entry = {
+    .time_ms = pd_home_now(home),
+    .agent = deed->agent ? deed->agent : "",
+    .session = "",
+    .capability = deed->name,
+    .outcome = deed->outcome,
+    .approval = "",
+    .is_operator = true,
+    .permission = PD_PERMIT_OPERATOR,
+    .subject = deed->subject,
+    .input_hash = pd_sha256(deed->subject),
+    .commit = deed->commit,
+  };
+  pd_audit_add(home, &entry);
+}
+
 static pd_code run(pd_frame *frame, pd_error *err)
 {
   TRY(check_caller(frame->ctx, frame->capability, err));

@@ -2,7 +2,8 @@
  * auth.c: who calls. By a token (Authorization: Bearer …); over the Unix socket by the peer's user, if it is the server's own, who could
  * open the files anyway; with --no-auth by what the request says.
  *
- * An agent's token is for that agent alone. The operator and the auditor may name one with Perdure-Agent.
+ * An agent's token is for that agent alone. The operator and the auditor may name one with Perdure-Agent, and be no more than that agent
+ * with Perdure-Role: agent.
  */
 #include "base/base.h"
 #include "base/error.h"
@@ -80,6 +81,14 @@ static const char *token_of(const pd_request *request)
   return given;
 }
 
+/* The operator, or the auditor, as an agent: with no more than both may do. So that whoever works for both needs one token. */
+static bool step_down(pd_caller *caller)
+{
+  caller->is_operator = false;
+  if (!*caller->agent) snprintf(caller->agent, sizeof caller->agent, "main");
+  return true;
+}
+
 static bool take_token(pd_request *request, const char *text)
 {
   pd_caller *caller = &request->caller;
@@ -94,6 +103,7 @@ static bool take_token(pd_request *request, const char *text)
     return refuse(request, MHD_HTTP_UNAUTHORIZED, "Unauthorized", "Ask the operator for a token: perdure token create.", err.message);
   caller->has_token = true;
   caller->is_operator = caller->token.role != PD_ROLE_AGENT;
+  if (role && strcmp(role, "agent") == 0 && caller->is_operator) return take_agent(request) && step_down(caller);
   if (role && strcmp(role, pd_role_name(caller->token.role)) != 0)
     return refuse(request, MHD_HTTP_FORBIDDEN, "PermissionDenied", "Leave Perdure-Role out: the token says it.",
                   "the token is of another role");
@@ -125,7 +135,8 @@ bool pd_auth_admits(pd_request *request)
   if (request->server->options->no_auth) return take_agent(request) && take_role(request, "agent");
   if (text) return take_token(request, text) && is_in_rate(request);
   if (is_own_user(request)) return take_agent(request) && take_role(request, "operator");
-  return refuse(request, MHD_HTTP_UNAUTHORIZED, "Unauthorized", "Send Authorization: Bearer TOKEN; perdure token create makes one.",
+  return refuse(request, MHD_HTTP_UNAUTHORIZED, "Unauthorized",
+                "Send Authorization: Bearer TOKEN (perdure --token-file FILE, PERDURE_TOKEN); perdure token create makes one.",
                 "who calls? There is no token");
 }
 

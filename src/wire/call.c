@@ -85,6 +85,7 @@ static bool is_call(pd_request *request)
 static void reply_outcome(pd_request *request, pd_code code, const pd_error *err)
 {
   if (!code) {
+    if (request->server->is_buffered) pd_reply_header(request, "Perdure-Durability", "buffered");
     pd_reply(request, MHD_HTTP_OK);
   } else if (request->out.size) {
     request->outcome = pd_error_name(err);

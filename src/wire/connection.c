@@ -6,8 +6,11 @@
 #include "base/clock.h"
 #include "wire/http.h"
 
+#include <malloc.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+
+#define CROWD_MIN 512 /* who have gone since memory was given back last */
 
 static int socket_of(struct MHD_Connection *connection)
 {
@@ -35,7 +38,7 @@ static void begin(pd_listener *listener, struct MHD_Connection *connection, void
   conn->next = conns->first;
   if (conn->next) conn->next->prev = conn;
   conns->first = conn;
-  conns->count++;
+  if (++conns->count > conns->peak) conns->peak = conns->count;
   listener->count++;
   pthread_mutex_unlock(&conns->lock);
   *socket_context = conn;
@@ -98,6 +101,16 @@ static bool is_idle(pd_server *server, pd_conn_state state, int64_t age_ms)
   return state == PD_CONN_IDLE;
 }
 
+/* After a crowd: the allocator would keep what it used, some 13 KB a connection, for ever. Seldom, as it holds others up meanwhile. */
+static void give_back(pd_conns *conns)
+{
+  pthread_mutex_lock(&conns->lock);
+  bool is_due = conns->count + CROWD_MIN <= conns->peak;
+  if (is_due) conns->peak = conns->count;
+  pthread_mutex_unlock(&conns->lock);
+  if (is_due) malloc_trim(0);
+}
+
 size_t pd_conns_count(pd_server *server)
 {
   pthread_mutex_lock(&server->conns.lock);
@@ -123,6 +136,7 @@ void pd_conns_tell_full(pd_server *server)
 void pd_conns_sweep(pd_server *server)
 {
   cut(server, is_late);
+  give_back(&server->conns);
 }
 
 void pd_conns_hang_up(pd_server *server)

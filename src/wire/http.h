@@ -72,7 +72,7 @@ struct pd_conn {
 typedef struct pd_conns {
   pthread_mutex_t lock;
   pd_conn *first;
-  size_t count;
+  size_t count, peak; /* peak: since memory was given back */
 } pd_conns;
 
 /* ---- who calls (auth.c) ---- */
@@ -98,6 +98,7 @@ typedef enum pd_lane {
   PD_LANE_STAGE, /* a call that writes: begun at once, and finished with all others that wait for the same sync */
   PD_LANE_WRITE, /* waits for the disk */
   PD_LANE_SLOW,  /* may take seconds */
+  PD_LANE_WAIT,  /* waits for somebody else */
   PD_LANE_WATCH  /* begins to watch */
 } pd_lane;
 
@@ -192,6 +193,9 @@ void pd_reply_header(pd_request *request, const char *name, const char *value);
 /* To libmicrohttpd. */
 enum MHD_Result pd_reply_send(pd_request *request);
 
+/* framing.c: is it certain where the request ends? An answer is in the request if not. */
+bool pd_framing_admits(pd_request *request, const char *version);
+
 /* ---- the guard (guard.c) ---- */
 
 /* May this request be answered at all: its Host, its Origin? An answer is in the request if not. */
@@ -235,6 +239,8 @@ struct pd_server {
   atomic_llong files_told_ms;
   pd_pool writers, slow, readers; /* readers: for watchers that are behind */
   pd_settler settler;
+  pd_pool waiters;    /* who waits for the log to grow */
+  struct pd_raw *raw; /* stores.h */
   pd_meter *meter;
   pd_rates *rates;
   pd_hub *hub;
@@ -244,6 +250,7 @@ struct pd_server {
   pd_pulse pulses[2];      /* of writers and readers; `slow` may rightly do one thing for minutes */
   int64_t pulse_ms;        /* the last sign of life */
   struct pd_mcp_http *mcp; /* mcp_http.h */
+  bool is_buffered;        /* store.flush: an ok does not wait for the disk */
   atomic_bool is_draining;
   atomic_bool is_full;           /* space.c */
   atomic_ullong full_count_seen; /* of the metrics' full count */
@@ -323,6 +330,11 @@ void pd_route_watch(pd_request *request);
 pd_lane pd_route_watch_lane(pd_request *request);
 void pd_route_page(pd_request *request);
 void pd_route_icon(pd_request *request);
+void pd_route_stores(pd_request *request);
+pd_lane pd_route_stores_lane(pd_request *request);
+void pd_route_store(pd_request *request);
+pd_lane pd_route_store_lane(pd_request *request);
+void pd_route_home(pd_request *request);
 void pd_route_metrics(pd_request *request);
 pd_lane pd_route_metrics_lane(pd_request *request);
 

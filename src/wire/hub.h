@@ -1,5 +1,6 @@
 /*
- * hub.h: those who follow GET /v1/watch. One thread a store that is followed reads its log once and gives each event to all who want it.
+ * hub.h: those who follow GET /v1/watch. One thread a store that is followed reads its log once and gives each event to all who want it;
+ * where they are many, other threads help it (team.h).
  *
  * X1  A watcher is behind or live. Behind, it reads the log by itself, as fast as its client takes it. It becomes live when it stands where
  *     the store's thread stands or past it, under the topic's lock; from then on it gets each event that comes after its own place, once.
@@ -7,6 +8,8 @@
  * X3  A live watcher that is more than server.watch_queue behind is cut off, with a reason; the others do not wait for it.
  * X4  While a watcher sleeps, libmicrohttpd does not touch its socket: the store's thread writes to it directly. What the socket does not
  *     take at once is queued, and libmicrohttpd is woken to send it. With TLS everything goes that way: only it can encrypt.
+ * X5  Events that are due together go to a watcher as one text (news.h). The store's thread holds the topic's lock until all were told,
+ *     also for those who help it: each watcher is one thread's meanwhile, so its events keep their order.
  */
 #ifndef PD_WIRE_HUB_H
 #define PD_WIRE_HUB_H

@@ -9,11 +9,11 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "wire/http.h"
+#include "wire/stores.h"
 
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <strings.h>
 #include <time.h>
 
 #define BODY_DROP_MAX ((size_t)64 * 1024 * 1024) /* of a body that is too large: then the connection is cut */
@@ -36,7 +36,7 @@ const char *pd_request_query(const pd_request *request, const char *name)
 /* libmicrohttpd decodes on its own and would stop at an encoded NUL: another path than was asked for. */
 static const char *fault_of_uri(const char *uri)
 {
-  for (const char *at = uri; *at && *at != '?'; at++) {
+  for (const char *at = uri; *at; at++) {
     if ((unsigned char)*at < 0x21 || *at == 0x7f) return "a byte that no URI has";
     if (*at != '%') continue;
     if (!isxdigit((unsigned char)at[1]) || !isxdigit((unsigned char)at[2])) return "a percent sign without two hex digits after it";
@@ -98,40 +98,11 @@ static void set_id(pd_request *request)
              (unsigned long long)atomic_fetch_add(&request->server->request_count, 1));
 }
 
-typedef struct framing {
-  unsigned hosts, sizes, encodings;
-  bool is_unknown; /* a body in a form that we do not read */
-} framing;
-
-static enum MHD_Result count_framing(void *cls, enum MHD_ValueKind kind, const char *name, const char *value)
-{
-  framing *f = cls;
-  (void)kind;
-  f->hosts += strcasecmp(name, MHD_HTTP_HEADER_HOST) == 0;
-  f->sizes += strcasecmp(name, MHD_HTTP_HEADER_CONTENT_LENGTH) == 0;
-  if (strcasecmp(name, MHD_HTTP_HEADER_TRANSFER_ENCODING) != 0) return MHD_YES;
-  f->encodings++;
-  f->is_unknown = f->is_unknown || !value || strcasecmp(value, "chunked") != 0;
-  return MHD_YES;
-}
-
-/* One request for us must be one request for a proxy before us, too: what could be read in two ways is refused. */
-static bool is_framed_well(pd_request *request)
-{
-  framing f = {0};
-  MHD_get_connection_values(request->connection, MHD_HEADER_KIND, count_framing, &f);
-  if (f.hosts <= 1 && f.sizes + f.encodings <= 1 && !f.is_unknown) return true;
-  pd_reply_failure(request, MHD_HTTP_BAD_REQUEST, PD_INVALID, "InvalidInput", "Send one Host, and one Content-Length or chunks.", "%s",
-                   f.hosts > 1    ? "there is more than one Host"
-                   : f.is_unknown ? "the Transfer-Encoding is not chunked"
-                                  : "the end of the body is told in more than one way");
-  return false;
-}
-
 static bool is_small_enough(pd_request *request)
 {
   const char *text = pd_request_header(request, MHD_HTTP_HEADER_CONTENT_LENGTH);
   uint64_t max = request->server->settings.body_size_max;
+  if (request->route->run == pd_route_store && max < PD_RAW_BODY_MAX) max = PD_RAW_BODY_MAX;
   request->body.size_max = max;
   if (!text || strtoull(text, NULL, 10) <= max) return true;
   pd_reply_failure(request, MHD_HTTP_CONTENT_TOO_LARGE, PD_LIMIT, "LimitExceeded",
@@ -165,7 +136,7 @@ static bool is_serving(pd_request *request)
 }
 
 /* Everything that can be said without the body. */
-static bool admits(pd_request *request, const char *url, const char *method)
+static bool admits(pd_request *request, const char *url, const char *method, const char *version)
 {
   set_id(request);
   snprintf(request->method, sizeof request->method, "%s", method);
@@ -176,7 +147,7 @@ static bool admits(pd_request *request, const char *url, const char *method)
                      request->bad_uri);
     return false;
   }
-  return is_framed_well(request) && pd_guard_admits(request) && !pd_guard_preflight(request) && find_route(request) &&
+  return pd_framing_admits(request, version) && pd_guard_admits(request) && !pd_guard_preflight(request) && find_route(request) &&
          is_serving(request) && is_small_enough(request) && (request->route->is_open || pd_auth_admits(request)) &&
          (request->route->is_stream || enter(request));
 }
@@ -187,9 +158,9 @@ static bool has_body(const pd_request *request)
   return pd_request_header(request, MHD_HTTP_HEADER_TRANSFER_ENCODING) || (size && strcmp(size, "0") != 0);
 }
 
-static enum MHD_Result take_head(pd_request *request, const char *url, const char *method)
+static enum MHD_Result take_head(pd_request *request, const char *url, const char *method, const char *version)
 {
-  bool is_admitted = admits(request, url, method);
+  bool is_admitted = admits(request, url, method, version);
   if (!request->path) return MHD_NO;
   if (request->conn) pd_conn_enter(request->conn, is_admitted ? PD_CONN_READING : PD_CONN_BUSY);
   request->state = is_admitted ? PD_REQUEST_READING : PD_REQUEST_ANSWERED;
@@ -226,6 +197,7 @@ pd_code pd_request_pools(pd_server *server, pd_error *err)
   TRY(pd_pool_init(&server->writers, 64, 4096, err));
   pd_settler_init(&server->settler, &server->writers);
   TRY(pd_pool_init(&server->slow, 64, 1024, err));
+  TRY(pd_pool_init(&server->waiters, 128, 1024, err));
   return pd_pool_init(&server->readers, 4, 65536, err);
 }
 
@@ -265,13 +237,14 @@ static enum MHD_Result take_end(pd_request *request)
   if (request->is_too_large) {
     pd_reply_failure(request, MHD_HTTP_CONTENT_TOO_LARGE, PD_LIMIT, "LimitExceeded",
                      "Split the input, or raise server.body_max in perdure.toml.", "the body is too large; the most is %llu bytes",
-                     (unsigned long long)request->server->settings.body_size_max);
+                     (unsigned long long)request->body.size_max);
     return pd_reply_send(request);
   }
   pd_lane lane = request->route->lane ? request->route->lane(request) : PD_LANE_HERE;
   if (lane == PD_LANE_STAGE) return begin_here(request);
   if (lane == PD_LANE_WRITE) return hand_over(request, &request->server->writers);
   if (lane == PD_LANE_SLOW) return hand_over(request, &request->server->slow);
+  if (lane == PD_LANE_WAIT) return hand_over(request, &request->server->waiters);
   if (lane == PD_LANE_WATCH) return hand_over(request, &request->server->readers);
   request->route->run(request);
   return pd_reply_send(request);
@@ -281,10 +254,10 @@ static enum MHD_Result answer(void *cls, struct MHD_Connection *connection, cons
                               const char *data, size_t *size, void **con_cls)
 {
   pd_request *request = *con_cls;
-  (void)cls, (void)connection, (void)version;
+  (void)cls, (void)connection;
   if (!request) return MHD_NO; /* no memory for it */
   switch (request->state) {
-  case PD_REQUEST_NEW: return take_head(request, url, method);
+  case PD_REQUEST_NEW: return take_head(request, url, method, version);
   case PD_REQUEST_READING: return *size ? take_body(request, data, size) : take_end(request);
   case PD_REQUEST_ANSWERED: return pd_reply_send(request);
   case PD_REQUEST_WORKING:

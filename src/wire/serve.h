@@ -32,6 +32,8 @@ typedef struct pd_serve_options {
   pd_log_options log;
   const char *mcp_tools;                      /* globs of capabilities that /mcp offers; NULL: all */
   bool no_mcp_approvals;                      /* nobody behind an MCP client may approve */
+  const char *program;                        /* perdure itself, for what needs a process of its own; NULL: that is not served */
+  bool trusts_records;                        /* raw routes take what is no record, for tests of them */
   const struct pd_mcp_provider *mcp_provider; /* of /mcp, for tests; NULL: the home's capabilities */
 } pd_serve_options;
 

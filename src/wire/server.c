@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "wire/http.h"
 #include "wire/mcp_http.h"
+#include "wire/stores.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -89,6 +90,7 @@ static pd_code set_up(pd_server *server, pd_error *err)
   TRY(pd_rates_new(&server->rates, err));
   TRY(pd_hub_new(server, &server->hub, err));
   TRY(pd_metrics_new(&server->metrics, err));
+  TRY(pd_raw_new(server->options->uri, &server->raw, err));
   TRY(set_up_mcp(server, err));
   if (server->options->tls_cert)
     TRY(pd_tls_new(server->options->tls_cert, server->options->tls_key, &server->options->log, &server->tls, err));
@@ -215,8 +217,8 @@ pd_code pd_server_run(pd_server *server, pd_error *err)
     signal_number = next_signal(signals, look_ms(server));
     if (signal_number == SIGHUP) reload(server);
     pd_conns_sweep(server);
-    pd_conns_tell_full(server);
     pd_space_tick(server);
+    pd_conns_tell_full(server);
     pd_hub_tick(server->hub);
     pd_mcp_http_tick(server->mcp);
     if (server->tls) pd_tls_look(server->tls);
@@ -248,6 +250,7 @@ pd_code pd_server_close(pd_server *server, pd_error *err)
   pd_link_revoke(server);
   bool is_over = pd_pool_done(&server->writers, STOP_MS); /* first: they wake connections, which have to be there */
   is_over = pd_pool_done(&server->slow, STOP_MS) && is_over;
+  is_over = pd_pool_done(&server->waiters, STOP_MS) && is_over;
   is_over = pd_pool_done(&server->readers, STOP_MS) && is_over;
   if (!is_over) return PD_OK; /* a thread is inside the home: the process ends as it is, and what was acknowledged is on disk */
   if (server->hub) pd_hub_drain(server->hub); /* libmicrohttpd must find nobody asleep */
@@ -258,6 +261,7 @@ pd_code pd_server_close(pd_server *server, pd_error *err)
   pd_hub_free(server->hub);
   if (server->mcp) pd_mcp_free(pd_mcp_http_core(server->mcp));
   pd_mcp_http_free(server->mcp);
+  pd_raw_free(server->raw);
   pd_code code = pd_home_close(server->home, err);
   if (server->lock_fd >= 0) close(server->lock_fd);
   pd_notify_close(&server->notify);

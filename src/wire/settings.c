@@ -1,5 +1,6 @@
 /* settings.c: what [server] in the home's perdure.toml says. */
 #include "base/base.h"
+#include "base/error.h"
 #include "wire/http.h"
 
 #include <stddef.h>
@@ -28,7 +29,15 @@ static void take(void *ctx, const pd_config_info *info)
     if (strcmp(places[i].name, info->name) == 0) atomic_store((_Atomic uint64_t *)((char *)settings + places[i].offset), info->number);
 }
 
+/* As the home's stores were opened with it: a reload does not change that. */
+static void take_flush(void *ctx, const pd_config_info *info)
+{
+  pd_server *server = ctx;
+  if (strcmp(info->name, "store.flush") == 0) server->is_buffered = info->number != 0;
+}
+
 pd_code pd_wire_settings_load(pd_server *server, pd_error *err)
 {
+  TRY(pd_config_each(server->home, take_flush, server, err));
   return pd_config_each_now(server->home, take, &server->settings, err);
 }

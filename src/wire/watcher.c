@@ -14,6 +14,7 @@
 #include "wire/sse.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -38,12 +39,13 @@ static void wake(pd_watcher *w)
 
 /* ---- while it is live ---- */
 
-bool pd_watcher_wants(const pd_watcher *w, const pd_watch_event *event)
+static bool wants(const pd_watcher *w, const pd_news *news, const pd_news_item *item)
 {
-  if (pd_cursor_compare(&event->next, &w->joined) <= 0) return false; /* it has read that by itself */
-  if (*w->ref && *event->ref && strcmp(w->ref, event->ref) != 0) return false;
-  bool is_change = event->kind == PD_WATCH_PUT || event->kind == PD_WATCH_DELETE;
-  return !is_change || pd_bytes_starts(event->key, pd_buf_bytes(&w->prefix));
+  if (pd_cursor_compare(&item->next, &w->joined) <= 0) return false; /* it has read that by itself */
+  if (!item->is_whole) return true;
+  const char *ref = pd_news_ref(news, item);
+  if (*w->ref && *ref && strcmp(w->ref, ref) != 0) return false;
+  return !item->is_change || pd_bytes_starts(pd_news_key(news, item), pd_buf_bytes(&w->prefix));
 }
 
 /* As much as the socket takes now. */
@@ -66,10 +68,10 @@ static void end_with(pd_watcher *w, const char *reason)
   w->is_over = true;
 }
 
-void pd_watcher_push(pd_watcher *w, pd_bytes text)
+void pd_watcher_push(pd_watcher *w, pd_bytes text, int64_t now_ms)
 {
   pthread_mutex_lock(&w->lock);
-  w->pushed_ms = pd_clock_monotonic_ms();
+  w->pushed_ms = now_ms;
   if (!w->is_over) {
     size_t sent = w->queue.size ? 0 : send_now(w, text); /* in order: behind what waits already */
     pd_bytes rest = {(const char *)text.data + sent, text.size - sent};
@@ -96,6 +98,23 @@ void pd_watcher_cut(pd_watcher *w, const char *reason)
   pthread_mutex_unlock(&w->lock);
 }
 
+void pd_watcher_tell(pd_watcher *w, const pd_news *news, int64_t now_ms)
+{
+  for (size_t i = 0, first; i < news->count;) {
+    if (!wants(w, news, &news->items[i])) {
+      i++;
+      continue;
+    }
+    for (first = i; i < news->count && news->items[i].is_whole && wants(w, news, &news->items[i]);) i++;
+    if (i == first) {
+      pd_watcher_cut(w, "the server has no memory"); /* not silence: it comes back and reads it again */
+      return;
+    }
+    pd_watcher_push(w, pd_news_text(news, first, i - 1), now_ms);
+    w->joined = news->items[i - 1].next;
+  }
+}
+
 /* ---- while it is behind ---- */
 
 /* X1. False: the store's thread is further; read on. */
@@ -109,9 +128,7 @@ static bool join_live(pd_watcher *w)
     w->joined = at;
     w->pushed_ms = pd_clock_monotonic_ms();
     w->is_live = true;
-    w->next = topic->live;
-    if (w->next) w->next->prev = w;
-    topic->live = w;
+    pd_topic_join(topic, w);
   }
   pthread_mutex_unlock(&topic->lock);
   if (is_there) {
@@ -170,7 +187,7 @@ static void fill_and_wake(pd_watcher *w)
 
 static void run_job(pd_job *job)
 {
-  fill_and_wake((pd_watcher *)job);
+  fill_and_wake((pd_watcher *)((char *)job - offsetof(pd_watcher, job)));
 }
 
 /* ---- what libmicrohttpd asks for ---- */
@@ -220,11 +237,7 @@ static void end_stream(void *cls)
   pd_topic *topic = w->topic;
   if (w->is_live) {
     pthread_mutex_lock(&topic->lock);
-    if (w->prev)
-      w->prev->next = w->next;
-    else
-      topic->live = w->next;
-    if (w->next) w->next->prev = w->prev;
+    pd_topic_leave(topic, w);
     pthread_mutex_unlock(&topic->lock);
   }
   atomic_fetch_sub(&topic->hub->count, 1);

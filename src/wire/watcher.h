@@ -3,6 +3,8 @@
 #define PD_WIRE_WATCHER_H
 
 #include "wire/hub.h"
+#include "wire/news.h"
+#include "wire/team.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -15,6 +17,7 @@ struct pd_hub {
   pthread_mutex_t lock; /* of the topics and their refs; taken before a topic's */
   pthread_cond_t changed;
   pd_topic *topics;
+  pd_team *team; /* who share the sending where many follow */
   atomic_size_t count;
   atomic_ullong cut_count;
   atomic_bool is_draining;
@@ -28,38 +31,44 @@ struct pd_topic {
   unsigned refs;   /* watchers; hub's lock */
   pd_watch *watch; /* its thread's */
   pthread_mutex_t lock;
-  pd_watcher *live;
+  pd_watcher **live; /* room for all of `refs`: becoming live cannot fail */
+  size_t live_count, live_room;
   pd_watch_cursor position; /* everything before it was given to those in `live` */
 };
 
+/* What is looked at for each event stands together: a thousand of them are walked through. */
 struct pd_watcher {
-  pd_job job; /* first: reading on, by the pool */
-  pd_watcher *next, *prev;
-  pd_topic *topic;
-  struct MHD_Connection *connection;
-  int fd;                        /* -1: only libmicrohttpd writes */
-  char ref[PD_REF_SIZE_MAX + 1]; /* "": all */
-  pd_buf prefix;
-  pd_watch *watch;        /* while it is behind */
-  pd_watch_cursor joined; /* when it became live: what lies before was sent */
-  int64_t pushed_ms;
-  pthread_mutex_t lock; /* of what follows; taken last */
+  pthread_mutex_t lock; /* of queue, sent, is_live, is_asleep, is_over; taken last */
   pd_buf queue;
   size_t sent; /* of the queue */
+  int fd;      /* -1: only libmicrohttpd writes */
   bool is_live, is_asleep, is_over;
+  pd_watch_cursor joined; /* what lies before was sent: by itself, until it became live, and since */
+  int64_t pushed_ms;
+  pd_buf prefix;
+  pd_topic *topic;
+  size_t place;                  /* in topic->live */
+  char ref[PD_REF_SIZE_MAX + 1]; /* "": all */
+  struct MHD_Connection *connection;
+  pd_watch *watch; /* while it is behind */
+  pd_job job;      /* reading on, by the pool */
 };
 
 pd_code pd_topic_take(pd_hub *hub, const char *name, pd_store *store, pd_topic **out, pd_error *err);
 void pd_topic_release(pd_topic *topic);
+/* With the topic's lock held. */
+void pd_topic_join(pd_topic *topic, pd_watcher *watcher);
+void pd_topic_leave(pd_topic *topic, pd_watcher *watcher);
 
 /* < 0, 0 or > 0: a place before, at or after another. */
 int pd_cursor_compare(const pd_watch_cursor *a, const pd_watch_cursor *b);
 
-/* With the topic's lock held: */
+/* With the topic's lock held, by this thread or by the one that it helps: */
 /* Everything before it was sent or is queued. */
 const pd_watch_cursor *pd_watcher_place(const pd_watcher *watcher);
-bool pd_watcher_wants(const pd_watcher *watcher, const pd_watch_event *event);
-void pd_watcher_push(pd_watcher *watcher, pd_bytes text);
+/* Send it what it wants of the news. */
+void pd_watcher_tell(pd_watcher *watcher, const pd_news *news, int64_t now_ms);
+void pd_watcher_push(pd_watcher *watcher, pd_bytes text, int64_t now_ms);
 /* Say why, and end it. */
 void pd_watcher_cut(pd_watcher *watcher, const char *reason);
 

@@ -7,6 +7,16 @@
 
 #define SERVED_ARGS_MAX 24
 
+/* A sanitizer keeps what was freed: what is said of memory does not hold then. */
+#ifndef __has_feature
+#define __has_feature(x) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SERVED_IS_SANITIZED true
+#else
+#define SERVED_IS_SANITIZED false
+#endif
+
 typedef struct served {
   pid_t pid;
   char *folder; /* with home/, log and socket in it */

@@ -393,6 +393,85 @@ static void watch__two_thousand_at_once(void **state)
   served_free(s);
 }
 
+/* ---- many, of whom several threads take care, and events that are joined ---- */
+
+typedef struct listener {
+  follower f;
+  int seen[2]; /* versions of `odd` and `even` */
+  int wanted;  /* a mask: 1 odd, 2 even */
+} listener;
+
+typedef struct counting {
+  const served *s;
+  const char *key;
+  int count;
+} counting;
+
+static void *write_key(void *ctx)
+{
+  counting *c = ctx;
+  for (int i = 0; i < c->count; i++) set(c->s, c->key, i, i);
+  return NULL;
+}
+
+static bool has_heard_all(const listener *l, int count)
+{
+  return (!(l->wanted & 1) || l->seen[0] == count) && (!(l->wanted & 2) || l->seen[1] == count);
+}
+
+static void hear_one(listener *l)
+{
+  assert_true(next(&l->f));
+  if (strcmp(l->f.event, "put") != 0) return;
+  int which = strstr(l->f.data, "\"key\":\"even\"") ? 1 : 0;
+  assert_true(l->wanted & (1 << which));
+  assert_int_equal(version_of(l->f.data), ++l->seen[which]);
+}
+
+static const char *query_of(const listener *l)
+{
+  return l->wanted == 1 ? "&prefix=odd" : l->wanted == 2 ? "&prefix=even" : "";
+}
+
+static void watch__many_with_prefixes_of_their_own_hear_each_event_once_and_in_order(void **state)
+{
+  (void)state;
+  enum { MANY = 150, COUNT = 120 };
+  served *s = start_with("[store]\nflush = \"20ms\"\n"); /* so that several events are due at once */
+  listener *all = calloc(MANY, sizeof *all);
+  assert_non_null(all);
+  for (int i = 0; i < MANY; i++) {
+    all[i].wanted = 1 + i % 3;
+    begin(&all[i].f, s, query_of(&all[i]), NULL, 0);
+    assert_true(next(&all[i].f));
+  }
+  counting odd = {s, "odd", COUNT}, even = {s, "even", COUNT};
+  pthread_t threads[2];
+  assert_int_equal(pthread_create(&threads[0], NULL, write_key, &odd), 0);
+  assert_int_equal(pthread_create(&threads[1], NULL, write_key, &even), 0);
+  srand(11);
+  for (int left = MANY; left;) {
+    left = MANY;
+    for (int i = 0; i < MANY; i++) {
+      if (has_heard_all(&all[i], COUNT)) {
+        left--;
+      } else if (rand() % 60) {
+        hear_one(&all[i]);
+      } else {
+        char last[64];
+        snprintf(last, sizeof last, "%s", all[i].f.last_id);
+        close(all[i].f.fd);
+        begin(&all[i].f, s, query_of(&all[i]), last, 0);
+      }
+    }
+  }
+  for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+  for (int i = 0; i < MANY; i++) close(all[i].f.fd);
+  free(all);
+  assert_int_equal(served_stop(s), 0);
+  served_free(s);
+}
+
 int main(int argc, char **argv)
 {
   const struct CMUnitTest tests[] = {
@@ -406,6 +485,7 @@ int main(int argc, char **argv)
     cmocka_unit_test(watch__who_leaves_before_it_begins_leaves_nothing_behind),
     cmocka_unit_test(watch__more_than_may_be_are_refused),
     cmocka_unit_test(watch__two_thousand_at_once),
+    cmocka_unit_test(watch__many_with_prefixes_of_their_own_hear_each_event_once_and_in_order),
   };
   if (argc < 2) return 2;
   served_binary = argv[1];

@@ -1,0 +1,114 @@
+/* far.c: see far.h. */
+#include "far.h"
+
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "remote/remote.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PATH_SIZE_MAX 4096
+
+/* ---- which server, and who we are there ---- */
+
+static const char *variable(const char *name)
+{
+  const char *value = getenv(name);
+  return value && *value ? value : NULL;
+}
+
+/* One line of a file that nobody else may read. */
+static pd_code read_token(const char *path, char out[PD_REMOTE_TOKEN_SIZE_MAX + 2], pd_error *err)
+{
+  struct stat is;
+  CLEANUP(pd_fd_done) int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0 || fstat(fd, &is) != 0) return pd_file_refused(err, "read", path);
+  if (S_ISREG(is.st_mode) && (is.st_mode & 077))
+    return pd_error_set(err, PD_INVALID, "others may read the token in %.300s (mode %04o): chmod 600 it first", path, is.st_mode & 07777);
+  ssize_t size = read(fd, out, PD_REMOTE_TOKEN_SIZE_MAX + 1);
+  if (size < 0) return pd_file_refused(err, "read", path);
+  out[size] = 0;
+  out[strcspn(out, "\r\n")] = 0;
+  return *out ? PD_OK : pd_error_set(err, PD_INVALID, "there is no token in %.300s", path);
+}
+
+static pd_code set_up_client(const args_parsed *args, pd_error *err)
+{
+  char token[PD_REMOTE_TOKEN_SIZE_MAX + 2] = "";
+  const char *file = args_get_global(args, "token-file"), *ca = args_get_global(args, "ca");
+  pd_remote_options options = {.token = variable("PERDURE_TOKEN"), .ca = ca ? ca : variable("PERDURE_CA")};
+  if (options.ca && access(options.ca, R_OK) != 0) return pd_file_refused(err, "read", options.ca);
+  if (file) TRY(read_token(file, token, err));
+  if (file) options.token = token;
+  pd_code code = pd_remote_setup(&options, err);
+  explicit_bzero(token, sizeof token);
+  return code;
+}
+
+static pd_code refuse(cli_session *cli, const cli_command *command, pd_error *err)
+{
+  snprintf(cli->hint, sizeof cli->hint, "name the home itself with --store");
+  return pd_error_set(err, PD_UNSUPPORTED, "%s does not work against a server: %s", command->spec.name, command->no_server);
+}
+
+pd_code far_setup(cli_session *cli, const cli_command *command, const args_parsed *args, pd_error *err)
+{
+  const char *given = args_get_global(args, "server"), *store = args_get_global(args, "store");
+  if (given && store) return pd_error_set(err, PD_INVALID, "--server and --store do not go together: which of the two homes?");
+  const char *uri = given ? given : store ? NULL : variable("PERDURE_SERVER");
+  TRY(set_up_client(args, err));
+  if (!uri && pd_remote_is(cli->uri)) uri = cli->uri;
+  if (!uri) return PD_OK;
+  TRY(pd_remote_check(uri, err));
+  if (command->no_server) return given || !args_get(args, "home") ? refuse(cli, command, err) : PD_OK;
+  cli->uri = uri;
+  cli->is_remote = true;
+  return PD_OK;
+}
+
+/* ---- asking ---- */
+
+static pd_code ask(const cli_session *cli, pd_remote_request *request, const char *what, pd_buf *out, pd_error *err)
+{
+  pd_remote_reply reply = {0};
+  request->uri = cli->uri;
+  TRY(pd_remote_ask(request, &reply, out, err));
+  return reply.status == 200 ? PD_OK : pd_remote_error(&reply, pd_buf_bytes(out), what, err);
+}
+
+/* Whatever was typed: the server says what is wrong with it, in the same words as without one. */
+static pd_code call_path(const char *capability, pd_buf *out, pd_error *err)
+{
+  static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+  TRY(pd_buf_printf(out, err, "/v1/call/"));
+  for (const char *at = capability; *at; at++) TRY(pd_buf_printf(out, err, strchr(plain, *at) ? "%c" : "%%%02X", (unsigned char)*at));
+  return pd_buf_byte(out, 0, err);
+}
+
+pd_code far_call(const cli_session *cli, const char *session, bool is_operator, const char *capability, pd_bytes input, pd_buf *out,
+                 pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf path = {.size_max = PATH_SIZE_MAX};
+  TRY(call_path(capability, &path, err));
+  pd_remote_request request = {
+    .method = "POST",
+    .path = (const char *)path.data,
+    .agent = cli->has_agent ? cli->agent : NULL,
+    .session = session,
+    .role = is_operator ? "operator" : "agent",
+    .body = input,
+  };
+  return ask(cli, &request, capability, out, err);
+}
+
+pd_code far_ask(const cli_session *cli, const char *method, const char *path, pd_bytes body, pd_buf *out, pd_error *err)
+{
+  pd_remote_request request = {.method = method, .path = path, .role = pd_remote_role(), .body = body};
+  return ask(cli, &request, path, out, err);
+}

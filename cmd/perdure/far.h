@@ -1,0 +1,22 @@
+/*
+ * far.h: the home behind a server, as commands use it (--server, PERDURE_SERVER). Commands of the engine need nothing of this: the store
+ * is opened by the server's URI. Here is what goes another way: calls of capabilities, and what is done to the home as a whole.
+ */
+#ifndef PD_CMD_FAR_H
+#define PD_CMD_FAR_H
+
+#include "cli.h"
+
+/* Choose the server if one is named: cli->uri is its URI then, and cli->is_remote is set. Sets up the token and the certificates in any
+ * case: stores can be named by a server's URI, too. PD_INVALID for an address, token or file that is wrong; PD_UNSUPPORTED for a command
+ * that does not work so. */
+PD_MUST_USE pd_code far_setup(cli_session *cli, const cli_command *command, const args_parsed *args, pd_error *err);
+
+/* POST /v1/call/NAME as the agent (or the operator). As door_call. */
+PD_MUST_USE pd_code far_call(const cli_session *cli, const char *session, bool is_operator, const char *capability, pd_bytes input,
+                             pd_buf *out, pd_error *err);
+
+/* METHOD /v1/PATH with a JSON body (of a POST), as the operator. The answer's body replaces what `out` holds. */
+PD_MUST_USE pd_code far_ask(const cli_session *cli, const char *method, const char *path, pd_bytes body, pd_buf *out, pd_error *err);
+
+#endif

@@ -1,0 +1,344 @@
+/* client.c: see remote.h: one request and its answer, over libcurl; handles with their connections are kept for the next one (R3). */
+#include "remote/client.h"
+
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/error.h"
+#include "base/json.h"
+
+#include <arpa/inet.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <strings.h>
+
+#define CONNECT_MS 10000L
+#define KEEPALIVE_S 30L /* of silence: then the system looks whether the other side is still there */
+#define IDLE_MAX 8      /* handles that are kept for a URI */
+#define HEADER_SIZE 640
+#define HOST_SIZE 256
+
+typedef struct home_link home_link;
+struct home_link {
+  home_link *next;
+  char *uri;
+  CURL *idle[IDLE_MAX];
+  size_t idle_count;
+};
+
+static struct {
+  pthread_mutex_t lock;
+  char authorization[PD_REMOTE_TOKEN_SIZE_MAX + 32];
+  char *ca;
+  home_link *links;
+} client = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* ---- URIs ---- */
+
+static bool has_scheme(const char *uri, const char *scheme)
+{
+  size_t size = strlen(scheme);
+  return strncmp(uri, scheme, size) == 0 && uri[size] == ':';
+}
+
+bool pd_remote_is(const char *uri)
+{
+  return has_scheme(uri, "http") || has_scheme(uri, "https") || has_scheme(uri, "unix");
+}
+
+static void free_url(CURLU **url)
+{
+  pd_libcurl.url_cleanup(*url);
+}
+
+/* A part of a URL; "" if it has none. */
+static void url_part(CURLU *url, CURLUPart part, char *out, size_t size)
+{
+  char *text = NULL;
+  out[0] = 0;
+  if (pd_libcurl.url_get(url, part, &text, 0) == CURLUE_OK) snprintf(out, size, "%s", text);
+  pd_libcurl.free(text);
+}
+
+static pd_code check_url(const char *uri, char host[HOST_SIZE], pd_error *err)
+{
+  TRY(pd_curl_load(err));
+  CLEANUP(free_url) CURLU *url = pd_libcurl.url();
+  char part[8];
+  if (!url) return pd_error_memory(err, "a URL");
+  if (pd_libcurl.url_set(url, CURLUPART_URL, uri, 0) != CURLUE_OK)
+    return pd_error_set(err, PD_INVALID, "'%.200s' is no server's address; it is written as http://HOST:PORT", uri);
+  url_part(url, CURLUPART_USER, part, sizeof part);
+  if (*part) return pd_error_set(err, PD_INVALID, "a server's address has no user and password; give the token by --token-file");
+  url_part(url, CURLUPART_PATH, part, sizeof part);
+  if (strcmp(part, "/") != 0 || strpbrk(uri, "?#"))
+    return pd_error_set(err, PD_INVALID, "'%.200s' has more than the server's address; it is written as http://HOST:PORT", uri);
+  url_part(url, CURLUPART_HOST, host, HOST_SIZE);
+  return PD_OK;
+}
+
+pd_code pd_remote_check(const char *uri, pd_error *err)
+{
+  char host[HOST_SIZE];
+  if (!pd_remote_is(uri))
+    return pd_error_set(err, PD_INVALID, "'%.200s' is no server: write http://HOST:PORT, https://HOST:PORT or unix:/PATH", uri);
+  if (!has_scheme(uri, "unix")) return check_url(uri, host, err);
+  return uri[5] ? PD_OK : pd_error_set(err, PD_INVALID, "'%s' names no socket; it is written as unix:/PATH", uri);
+}
+
+bool pd_remote_is_private(const char *uri)
+{
+  char host[HOST_SIZE];
+  struct in_addr v4;
+  if (!has_scheme(uri, "http")) return true;
+  if (check_url(uri, host, NULL)) return false;
+  if (inet_pton(AF_INET, host, &v4) == 1) return (ntohl(v4.s_addr) >> 24) == 127;
+  return strcmp(host, "[::1]") == 0 || strcasecmp(host, "localhost") == 0;
+}
+
+/* ---- handles ---- */
+
+static home_link *find_link(const char *uri)
+{
+  home_link *link = client.links;
+  while (link && strcmp(link->uri, uri) != 0) link = link->next;
+  return link;
+}
+
+/* R3: the connections are the parent's, who goes on using them. What describes them is left where it is: to close would be to talk. */
+static void forget_links(void)
+{
+  pthread_mutex_init(&client.lock, NULL);
+  client.links = NULL;
+}
+
+static CURL *take_handle(const char *uri, bool *out_was_used)
+{
+  CURL *easy = NULL;
+  pthread_mutex_lock(&client.lock);
+  home_link *link = find_link(uri);
+  if (link && link->idle_count) easy = link->idle[--link->idle_count];
+  pthread_mutex_unlock(&client.lock);
+  *out_was_used = easy != NULL;
+  return easy ? easy : pd_libcurl.easy_init();
+}
+
+static home_link *add_link(const char *uri)
+{
+  home_link *link = calloc(1, sizeof *link);
+  if (link) link->uri = strdup(uri);
+  if (!link || !link->uri) {
+    free(link);
+    return NULL;
+  }
+  link->next = client.links;
+  client.links = link;
+  return link;
+}
+
+static void give_handle(const char *uri, CURL *easy)
+{
+  pthread_mutex_lock(&client.lock);
+  home_link *link = find_link(uri);
+  if (!link) link = add_link(uri);
+  bool is_kept = link && link->idle_count < IDLE_MAX;
+  if (is_kept) link->idle[link->idle_count++] = easy;
+  pthread_mutex_unlock(&client.lock);
+  if (!is_kept) pd_libcurl.easy_cleanup(easy);
+}
+
+/* ---- one exchange ---- */
+
+static size_t take_body(char *data, size_t size, size_t count, void *ctx)
+{
+  pd_exchange *x = ctx;
+  (void)size;
+  if (!x->fault.code && pd_buf_append(x->out, data, count, &x->fault)) return 0;
+  return count;
+}
+
+static bool header_number(const char *line, size_t size, const char *name, uint64_t *out)
+{
+  size_t name_size = strlen(name);
+  char text[32];
+  if (size <= name_size || strncasecmp(line, name, name_size) != 0 || line[name_size] != ':') return false;
+  snprintf(text, sizeof text, "%.*s", (int)(size - name_size - 1), line + name_size + 1);
+  *out = strtoull(text, NULL, 10);
+  return true;
+}
+
+static size_t take_header(char *data, size_t size, size_t count, void *ctx)
+{
+  pd_exchange *x = ctx;
+  (void)size;
+  if (!header_number(data, count, "Perdure-Tail", &x->reply.tail)) (void)header_number(data, count, "Perdure-Next", &x->reply.next);
+  return count;
+}
+
+static pd_code add_header(pd_exchange *x, const char *name, const char *value, pd_error *err)
+{
+  char line[HEADER_SIZE];
+  if (!value) return PD_OK;
+  if (snprintf(line, sizeof line, "%s: %s", name, value) >= (int)sizeof line || strpbrk(value, "\r\n"))
+    return pd_error_set(err, PD_INVALID, "%s cannot be sent to a server", name);
+  struct curl_slist *longer = pd_libcurl.slist_append(x->headers, line);
+  if (!longer) return pd_error_memory(err, "a request");
+  x->headers = longer;
+  return PD_OK;
+}
+
+static pd_code add_headers(pd_exchange *x, const pd_remote_request *request, pd_error *err)
+{
+  bool has_body = strcmp(request->method, "POST") == 0;
+  TRY(add_header(x, "Authorization", *client.authorization ? client.authorization : NULL, err));
+  TRY(add_header(x, "Perdure-Agent", request->agent, err));
+  TRY(add_header(x, "Perdure-Session", request->session, err));
+  TRY(add_header(x, "Perdure-Role", request->role, err));
+  if (has_body) TRY(add_header(x, "Content-Type", request->type ? request->type : "application/json", err));
+  struct curl_slist *longer = pd_libcurl.slist_append(x->headers, "Expect:"); /* else libcurl waits for leave to send what is large */
+  if (!longer) return pd_error_memory(err, "a request");
+  x->headers = longer;
+  return PD_OK;
+}
+
+static pd_code set_address(CURL *easy, const pd_remote_request *request, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf url = {0};
+  bool is_unix = has_scheme(request->uri, "unix");
+  size_t size = strlen(request->uri);
+  if (!is_unix && request->uri[size - 1] == '/') size--;
+  TRY(is_unix ? pd_buf_printf(&url, err, "http://localhost%s%c", request->path, 0)
+              : pd_buf_printf(&url, err, "%.*s%s%c", (int)size, request->uri, request->path, 0));
+  if (is_unix && pd_libcurl.easy_setopt(easy, CURLOPT_UNIX_SOCKET_PATH, request->uri + 5) != CURLE_OK)
+    return pd_error_set(err, PD_INVALID, "the path of the socket %s cannot be used", request->uri);
+  return pd_libcurl.easy_setopt(easy, CURLOPT_URL, (char *)url.data) == CURLE_OK ? PD_OK : pd_error_memory(err, "a request");
+}
+
+static void set_security(CURL *easy)
+{
+  pd_libcurl.easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+  pd_libcurl.easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
+  pd_libcurl.easy_setopt(easy, CURLOPT_PROXY, ""); /* R2 */
+  if (client.ca) pd_libcurl.easy_setopt(easy, CURLOPT_CAINFO, client.ca);
+  pd_libcurl.easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, CONNECT_MS);
+  pd_libcurl.easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
+  pd_libcurl.easy_setopt(easy, CURLOPT_TCP_KEEPIDLE, KEEPALIVE_S);
+  pd_libcurl.easy_setopt(easy, CURLOPT_TCP_KEEPINTVL, KEEPALIVE_S);
+}
+
+pd_code pd_exchange_begin(pd_exchange *x, CURL *easy, const pd_remote_request *request, pd_buf *out, pd_error *err)
+{
+  *x = (pd_exchange){.easy = easy, .out = out};
+  pd_buf_clear(out);
+  pd_libcurl.easy_reset(easy); /* options, not connections */
+  TRY(set_address(easy, request, err));
+  TRY(add_headers(x, request, err));
+  set_security(easy);
+  if (strcmp(request->method, "POST") == 0) {
+    pd_libcurl.easy_setopt(easy, CURLOPT_POST, 1L);
+    pd_libcurl.easy_setopt(easy, CURLOPT_POSTFIELDS, request->body.size ? request->body.data : "");
+    pd_libcurl.easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)request->body.size);
+  }
+  pd_libcurl.easy_setopt(easy, CURLOPT_HTTPHEADER, x->headers);
+  pd_libcurl.easy_setopt(easy, CURLOPT_WRITEFUNCTION, take_body);
+  pd_libcurl.easy_setopt(easy, CURLOPT_WRITEDATA, x);
+  pd_libcurl.easy_setopt(easy, CURLOPT_HEADERFUNCTION, take_header);
+  pd_libcurl.easy_setopt(easy, CURLOPT_HEADERDATA, x);
+  pd_libcurl.easy_setopt(easy, CURLOPT_ERRORBUFFER, x->text);
+  return PD_OK;
+}
+
+pd_code pd_exchange_end(pd_exchange *x, CURLcode result, const char *uri, pd_error *err)
+{
+  long status = 0;
+  if (x->fault.code && err) *err = x->fault;
+  if (x->fault.code) return x->fault.code;
+  if (result != CURLE_OK)
+    return pd_error_set(err, PD_STORAGE, "the server at %.200s does not answer: %.200s", uri,
+                        *x->text && !has_scheme(uri, "unix") ? x->text : pd_libcurl.easy_strerror(result));
+  pd_libcurl.easy_getinfo(x->easy, CURLINFO_RESPONSE_CODE, &status);
+  x->reply.status = (unsigned)status;
+  return PD_OK;
+}
+
+void pd_exchange_done(pd_exchange *x)
+{
+  pd_libcurl.slist_free_all(x->headers);
+  x->headers = NULL;
+}
+
+pd_code pd_remote_ask(const pd_remote_request *request, pd_remote_reply *reply, pd_buf *out, pd_error *err)
+{
+  CLEANUP(pd_exchange_done) pd_exchange x = {0};
+  bool was_used;
+  long connects = 0;
+  TRY(pd_curl_load(err));
+  CURL *easy = take_handle(request->uri, &was_used);
+  if (!easy) return pd_error_memory(err, "a connection");
+  pd_code code = pd_exchange_begin(&x, easy, request, out, err);
+  if (!code) code = pd_exchange_end(&x, pd_libcurl.easy_perform(easy), request->uri, err);
+  if (code) {
+    pd_libcurl.easy_cleanup(easy); /* whatever state it is in */
+    return code;
+  }
+  pd_libcurl.easy_getinfo(easy, CURLINFO_NUM_CONNECTS, &connects);
+  x.reply.is_doubtful = was_used && connects > 0;
+  *reply = x.reply;
+  give_handle(request->uri, easy);
+  return PD_OK;
+}
+
+/* ---- errors ---- */
+
+/* The code by its name in details.kind, or as the error's own. */
+static pd_code code_of(pd_json error)
+{
+  pd_json kind = pd_json_member(pd_json_member(error, "details"), "kind"), name = pd_json_member(error, "code");
+  pd_code code = PD_STORAGE;
+  for (pd_code c = PD_OK + 1; c < PD_CODE_COUNT; c++)
+    if (pd_json_is(name, pd_code_name(c))) code = c;
+  for (pd_code c = PD_OK + 1; c < PD_CODE_COUNT; c++)
+    if (pd_json_is(kind, pd_code_name(c))) code = c;
+  return code;
+}
+
+pd_code pd_remote_error(const pd_remote_reply *reply, pd_bytes body, const char *what, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf message = {0};
+  pd_json answer;
+  if (pd_json_parse(body, &answer, NULL) || pd_json_decode(pd_json_member(pd_json_member(answer, "error"), "message"), &message, NULL))
+    return pd_error_set(err, PD_STORAGE, "%s: the server answered with status %u; is it a perdure?", what, reply->status);
+  pd_json error = pd_json_member(answer, "error"), details = pd_json_member(error, "details");
+  pd_code code = code_of(error);
+  pd_error_set(err, code, "%.*s", (int)message.size, (const char *)message.data);
+  if (!err) return code;
+  if (!pd_json_u64(pd_json_member(details, "expected"), &err->expected)) err->expected = 0;
+  if (!pd_json_u64(pd_json_member(details, "actual"), &err->actual)) err->actual = 0;
+  return code;
+}
+
+/* ---- setting up ---- */
+
+const char *pd_remote_role(void)
+{
+  return *client.authorization ? NULL : "operator";
+}
+
+static pd_code take_token(const char *token, pd_error *err)
+{
+  size_t size = token ? strlen(token) : 0;
+  if (!size) return PD_OK;
+  for (size_t i = 0; i < size; i++)
+    if (token[i] <= ' ' || token[i] > '~') return pd_error_set(err, PD_INVALID, "the token has a character that no token has");
+  if (size > PD_REMOTE_TOKEN_SIZE_MAX) return pd_error_set(err, PD_INVALID, "the token is longer than any token is");
+  snprintf(client.authorization, sizeof client.authorization, "Bearer %s", token);
+  return PD_OK;
+}
+
+pd_code pd_remote_setup(const pd_remote_options *options, pd_error *err)
+{
+  TRY(take_token(options->token, err));
+  if (options->ca && !(client.ca = strdup(options->ca))) return pd_error_memory(err, "the name of a file");
+  if (pthread_atfork(NULL, NULL, forget_links)) return pd_error_memory(err, "what a fork needs");
+  return pd_remote_register(err);
+}

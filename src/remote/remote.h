@@ -1,0 +1,62 @@
+/*
+ * remote.h: a home on a server (`perdure serve`) as a home of this program: the backend of http:, https: and unix: URIs, and requests
+ * to the server's other routes. docs/guide/remote.md is for users, decision 036 has the reasons.
+ *
+ *     pd_remote_options options = {.token = token, .ca = NULL};
+ *     if (pd_remote_setup(&options, &err)) …                      // once; registers the three schemes
+ *     pd_store_open("http://127.0.0.1:7373", "main", NULL, &store, &err)
+ *
+ *     pd_remote_request ask = {.uri = uri, .method = "POST", .path = "/v1/call/state.persistent.get", .body = input};
+ *     if (pd_remote_ask(&ask, &reply, &out, &err)) …              // no answer came
+ *     if (reply.status != 200) return pd_remote_error(&out, "what was asked", &err);
+ *
+ * R1  A request is either answered by the server (whatever the status) or fails with PD_STORAGE that names the URI.
+ * R2  Nothing is sent through a proxy, no redirect is followed, and https is never weakened: who cannot be verified is not spoken to.
+ * R3  Connections are kept and shared by all who use the same URI; a process that was forked makes its own.
+ */
+#ifndef PD_REMOTE_REMOTE_H
+#define PD_REMOTE_REMOTE_H
+
+#include <perdure/perdure.h>
+
+#define PD_REMOTE_TOKEN_SIZE_MAX 512
+
+typedef struct pd_remote_options {
+  const char *token; /* of every request; NULL: none */
+  const char *ca;    /* a file of certificates in PEM that https servers are checked with; NULL: the system's */
+} pd_remote_options;
+
+/* Set up, and register the backends. Not thread-safe: call it once, before the first request or open. The options are copied. PD_INVALID
+ * for a token that no header can have. */
+PD_MUST_USE pd_code pd_remote_setup(const pd_remote_options *options, pd_error *err);
+
+/* Does the URI name a server: http:, https: or unix:? */
+bool pd_remote_is(const char *uri);
+/* Is it written as http://HOST[:PORT], https://HOST[:PORT] or unix:/PATH? PD_INVALID says what is wrong. */
+PD_MUST_USE pd_code pd_remote_check(const char *uri, pd_error *err);
+/* The role to ask as for more than an agent may: a token says it by itself, then NULL; without one "operator". */
+const char *pd_remote_role(void);
+/* Can nobody listen on the way: https, a Unix socket, or this machine? */
+bool pd_remote_is_private(const char *uri);
+
+typedef struct pd_remote_request {
+  const char *uri;                    /* of the home */
+  const char *method, *path;          /* the path with its query, encoded */
+  const char *agent, *session, *role; /* Perdure-Agent, Perdure-Session, Perdure-Role; NULL: not sent */
+  const char *type;                   /* of the body; NULL: application/json */
+  pd_bytes body;
+} pd_remote_request;
+
+typedef struct pd_remote_reply {
+  unsigned status;
+  uint64_t tail, next; /* Perdure-Tail, Perdure-Next; 0: not said */
+  bool is_doubtful;    /* a kept connection had to be made anew: the server may have been asked twice */
+} pd_remote_reply;
+
+/* Ask and wait for the answer, whose body replaces what `out` holds. PD_STORAGE: there was none. PD_LIMIT: it is over out->size_max. */
+PD_MUST_USE pd_code pd_remote_ask(const pd_remote_request *request, pd_remote_reply *reply, pd_buf *out, pd_error *err);
+
+/* The error that an answer tells. What is no error of ours is PD_STORAGE, and names `what` and the status. Returns its code. */
+pd_code pd_remote_error(const pd_remote_reply *reply, pd_bytes body, const char *what, pd_error *err);
+
+#endif

@@ -1,0 +1,107 @@
+/* raw.c: the backends that raw routes use (stores.h): opened when first asked for, kept for the next one, closed when others need room. */
+#include "base/base.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "wire/stores.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define OPEN_MAX 64
+
+typedef struct raw_store {
+  char name[PD_NAME_SIZE_MAX + 1];
+  pd_backend *b; /* NULL: the place is free */
+  unsigned users;
+  int64_t used_ms;
+} raw_store;
+
+struct pd_raw {
+  pthread_mutex_t lock;
+  const pd_backend_ops *ops;
+  const char *rest;
+  raw_store stores[OPEN_MAX];
+};
+
+pd_code pd_raw_new(const char *uri, pd_raw **out, pd_error *err)
+{
+  pd_raw *raw = calloc(1, sizeof *raw);
+  if (!raw) return pd_error_memory(err, "the server's stores");
+  pd_code code = pd_backend_find(uri, &raw->ops, &raw->rest, err);
+  if (code) {
+    free(raw);
+    return code;
+  }
+  pthread_mutex_init(&raw->lock, NULL);
+  *out = raw;
+  return PD_OK;
+}
+
+void pd_raw_free(pd_raw *raw)
+{
+  if (!raw) return;
+  for (size_t i = 0; i < OPEN_MAX; i++)
+    if (raw->stores[i].b) raw->ops->close(raw->stores[i].b);
+  pthread_mutex_destroy(&raw->lock);
+  free(raw);
+}
+
+/* The store's place, or one that can be had: a free one, else that which was not used for longest. NULL: all are in use. */
+static raw_store *place_for(pd_raw *raw, const char *name)
+{
+  raw_store *best = NULL;
+  for (size_t i = 0; i < OPEN_MAX; i++) {
+    raw_store *s = &raw->stores[i];
+    if (s->b && strcmp(s->name, name) == 0) return s;
+    bool is_better = !best || (best->b && (!s->b || s->used_ms < best->used_ms));
+    if (!s->users && is_better) best = s;
+  }
+  return best;
+}
+
+static pd_code open_there(pd_raw *raw, raw_store *place, const char *name, bool create, pd_error *err)
+{
+  pd_backend *b = NULL;
+  TRY(raw->ops->open(raw->rest, name, create ? PD_BACKEND_CREATE : 0, &b, err));
+  if (place->b) raw->ops->close(place->b);
+  *place = (raw_store){.b = b};
+  snprintf(place->name, sizeof place->name, "%s", name);
+  return PD_OK;
+}
+
+pd_code pd_raw_borrow(pd_raw *raw, const char *store, bool create, pd_backend **out, pd_error *err)
+{
+  pd_code code = PD_OK;
+  if (strcmp(raw->ops->scheme, "memory") == 0 && !*raw->rest)
+    return pd_error_set(err, PD_UNSUPPORTED, "the home is in the server's memory, and nobody else can reach its logs");
+  pthread_mutex_lock(&raw->lock);
+  raw_store *place = place_for(raw, store);
+  if (!place)
+    code = pd_error_set(err, PD_LIMIT, "%d stores are in use at once, and no more can be", OPEN_MAX);
+  else if (!place->b || strcmp(place->name, store) != 0)
+    code = open_there(raw, place, store, create, err);
+  if (!code) {
+    place->users++;
+    *out = place->b;
+  }
+  pthread_mutex_unlock(&raw->lock);
+  return code;
+}
+
+void pd_raw_return(pd_raw *raw, pd_backend *b)
+{
+  if (!b) return;
+  pthread_mutex_lock(&raw->lock);
+  for (size_t i = 0; i < OPEN_MAX; i++) {
+    if (raw->stores[i].b != b) continue;
+    raw->stores[i].users--;
+    raw->stores[i].used_ms = pd_clock_monotonic_ms();
+  }
+  pthread_mutex_unlock(&raw->lock);
+}
+
+pd_code pd_raw_stores(pd_raw *raw, void (*visit)(void *ctx, const char *store), void *ctx, pd_error *err)
+{
+  if (!raw->ops->stores) return pd_error_set(err, PD_UNSUPPORTED, "backend '%s' cannot list its stores", raw->ops->scheme);
+  return raw->ops->stores(raw->rest, visit, ctx, err);
+}

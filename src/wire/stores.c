@@ -1,0 +1,238 @@
+/* stores.c: /v1/stores and /v1/stores/NAME/…: who may, and which function answers (stores.h). */
+#include "wire/stores.h"
+
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/error.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- what the functions share ---- */
+
+pd_code pd_raw_number(const pd_raw_call *call, const char *name, uint64_t *out, pd_error *err)
+{
+  const char *text = pd_request_query(call->request, name);
+  char *end = NULL;
+  unsigned long long number = text ? strtoull(text, &end, 10) : 0;
+  if (!text || *text < '0' || *text > '9' || *end || strlen(text) > 20)
+    return pd_error_set(err, PD_INVALID, "%s has to be a number, not '%.40s'", name, text ? text : "");
+  *out = number;
+  return PD_OK;
+}
+
+pd_code pd_raw_answer(pd_raw_call *call, const char *name, uint64_t number, pd_error *err)
+{
+  call->request->type = NULL;
+  pd_json_writer w = {.out = &call->request->out, .err = err};
+  pd_json_open(&w, '{');
+  pd_json_put_number(&w, name, number);
+  pd_json_close(&w, '}');
+  return w.code;
+}
+
+void pd_raw_audit(const pd_raw_call *call, const char *deed, const char *text, pd_code code, const pd_error *err, const pd_id *commit)
+{
+  const pd_caller *caller = &call->request->caller;
+  char subject[PD_NAME_SIZE_MAX + 160];
+  snprintf(subject, sizeof subject, "%s: %s, by %s%s", call->name, text, caller->has_token ? "token " : "the operator",
+           caller->has_token ? caller->token.id : "");
+  pd_deed done = {.name = deed, .subject = pd_text(subject), .outcome = code ? pd_error_name(err) : "ok", .commit = commit};
+  pd_audit_tell(call->request->server->home, &done);
+}
+
+/* ---- a store as a whole ---- */
+
+static pd_code describe(pd_raw_call *call, pd_error *err)
+{
+  uint64_t tail = 0;
+  TRY(call->b->ops->log_tail(call->b, &tail, err));
+  call->request->type = NULL;
+  pd_json_writer w = {.out = &call->request->out, .err = err};
+  pd_json_open(&w, '{');
+  pd_json_put_text(&w, "store", call->name);
+  pd_json_put_number(&w, "flags", call->b->ops->flags(call->b));
+  pd_json_put_number(&w, "tail", tail);
+  pd_json_close(&w, '}');
+  return w.code;
+}
+
+static pd_code compact(pd_raw_call *call, pd_error *err)
+{
+  if (call->b->ops->compact) TRY(call->b->ops->compact(call->b, err));
+  pd_raw_audit(call, "store.compact", "all", PD_OK, NULL, NULL);
+  return pd_raw_answer(call, "done", 1, err);
+}
+
+static void add_finding(void *ctx, const char *what)
+{
+  pd_json_text(ctx, pd_text(what));
+}
+
+static pd_code check(pd_raw_call *call, pd_error *err)
+{
+  pd_json_writer w = {.out = &call->request->out, .err = err};
+  call->request->type = NULL;
+  pd_json_open(&w, '{');
+  pd_json_key(&w, "findings");
+  pd_json_open(&w, '[');
+  if (call->b->ops->check) TRY(call->b->ops->check(call->b, add_finding, &w, err));
+  pd_json_close(&w, ']');
+  pd_json_close(&w, '}');
+  return w.code;
+}
+
+static pd_code usage(pd_raw_call *call, pd_error *err)
+{
+  pd_backend_usage usage = {0};
+  if (call->b->ops->usage) TRY(call->b->ops->usage(call->b, &usage, err));
+  call->request->type = NULL;
+  pd_json_writer w = {.out = &call->request->out, .err = err};
+  pd_json_open(&w, '{');
+  pd_json_put_number(&w, "log_bytes", usage.log_bytes);
+  pd_json_put_number(&w, "bag_bytes", usage.bag_bytes);
+  pd_json_put_number(&w, "bag_count", usage.bag_count);
+  pd_json_put_number(&w, "disk_bytes", usage.disk_bytes);
+  pd_json_close(&w, '}');
+  return w.code;
+}
+
+/* ---- the table ---- */
+
+static const struct verb {
+  const char *method, *what; /* what ends with '/': something follows */
+  pd_code (*run)(pd_raw_call *call, pd_error *err);
+  pd_lane lane;
+  bool writes, creates;
+} verbs[] = {
+  {"GET", "", describe, PD_LANE_SLOW, false, false},
+  {"POST", "", describe, PD_LANE_WRITE, true, true},
+  {"GET", "log", pd_raw_log_read, PD_LANE_SLOW, false, false},
+  {"POST", "log", pd_raw_log_append, PD_LANE_WRITE, true, false},
+  {"POST", "log/redact", pd_raw_log_redact, PD_LANE_SLOW, true, false},
+  {"POST", "log/swap", pd_raw_log_swap, PD_LANE_SLOW, true, false},
+  {"GET", "log/wait", pd_raw_log_wait, PD_LANE_WAIT, false, false},
+  {"GET", "bag", pd_raw_bag_ids, PD_LANE_SLOW, true, false}, /* a list to sweep by: nobody else needs it */
+  {"POST", "bag", pd_raw_bag_put, PD_LANE_WRITE, true, false},
+  {"POST", "bag/mark", pd_raw_bag_mark, PD_LANE_WRITE, true, false},
+  {"POST", "bag/sweep", pd_raw_bag_sweep, PD_LANE_SLOW, true, false},
+  {"GET", "bag/", pd_raw_bag_get, PD_LANE_SLOW, false, false},
+  {"POST", "compact", compact, PD_LANE_SLOW, true, false},
+  {"GET", "check", check, PD_LANE_SLOW, false, false},
+  {"GET", "usage", usage, PD_LANE_SLOW, false, false},
+};
+
+static const char *what_of(const pd_request *request)
+{
+  const char *slash = strchr(request->rest, '/');
+  return slash ? slash + 1 : "";
+}
+
+static const struct verb *find_verb(const pd_request *request, const char **out_rest)
+{
+  const char *what = what_of(request);
+  for (size_t i = 0; i < COUNT_OF(verbs); i++) {
+    size_t size = strlen(verbs[i].what);
+    bool has_rest = size && verbs[i].what[size - 1] == '/';
+    if (strcmp(verbs[i].method, request->method) != 0) continue;
+    if (has_rest ? strncmp(what, verbs[i].what, size) != 0 || !what[size] : strcmp(what, verbs[i].what) != 0) continue;
+    *out_rest = what + size;
+    return &verbs[i];
+  }
+  return NULL;
+}
+
+pd_lane pd_route_store_lane(pd_request *request)
+{
+  const char *rest;
+  const struct verb *verb = find_verb(request, &rest);
+  return verb ? verb->lane : PD_LANE_HERE;
+}
+
+/* ---- who may ---- */
+
+pd_code pd_raw_permit(const pd_request *request, bool writes, pd_error *err)
+{
+  const pd_caller *caller = &request->caller;
+  if (!caller->is_operator)
+    return pd_error_named(err, PD_DENIED, "PermissionDenied",
+                          "logs and bags are the operator's; an agent uses capabilities (POST /v1/call/NAME)");
+  if (writes && caller->token.role == PD_ROLE_AUDITOR) return pd_error_named(err, PD_DENIED, "PermissionDenied", "an auditor only looks");
+  return pd_caller_permits(caller, writes ? "store.write" : "store.read", pd_text("{}"), err);
+}
+
+/* K1 */
+static pd_code permit(const pd_raw_call *call, bool writes, pd_error *err)
+{
+  TRY(pd_raw_permit(call->request, writes, err));
+  if (strcmp(call->name, "system") != 0) return PD_OK;
+  if (!writes && call->request->caller.token.role == PD_ROLE_OPERATOR) return PD_OK;
+  return pd_error_named(err, PD_DENIED, "PermissionDenied", "the store 'system' is written by the server alone, and read by the operator");
+}
+
+/* ---- answering ---- */
+
+static void put_tail(const pd_raw_call *call)
+{
+  char number[24];
+  snprintf(number, sizeof number, "%llu", (unsigned long long)call->b->ops->log_tail_hint(call->b));
+  pd_reply_header(call->request, "Perdure-Tail", number);
+}
+
+static pd_code answer(pd_raw_call *call, const struct verb *verb, pd_error *err)
+{
+  pd_request *request = call->request;
+  size_t size = strcspn(request->rest, "/");
+  if (size > PD_NAME_SIZE_MAX) return pd_error_set(err, PD_INVALID, "no store has so long a name");
+  snprintf(call->name, sizeof call->name, "%.*s", (int)size, request->rest);
+  TRY(pd_agent_check(call->name, err));
+  TRY(permit(call, verb->writes, err));
+  pd_code code = pd_raw_borrow(request->server->raw, call->name, verb->creates, &call->b, err);
+  if (code == PD_NOT_FOUND) return pd_error_set(err, PD_NOT_FOUND, "there is no store '%s' here", call->name);
+  TRY(code);
+  request->type = "application/octet-stream";
+  code = verb->run(call, err);
+  put_tail(call);
+  pd_raw_return(request->server->raw, call->b);
+  return code;
+}
+
+void pd_route_store(pd_request *request)
+{
+  pd_raw_call call = {.request = request};
+  pd_error err = {0};
+  const struct verb *verb = find_verb(request, &call.what);
+  if (!verb)
+    pd_error_set(&err, PD_NOT_FOUND, "there is nothing at %.256s for %s", request->path, request->method);
+  else if (answer(&call, verb, &err) == PD_OK)
+    return pd_reply(request, MHD_HTTP_OK);
+  pd_buf_clear(&request->out);
+  pd_reply_error(request, &err);
+}
+
+static void add_store(void *ctx, const char *store)
+{
+  pd_json_text(ctx, pd_text(store));
+}
+
+void pd_route_stores(pd_request *request)
+{
+  pd_error err = {0};
+  pd_json_writer w = {.out = &request->out, .err = &err};
+  pd_code code = pd_raw_permit(request, false, &err);
+  pd_json_open(&w, '{');
+  pd_json_key(&w, "stores");
+  pd_json_open(&w, '[');
+  if (!code) code = pd_raw_stores(request->server->raw, add_store, &w, &err);
+  pd_json_close(&w, ']');
+  pd_json_close(&w, '}');
+  if (!code && !w.code) return pd_reply(request, MHD_HTTP_OK);
+  pd_buf_clear(&request->out);
+  pd_reply_error(request, &err);
+}
+
+pd_lane pd_route_stores_lane(pd_request *request)
+{
+  (void)request;
+  return PD_LANE_SLOW;
+}
