@@ -243,6 +243,17 @@ pd_row *pd_rows_add(pd_rows *rows, pd_bytes key)
   return row;
 }
 
+bool pd_rows_differ(pd_rows *rows, const pd_difference *difference)
+{
+  pd_row *row = pd_rows_add(rows, difference->key);
+  if (!row) return false;
+  row->has_before = difference->before != NULL;
+  row->has_after = difference->after != NULL;
+  if (row->has_before) row->before = *difference->before;
+  if (row->has_after) row->after = *difference->after;
+  return true;
+}
+
 pd_bytes pd_row_key(const pd_rows *rows, const pd_row *row)
 {
   return (pd_bytes){rows->keys.data + row->from, row->size};

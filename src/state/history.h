@@ -115,6 +115,8 @@ typedef struct pd_rows {
 void pd_rows_done(pd_rows *rows);
 /* NULL if there is no memory; rows->code says so. */
 pd_row *pd_rows_add(pd_rows *rows, pd_bytes key);
+/* One more, with both sides of a difference. False: no memory. */
+bool pd_rows_differ(pd_rows *rows, const pd_difference *difference);
 /* Valid until the next is added. */
 pd_bytes pd_row_key(const pd_rows *rows, const pd_row *row);
 

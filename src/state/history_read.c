@@ -148,13 +148,7 @@ static bool take_difference(void *ctx, const pd_difference *difference)
   if (!pd_change_fits(&d->filter, difference->key)) /* keys come in order: past the prefix there is nothing more */
     return pd_bytes_starts(difference->key, d->filter.prefix) || pd_bytes_compare(difference->key, d->filter.prefix) < 0;
   d->has_more = d->rows.count == d->filter.limit;
-  pd_row *row = d->has_more ? NULL : pd_rows_add(&d->rows, difference->key);
-  if (!row) return false;
-  row->has_before = difference->before != NULL;
-  row->has_after = difference->after != NULL;
-  if (row->has_before) row->before = *difference->before;
-  if (row->has_after) row->after = *difference->after;
-  return true;
+  return !d->has_more && pd_rows_differ(&d->rows, difference);
 }
 
 static pd_code put_side(pd_frame *frame, pd_store *store, const char *name, const pd_entry *entry, const char *at, pd_bytes key,

@@ -99,13 +99,7 @@ static bool take_row(void *ctx, const pd_difference *difference)
   pd_turn *turn = ctx;
   if (!pd_bytes_starts(difference->key, turn->prefix)) return pd_bytes_compare(difference->key, turn->prefix) < 0;
   turn->is_too_much = turn->rows.count == PD_HISTORY_CHANGES_MAX;
-  pd_row *row = turn->is_too_much ? NULL : pd_rows_add(&turn->rows, difference->key);
-  if (!row) return false;
-  row->has_before = difference->before != NULL;
-  row->has_after = difference->after != NULL;
-  if (row->has_before) row->before = *difference->before;
-  if (row->has_after) row->after = *difference->after;
-  return true;
+  return !turn->is_too_much && pd_rows_differ(&turn->rows, difference);
 }
 
 void pd_turn_done(pd_turn *turn)
