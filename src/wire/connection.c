@@ -7,6 +7,7 @@
 #include "wire/http.h"
 
 #include <malloc.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 
@@ -19,9 +20,11 @@ static int socket_of(struct MHD_Connection *connection)
   return info ? info->connect_fd : -1;
 }
 
-/* The handshake comes later: here its certificate is settled. */
+/* The handshake comes later: here its certificate is settled. Head and body leave as two records: the second must not wait for the
+ * client's acknowledgement of the first. */
 static void attach_tls(const pd_listener *listener, struct MHD_Connection *connection)
 {
+  setsockopt(socket_of(connection), IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
   const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_GNUTLS_SESSION);
   if (info && info->tls_session) pd_tls_attach(listener->server->tls, info->tls_session);
 }
