@@ -7,6 +7,7 @@
 #include "wire/http.h"
 
 #include <malloc.h>
+#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
 #include <sys/socket.h>
