@@ -61,7 +61,7 @@ static meter_entry *add(meter_shard *shard, const char *name)
   if (pd_array_grow(&shard->entries, shard->count, &shard->capacity, sizeof *shard->entries, "the server", NULL)) return NULL;
   meter_entry *entry = &shard->entries[shard->count++];
   *entry = (meter_entry){0};
-  memccpy(entry->name, name, 0, sizeof entry->name - 1); /* an agent's: it fits */
+  for (size_t i = 0; i + 1 < sizeof entry->name && name[i]; i++) entry->name[i] = name[i];
   return entry;
 }
 

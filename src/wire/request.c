@@ -176,7 +176,7 @@ static bool is_serving(pd_request *request)
 static bool admits(pd_request *request, const char *url, const char *method, const char *version)
 {
   set_id(request);
-  memccpy(request->method, method, 0, sizeof request->method - 1); /* it is zero: a longer one, which no route has, is cut */
+  memcpy(request->method, method, strnlen(method, sizeof request->method - 1)); /* it is zero: a longer one, which no route has, is cut */
   request->path = strdup(url);
   if (!request->path) return false;
   if (request->bad_uri) {
