@@ -567,6 +567,44 @@ static void gc__of_another_handle_is_noticed(void **state)
   pd_store_close(b, NULL);
 }
 
+/* Between two keyframes a second gc cuts where the first did, but what it keeps before the cut may be other: its list takes the first's
+ * place, which goes. */
+static void gc__twice_at_one_cut_leaves_all_behind_it_readable(void **state)
+{
+  (void)state;
+  static const pd_gc_policy policy = {.keep_last = 5, .keep_refs = ""};
+  pd_error err;
+  char value[16], at[16], early[PD_ID_HEX_SIZE];
+  pd_ack ack;
+  snprintf(uri, sizeof uri, "sqlite:%s/twice", folder);
+  pd_store *s = open_store();
+  for (int i = 1; i <= 40; i++) {
+    snprintf(value, sizeof value, "%d", i);
+    expect_ok(pd_put(s, pd_text("n"), pd_text(value), NULL, &ack, &err), &err);
+    if (i == 10) pd_id_hex(&ack.commit, early);
+  }
+  expect_ok(pd_store_close(s, &err), &err); /* with a keyframe, behind which gc may cut */
+  s = open_store();
+  for (int i = 41; i <= 60; i++) {
+    snprintf(value, sizeof value, "%d", i);
+    expect_ok(pd_put(s, pd_text("n"), pd_text(value), NULL, NULL, &err), &err);
+  }
+  expect_ok(pd_pin_set(s, early, NULL, NULL, &err), &err);
+  expect_ok(pd_gc(s, &policy, NULL, &err), &err);
+  expect_ok(pd_pin_delete(s, early, NULL, &err), &err);
+  expect_ok(pd_gc(s, &policy, NULL, &err), &err);
+  for (int i = 0; i < 5; i++) {
+    pd_buf found = {0};
+    snprintf(at, sizeof at, "main~%d", i);
+    expect_ok(pd_get(s, at, pd_text("n"), &found, NULL, &err), &err);
+    snprintf(value, sizeof value, "%d", 60 - i);
+    assert_memory_equal(found.data, value, found.size);
+    pd_buf_done(&found);
+  }
+  assert_int_equal(pd_get(s, early, pd_text("n"), NULL, NULL, &err), PD_RETIRED);
+  expect_ok(pd_store_close(s, &err), &err);
+}
+
 static int make_folder(void **state)
 {
   (void)state;
@@ -590,6 +628,7 @@ int main(void)
     cmocka_unit_test(gc__keeps_all_of_the_refs_that_are_to_stay_whole),
     cmocka_unit_test(gc__keeps_days_by_the_clock),
     cmocka_unit_test(gc__of_another_handle_is_noticed),
+    cmocka_unit_test(gc__twice_at_one_cut_leaves_all_behind_it_readable),
     cmocka_unit_test(gc__keeps_what_the_policy_says_and_tells_what_is_gone),
     cmocka_unit_test(gc__does_the_same_in_files),
   };
