@@ -6,9 +6,9 @@
 #include "wire/start.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #define HELPERS_MAX 15
 #define STACK_SIZE ((size_t)256 * 1024)
@@ -18,6 +18,8 @@ struct pd_team {
   pthread_cond_t begun, ended;
   pthread_t ids[HELPERS_MAX];
   unsigned helper_count, helpers_max;
+  cpu_set_t processors;               /* that we may use */
+  int last_processor;                 /* which the helpers keep off */
   bool is_busy, is_open, is_stopping; /* open: helpers may join in */
   unsigned inside;                    /* helpers that joined in */
   uint64_t number;                    /* of the work: a helper joins in once */
@@ -31,9 +33,10 @@ pd_code pd_team_new(unsigned threads_max, pd_team **out, pd_error *err)
 {
   pd_team *team = calloc(1, sizeof *team);
   if (!team) return pd_error_memory(err, "the server's threads");
-  long processors = sysconf(_SC_NPROCESSORS_ONLN);
-  unsigned threads = processors > 1 && (unsigned long)processors < threads_max ? (unsigned)processors : processors > 1 ? threads_max : 1;
-  team->helpers_max = threads - 1 < HELPERS_MAX ? threads - 1 : HELPERS_MAX;
+  team->last_processor = -1;
+  if (sched_getaffinity(0, sizeof team->processors, &team->processors)) CPU_ZERO(&team->processors);
+  unsigned processors = (unsigned)CPU_COUNT(&team->processors), threads = processors < threads_max ? processors : threads_max;
+  team->helpers_max = threads < 2 ? 0 : threads - 1 < HELPERS_MAX ? threads - 1 : HELPERS_MAX;
   pthread_mutex_init(&team->lock, NULL);
   pthread_cond_init(&team->begun, NULL);
   pthread_cond_init(&team->ended, NULL);
@@ -90,6 +93,18 @@ static void start_helpers(pd_team *team)
     team->helper_count++;
 }
 
+/* A thread that is woken is put where its waker runs if the others look busy just then, and would wait until the waker is through with its
+ * time, which is milliseconds: so helpers keep off the caller's processor. */
+static void keep_off(pd_team *team, int processor)
+{
+  cpu_set_t others = team->processors;
+  if (processor < 0 || processor == team->last_processor) return;
+  CPU_CLR(processor, &others);
+  if (!CPU_COUNT(&others)) return;
+  for (unsigned i = 0; i < team->helper_count; i++) pthread_setaffinity_np(team->ids[i], sizeof others, &others);
+  team->last_processor = processor;
+}
+
 /* False: the helpers are another's now. */
 static bool open_work(pd_team *team, size_t count, size_t grain, pd_team_act act, void *ctx)
 {
@@ -97,6 +112,7 @@ static bool open_work(pd_team *team, size_t count, size_t grain, pd_team_act act
   bool is_ours = !team->is_busy;
   if (is_ours) {
     start_helpers(team);
+    keep_off(team, sched_getcpu());
     team->is_busy = team->is_open = true;
     team->number++;
     team->act = act;
