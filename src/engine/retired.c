@@ -25,14 +25,16 @@ static pd_code adopt_cut(pd_store *s, const pd_points *state, pd_error *err)
     memmove(s->frames, s->frames + gone, s->frame_count * sizeof *s->frames);
     memmove(s->frame_runs, s->frame_runs + gone, s->frame_count * sizeof *s->frame_runs);
   }
-  if (s->frame_count && s->frames[0].covers == covers) { /* a keyframe may list this cut as an earlier gc left it, whose catalog is gone */
-    pd_buf_done(&s->frame_runs[0]);
+  pd_catalog_frame cut = {state->cut, covers, state->catalog, state->run};
+  if (s->frame_count && s->frames[0].covers == covers) {
+    if (s->frames[0].seq != state->cut) return PD_OK; /* a keyframe, which records name by its number */
+    pd_buf_done(&s->frame_runs[0]);                   /* maybe this cut as an earlier gc left it, whose catalog is gone */
   } else {
     memmove(s->frames + 1, s->frames, s->frame_count * sizeof *s->frames);
     memmove(s->frame_runs + 1, s->frame_runs, s->frame_count * sizeof *s->frame_runs);
     s->frame_count++;
   }
-  s->frames[0] = (pd_catalog_frame){state->cut, covers, state->catalog, state->run};
+  s->frames[0] = cut;
   s->frame_runs[0] = (pd_buf){0};
   return PD_OK;
 }
