@@ -6,6 +6,7 @@
 #include "commands.h"
 #include "door.h"
 #include "passphrase.h"
+#include "remote/bridge.h"
 #include "wire/mcp_stdio.h"
 
 #include <errno.h>
@@ -30,53 +31,77 @@ static const client clients[] = {
   {"vscode", ".vscode/mcp.json", false, "servers", true},
 };
 
-/* The store's URI as it is from everywhere. */
-static pd_code absolute_store(cli_session *cli, pd_buf *out, pd_error *err)
+static pd_code absolute_path(const char *relative, pd_buf *out, pd_error *err)
 {
   char path[PATH_MAX];
-  const char *uri = cli->uri;
-  if (strncmp(uri, "sqlite:", 7) != 0) return pd_buf_printf(out, err, "%s", uri);
-  if (realpath(uri + 7, path)) return pd_buf_printf(out, err, "sqlite:%s", path);
-  if (uri[7] == '/') return pd_buf_printf(out, err, "%s", uri);
+  if (realpath(relative, path)) return pd_buf_printf(out, err, "%s", path);
+  if (relative[0] == '/') return pd_buf_printf(out, err, "%s", relative);
   if (!getcwd(path, sizeof path)) return pd_error_set(err, PD_STORAGE, "the current folder is not known: %s", strerror(errno));
-  const char *rest = strncmp(uri + 7, "./", 2) == 0 ? uri + 9 : uri + 7;
-  return pd_buf_printf(out, err, "sqlite:%s/%s", path, rest);
+  return pd_buf_printf(out, err, "%s/%s", path, strncmp(relative, "./", 2) == 0 ? relative + 2 : relative);
 }
 
-static void write_args(pd_json_writer *w, const args_parsed *args, pd_bytes store, const char *agent)
+/* The home's URI as it is from everywhere. */
+static pd_code absolute_uri(const cli_session *cli, pd_buf *out, pd_error *err)
+{
+  static const char *const schemes[] = {"sqlite:", "unix:"};
+  for (size_t i = 0; i < COUNT_OF(schemes); i++) {
+    size_t size = strlen(schemes[i]);
+    if (strncmp(cli->uri, schemes[i], size) != 0) continue;
+    TRY(pd_buf_printf(out, err, "%s", schemes[i]));
+    return absolute_path(cli->uri + size, out, err);
+  }
+  return pd_buf_printf(out, err, "%s", cli->uri);
+}
+
+/* An option that takes a value; NULL: not given. */
+static void write_option(pd_json_writer *w, const char *option, const char *value)
+{
+  if (!value) return;
+  pd_json_text(w, pd_text(option));
+  pd_json_text(w, pd_text(value));
+}
+
+/* One that names a file, which the client may look for from another folder. */
+static void write_file_option(pd_json_writer *w, const char *option, const char *file)
+{
+  CLEANUP(pd_buf_done) pd_buf path = {0};
+  if (!file || w->code) return;
+  w->code = absolute_path(file, &path, w->err);
+  if (w->code) return;
+  pd_json_text(w, pd_text(option));
+  pd_json_text(w, pd_buf_bytes(&path));
+}
+
+/* A token is never among them: only the file that has it. */
+static void write_args(pd_json_writer *w, const cli_session *cli, const args_parsed *args, pd_bytes uri)
 {
   pd_json_open(w, '[');
   pd_json_text(w, pd_text("mcp"));
-  pd_json_text(w, pd_text("--store"));
-  pd_json_text(w, store);
-  pd_json_text(w, pd_text("--agent"));
-  pd_json_text(w, pd_text(agent));
-  if (args_get(args, "tools")) {
-    pd_json_text(w, pd_text("--tools"));
-    pd_json_text(w, pd_text(args_get(args, "tools")));
-  }
+  pd_json_text(w, pd_text(cli->is_remote ? "--server" : "--store"));
+  pd_json_text(w, uri);
+  if (!cli->is_remote || cli->has_agent) write_option(w, "--agent", cli->agent);
+  if (cli->is_remote) write_file_option(w, "--token-file", args_get_global(args, "token-file"));
+  if (cli->is_remote) write_file_option(w, "--ca", args_get_global(args, "ca"));
+  write_option(w, "--tools", args_get(args, "tools"));
   if (args_get(args, "no-approvals")) pd_json_text(w, pd_text("--no-approvals"));
-  if (args_get(args, "passphrase-file")) {
-    pd_json_text(w, pd_text("--passphrase-file"));
-    pd_json_text(w, pd_text(args_get(args, "passphrase-file")));
-  }
+  write_option(w, "--passphrase-file", args_get(args, "passphrase-file"));
   pd_json_close(w, ']');
 }
 
 static pd_code print_config(cli_session *cli, const args_parsed *args, const client *c, pd_error *err)
 {
   char program[PATH_MAX];
-  CLEANUP(pd_buf_done) pd_buf store = {0};
+  CLEANUP(pd_buf_done) pd_buf uri = {0};
   ssize_t size = readlink("/proc/self/exe", program, sizeof program - 1);
   snprintf(program + (size > 0 ? size : 0), sizeof program - (size_t)(size > 0 ? size : 0), "%s", size > 0 ? "" : "perdure");
-  TRY(absolute_store(cli, &store, err));
+  TRY(absolute_uri(cli, &uri, err));
   pd_json_writer w = cli_json(cli, err);
   if (c->is_toml) {
     out_text(&cli->out, "[mcp_servers.perdure]\ncommand = ");
     pd_json_text(&w, pd_text(program)); /* a JSON string is a basic string of TOML */
     out_text(&cli->out, "\nargs = ");
     w.needs_comma = false;
-    write_args(&w, args, pd_buf_bytes(&store), cli->agent);
+    write_args(&w, cli, args, pd_buf_bytes(&uri));
   } else {
     pd_json_open(&w, '{');
     pd_json_key(&w, c->member);
@@ -86,11 +111,13 @@ static pd_code print_config(cli_session *cli, const args_parsed *args, const cli
     if (c->has_type) pd_json_put_text(&w, "type", "stdio");
     pd_json_put_text(&w, "command", program);
     pd_json_key(&w, "args");
-    write_args(&w, args, pd_buf_bytes(&store), cli->agent);
+    write_args(&w, cli, args, pd_buf_bytes(&uri));
     for (int i = 0; i < 3; i++) pd_json_close(&w, '}');
   }
   TRY(cli_json_end(cli, &w));
   cli_say(cli, "put this into %s", c->where);
+  if (cli->is_remote && !args_get_global(args, "token-file"))
+    cli_say(cli, "the server wants a token: set PERDURE_TOKEN in the client's environment, or name its file with --token-file");
   return PD_OK;
 }
 
@@ -154,15 +181,49 @@ static pd_code serve(cli_session *cli, const args_parsed *args, pd_home *home, p
   return code;
 }
 
+/* ---- a server's ---- */
+
+/* What is asked of the server has to be said to the server. */
+static pd_code check_bridge(cli_session *cli, const args_parsed *args, pd_error *err)
+{
+  static const struct {
+    const char *option, *instead;
+  } theirs[] = {{"tools", "--mcp-tools"},
+                {"no-approvals", "--no-mcp-approvals"},
+                {"passphrase-file", "--passphrase-file"},
+                {"passphrase-fd", "--passphrase-file"}};
+  for (size_t i = 0; cli->is_remote && i < COUNT_OF(theirs); i++)
+    if (args_get(args, theirs[i].option)) {
+      snprintf(cli->hint, sizeof cli->hint, "start the server with: perdure serve %s", theirs[i].instead);
+      return pd_error_set(err, PD_UNSUPPORTED, "--%s does not work against a server: it is the server that offers the tools",
+                          theirs[i].option);
+    }
+  return PD_OK;
+}
+
+static pd_code carry(cli_session *cli, pd_error *err)
+{
+  pd_bridge_options options = {
+    .uri = cli->uri,
+    .agent = cli->has_agent ? cli->agent : NULL,
+    .in = STDIN_FILENO,
+    .out = STDOUT_FILENO,
+  };
+  if (isatty(STDIN_FILENO)) cli_say(cli, "one JSON-RPC message a line for %s, until end of file", cli->uri);
+  return pd_bridge_run(&options, err);
+}
+
 static pd_code run_mcp(cli_session *cli, const args_parsed *args, pd_error *err)
 {
   pd_home *home = NULL;
   const client *c = NULL;
   const char *name = args_get(args, "print-config");
+  TRY(check_bridge(cli, args, err));
   if (name) {
     TRY(find_client(cli, name, &c, err));
     return print_config(cli, args, c, err);
   }
+  if (cli->is_remote) return carry(cli, err);
   TRY(pd_home_open(cli->uri, NULL, &home, err));
   pd_code code = serve(cli, args, home, err);
   pd_code closed = pd_home_close(home, code ? NULL : err);
@@ -184,9 +245,10 @@ const cli_command cmd_mcp = {
   .usage = "[--tools GLOBS] [--no-approvals] [--print-config CLIENT]",
   .about = "Speaks the Model Context Protocol (2026-07-28, 2025-11-25 and before) on standard\n"
            "input and output, one JSON text a line. The capabilities of the agent (--agent) are\n"
-           "its tools, its keys are resources, `briefing` is a prompt. Ends with its input.",
+           "its tools, its keys are resources, `briefing` is a prompt. Ends with its input. With --server, those\n"
+           "are the server's: for clients that cannot use its /mcp themselves.",
   .example = "$ perdure mcp --print-config claude\n"
-             "$ perdure --agent researcher mcp --tools 'state.persistent.*,state.briefing.*'",
-  .no_server = "an MCP client can use the server itself, at /mcp",
+             "$ perdure --agent researcher mcp --tools 'state.persistent.*,state.briefing.*'\n"
+             "$ perdure --server http://127.0.0.1:7373 --token-file ~/.token mcp --print-config claude",
   .run = run_mcp,
 };

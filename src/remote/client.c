@@ -17,7 +17,7 @@
 #define SILENCE_S 60L
 #define SILENCE_SLOW_S 3600L
 #define IDLE_MAX 8 /* handles that are kept for a URI */
-#define HEADER_SIZE 640
+#define HEADER_SIZE_MAX 16384
 #define HOST_SIZE 256
 
 typedef struct home_link home_link;
@@ -177,13 +177,14 @@ static size_t take_header(char *data, size_t size, size_t count, void *ctx)
   return count;
 }
 
-static pd_code add_header(pd_exchange *x, const char *name, const char *value, pd_error *err)
+pd_code pd_exchange_header(pd_exchange *x, const char *name, const char *value, pd_error *err)
 {
-  char line[HEADER_SIZE];
+  CLEANUP(pd_buf_done) pd_buf line = {.size_max = HEADER_SIZE_MAX};
   if (!value) return PD_OK;
-  if (snprintf(line, sizeof line, "%s: %s", name, value) >= (int)sizeof line || strpbrk(value, "\r\n"))
+  if (strlen(value) > HEADER_SIZE_MAX - 64 || strpbrk(value, "\r\n"))
     return pd_error_set(err, PD_INVALID, "%s cannot be sent to a server", name);
-  struct curl_slist *longer = pd_libcurl.slist_append(x->headers, line);
+  TRY(pd_buf_printf(&line, err, "%s: %s%c", name, value, 0));
+  struct curl_slist *longer = pd_libcurl.slist_append(x->headers, (char *)line.data);
   if (!longer) return pd_error_memory(err, "a request");
   x->headers = longer;
   return PD_OK;
@@ -192,11 +193,11 @@ static pd_code add_header(pd_exchange *x, const char *name, const char *value, p
 static pd_code add_headers(pd_exchange *x, const pd_remote_request *request, pd_error *err)
 {
   bool has_body = strcmp(request->method, "POST") == 0;
-  TRY(add_header(x, "Authorization", *client.authorization ? client.authorization : NULL, err));
-  TRY(add_header(x, "Perdure-Agent", request->agent, err));
-  TRY(add_header(x, "Perdure-Session", request->session, err));
-  TRY(add_header(x, "Perdure-Role", request->role, err));
-  if (has_body) TRY(add_header(x, "Content-Type", request->type ? request->type : "application/json", err));
+  TRY(pd_exchange_header(x, "Authorization", *client.authorization ? client.authorization : NULL, err));
+  TRY(pd_exchange_header(x, "Perdure-Agent", request->agent, err));
+  TRY(pd_exchange_header(x, "Perdure-Session", request->session, err));
+  TRY(pd_exchange_header(x, "Perdure-Role", request->role, err));
+  if (has_body) TRY(pd_exchange_header(x, "Content-Type", request->type ? request->type : "application/json", err));
   struct curl_slist *longer = pd_libcurl.slist_append(x->headers, "Expect:"); /* else libcurl waits for leave to send what is large */
   if (!longer) return pd_error_memory(err, "a request");
   x->headers = longer;

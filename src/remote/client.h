@@ -17,6 +17,8 @@ typedef struct pd_exchange {
 
 /* Make `easy` ready for the request. `x` has to stay until pd_exchange_done. */
 PD_MUST_USE pd_code pd_exchange_begin(pd_exchange *x, CURL *easy, const pd_remote_request *request, pd_buf *out, pd_error *err);
+/* One more header, before it is sent; copied. NULL: none. PD_INVALID for what no header can say. */
+PD_MUST_USE pd_code pd_exchange_header(pd_exchange *x, const char *name, const char *value, pd_error *err);
 /* What came of it, after libcurl's transfer ended with `result`. */
 PD_MUST_USE pd_code pd_exchange_end(pd_exchange *x, CURLcode result, const char *uri, pd_error *err);
 void pd_exchange_done(pd_exchange *x);

@@ -1,6 +1,6 @@
-// client.mjs PACKAGES PERDURE: the official clients, both generations, over stdio and HTTP, doing what users of them do. TAP.
+// client.mjs PACKAGES PERDURE: the official clients, both generations, over stdio, HTTP, and stdio to a server, doing what users of them do. TAP.
 import assert from 'node:assert/strict';
-import { call, connect, finish, home, kinds, overHttp, overStdio, parse, serve, test, until } from './harness.mjs';
+import { call, connect, finish, home, kinds, overBridge, overHttp, overStdio, parse, serve, test, until } from './harness.mjs';
 
 // ---- what each of them does ----
 
@@ -101,12 +101,13 @@ async function approval(s) {
 const doings = { tools, state, errors, resources, prompt, watch, approval };
 
 for (const kind of kinds) {
-  for (const over of ['stdio', 'http']) {
+  for (const over of ['stdio', 'http', 'bridge']) {
     const path = home(`${kind} ${over}`);
-    const server = over === 'http' ? await serve(path) : null;
+    const server = over === 'stdio' ? null : await serve(path);
     let s = null;
+    const way = { stdio: () => overStdio(path), http: () => overHttp(server.url), bridge: () => overBridge(server.url) };
     const label = `mcp__${kind.replace(/[^a-z0-9]+/g, '_')}_over_${over}`;
-    await test(`${label}__connects`, async () => { s = await connect(kind, over === 'http' ? overHttp(server.url) : overStdio(path)); });
+    await test(`${label}__connects`, async () => { s = await connect(kind, way[over]()); });
     for (const [name, doing] of Object.entries(doings)) await test(`${label}__${name}`, () => doing(s));
     await test(`${label}__ends`, () => s.client.close());
     if (server) await test(`${label}__the_server_stops`, async () => {

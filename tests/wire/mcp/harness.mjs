@@ -77,6 +77,12 @@ export const overStdio = (path, more = []) => (v) => {
   return new Transport({ command: perdure, args: ['mcp', '--store', path, '--agent', 'ada', ...more], env, stderr: 'inherit' });
 };
 
+// stdio to the command line, which asks the server
+export const overBridge = (url) => (v) => {
+  const Transport = pick(v.stdio, 'StdioClientTransport');
+  return new Transport({ command: perdure, args: ['mcp', '--server', url, '--agent', 'ada'], env: { ...process.env }, stderr: 'inherit' });
+};
+
 export const overHttp = (url, headers = { 'Perdure-Agent': 'ada' }) => (v) => {
   const Transport = pick(v.http ?? v.client, 'StreamableHTTPClientTransport');
   return new Transport(new URL(url + '/mcp'), { requestInit: { headers } });

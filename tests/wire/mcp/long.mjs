@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { call, connect, finish, home, kinds, overHttp, overStdio, run, serve, sleep, test } from './harness.mjs';
+import { call, connect, finish, home, kinds, overBridge, overHttp, overStdio, run, serve, sleep, test } from './harness.mjs';
 
 // A vault that this home's server unlocks by itself, and something to back up.
 function prepare(path) {
@@ -73,18 +73,23 @@ async function cancel(s, path, over) {
   await sleep(1300); // it waits, and over HTTP its stream has begun
   stop.abort();
   await assert.rejects(waiting);
-  await sleep(s.isModern && over === 'http' ? 6000 : 500); // a connection that is gone is noticed when it is written to
+  await sleep(s.isModern && over !== 'stdio' ? 6000 : 500); // a connection that is gone is noticed when it is written to
   run(path, 'call', 'queue.send', '{"to":"ada","body":"for the living"}', '--operator');
   const { messages } = (await call(s, 'queue_receive', {})).structuredContent;
   assert.deepEqual(messages.map((m) => [m.body, m.deliveries]), [['for the living', 1]]);
 }
 
 for (const kind of kinds) {
-  for (const over of ['stdio', 'http']) {
+  for (const over of ['stdio', 'http', 'bridge']) {
     const path = home(`${kind} ${over} long`);
     const file = prepare(path);
-    const server = over === 'http' ? await serve(path, ['--no-auth', '--passphrase-file', file]) : null;
-    const s = await connect(kind, server ? overHttp(server.url) : overStdio(path, ['--passphrase-file', file]));
+    const server = over !== 'stdio' ? await serve(path, ['--no-auth', '--passphrase-file', file]) : null;
+    const way = {
+      stdio: () => overStdio(path, ['--passphrase-file', file]),
+      http: () => overHttp(server.url),
+      bridge: () => overBridge(server.url),
+    };
+    const s = await connect(kind, way[over]());
     const label = `long__${kind.replace(/[^a-z0-9]+/g, '_')}_over_${over}`;
     await test(`${label}__backup_verify_and_restore_tell_how_far_they_are`, () => progress(s));
     await test(`${label}__who_waits_does_not_hold_up_others`, () => meanwhile(s));
