@@ -184,7 +184,7 @@ for c in "verify" "--json verify" "repair --dry-run" "repair" "gc --dry-run" "--
   "erase secret --everywhere" "get secret --at main~1" "gc --keep-last 1" "--json gc --keep-last 1" "log" "get a --at main~2" "verify" "repair --dry-run" "get big"; do
   same $c
 done
-filter='sed -E "s/(system|main|seed).*(gc|journal|write-ahead|lock).*/\1/; s/, [0-9]+ MiB free.*//"'
+filter='sed -E "s/(system|main|seed).*(gc|journal|write-ahead|lock).*/\1/; s/, [0-9]+ MiB free.*//; s/(there is space: )[0-9]+/\1N/"'
 same doctor
 same --json doctor
 
