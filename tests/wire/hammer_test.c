@@ -137,7 +137,7 @@ static void insert(blow *b, size_t at, const char *text, size_t size)
 
 static void damage(hammer *h, blow *b)
 {
-  static char many[13 * 1024];
+  static _Thread_local char many[13 * 1024];
   const char *thorn = thorns[pick(h, sizeof thorns / sizeof *thorns)];
   size_t at = b->size ? pick(h, b->size) : 0, gone;
   switch (pick(h, 8)) {
