@@ -254,7 +254,7 @@ struct pd_server {
   int64_t pulse_ms;        /* the last sign of life */
   struct pd_mcp_http *mcp; /* mcp_http.h */
   int64_t rechecked_ms;    /* pd_conns_recheck */
-  bool is_buffered;        /* store.flush: an ok does not wait for the disk */
+  atomic_bool is_buffered; /* store.flush: an ok does not wait for the disk */
   atomic_bool is_draining;
   atomic_bool is_full;           /* space.c */
   atomic_ullong full_count_seen; /* of the metrics' full count */
