@@ -14,22 +14,6 @@
 
 #include <cmocka.h>
 
-static int open_world(void **state)
-{
-  world *w = calloc(1, sizeof *w);
-  assert_non_null(w);
-  world_open(w, NULL);
-  *state = w;
-  return 0;
-}
-
-static int close_world(void **state)
-{
-  world_close(*state);
-  free(*state);
-  return 0;
-}
-
 /* ---- times ---- */
 
 /* No text of a time, times that do not exist, and half ones. */
@@ -179,7 +163,7 @@ static void policy_check__err_UnknownCapability__names_what_is_not_there(void **
   world_fails(w, "policy.check", "{\"agent\":\"main\",\"capability\":\"state.*\"}", "UnknownCapability", "list");
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, open_world, close_world)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, world_set_up, world_tear_down)
 
 int main(void)
 {

@@ -11,22 +11,6 @@
 
 #include <cmocka.h>
 
-static int open_world(void **state)
-{
-  world *w = calloc(1, sizeof *w);
-  assert_non_null(w);
-  world_open(w, NULL);
-  *state = w;
-  return 0;
-}
-
-static int close_world(void **state)
-{
-  world_close(*state);
-  free(*state);
-  return 0;
-}
-
 static void set(world *w, const char *key, const char *json)
 {
   if (world_callf(w, "state.persistent.set", "{\"key\":\"%s\",\"value\":%s}", key, json)) fail_msg("%s", (const char *)w->out.data);
@@ -468,7 +452,7 @@ static void history_verify__tells_its_progress_and_can_be_cancelled(void **state
   want(w, "ok", "true");
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, open_world, close_world)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, world_set_up, world_tear_down)
 
 int main(void)
 {

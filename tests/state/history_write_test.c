@@ -18,22 +18,6 @@
 
 #define SECRET "s3cr3t-41d0"
 
-static int open_world(void **state)
-{
-  world *w = calloc(1, sizeof *w);
-  assert_non_null(w);
-  world_open(w, NULL);
-  *state = w;
-  return 0;
-}
-
-static int close_world(void **state)
-{
-  world_close(*state);
-  free(*state);
-  return 0;
-}
-
 static void okf(world *w, const char *capability, const char *fmt, ...)
 {
   char *input = NULL;
@@ -594,7 +578,7 @@ static void history__writers_at_the_same_time_leave_a_sound_history(void **state
   want_counted(w);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, open_world, close_world)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, world_set_up, world_tear_down)
 
 int main(void)
 {

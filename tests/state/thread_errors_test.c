@@ -13,22 +13,6 @@
 
 #include <cmocka.h>
 
-static int open_world(void **state)
-{
-  world *w = calloc(1, sizeof *w);
-  assert_non_null(w);
-  world_open(w, NULL);
-  *state = w;
-  return 0;
-}
-
-static int close_world(void **state)
-{
-  world_close(*state);
-  free(*state);
-  return 0;
-}
-
 /* ---- what has happened before ---- */
 
 static void with_thread(world *w)
@@ -342,7 +326,7 @@ FAILS(threads_state, NotFound, "threads.state", thread, "{\"thread_id\":\"none\"
 FAILS(threads_state, InvalidId, "threads.state", thread, "{\"thread_id\":\"..x\"}", "correct")
 FAILS(threads_state, VersionNotFound, "threads.state", thread, "{\"thread_id\":\"t\",\"version\":9}", "list")
 FAILS(threads_state, PathNotFound, "threads.state", thread, "{\"thread_id\":\"t\",\"path\":\"/none\"}", "look")
-#define TEST(name) cmocka_unit_test_setup_teardown(name, open_world, close_world)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, world_set_up, world_tear_down)
 
 int main(void)
 {

@@ -11,22 +11,6 @@
 
 #include <cmocka.h>
 
-static int open_world(void **state)
-{
-  world *w = calloc(1, sizeof *w);
-  assert_non_null(w);
-  world_open(w, NULL);
-  *state = w;
-  return 0;
-}
-
-static int close_world(void **state)
-{
-  world_close(*state);
-  free(*state);
-  return 0;
-}
-
 static void append(world *w, const char *thread, int number)
 {
   char *input = text_of("{\"thread_id\":\"%s\",\"run_id\":\"r%d\",\"reason\":\"UserMessage\",\"messages\":[{\"id\":\"m%d\"}],"
@@ -184,13 +168,13 @@ static void threads__belong_to_their_agent(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test_setup_teardown(threads__a_page_ends_with_the_cursor_of_the_next, open_world, close_world),
-    cmocka_unit_test_setup_teardown(threads__a_listing_goes_on_after_its_cursor, open_world, close_world),
-    cmocka_unit_test_setup_teardown(threads_load__has_the_last_messages_and_what_was_then, open_world, close_world),
-    cmocka_unit_test_setup_teardown(threads_load__of_long_messages_keeps_the_last, open_world, close_world),
-    cmocka_unit_test_setup_teardown(threads_append__a_conflict_tells_both_versions_and_changes_nothing, open_world, close_world),
-    cmocka_unit_test_setup_teardown(threads__rewind_fork_and_diff_agree, open_world, close_world),
-    cmocka_unit_test_setup_teardown(threads__belong_to_their_agent, open_world, close_world),
+    cmocka_unit_test_setup_teardown(threads__a_page_ends_with_the_cursor_of_the_next, world_set_up, world_tear_down),
+    cmocka_unit_test_setup_teardown(threads__a_listing_goes_on_after_its_cursor, world_set_up, world_tear_down),
+    cmocka_unit_test_setup_teardown(threads_load__has_the_last_messages_and_what_was_then, world_set_up, world_tear_down),
+    cmocka_unit_test_setup_teardown(threads_load__of_long_messages_keeps_the_last, world_set_up, world_tear_down),
+    cmocka_unit_test_setup_teardown(threads_append__a_conflict_tells_both_versions_and_changes_nothing, world_set_up, world_tear_down),
+    cmocka_unit_test_setup_teardown(threads__rewind_fork_and_diff_agree, world_set_up, world_tear_down),
+    cmocka_unit_test_setup_teardown(threads__belong_to_their_agent, world_set_up, world_tear_down),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

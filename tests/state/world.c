@@ -128,3 +128,19 @@ const char *world_out(world *w, const char *path)
   snprintf(w->member, sizeof w->member, "%.*s", (int)value.raw.size, value.raw.size ? (const char *)value.raw.data : "");
   return w->member;
 }
+
+int world_set_up(void **state)
+{
+  world *w = calloc(1, sizeof *w);
+  if (!w) return -1;
+  world_open(w, NULL);
+  *state = w;
+  return 0;
+}
+
+int world_tear_down(void **state)
+{
+  world_close(*state);
+  free(*state);
+  return 0;
+}

@@ -19,6 +19,9 @@ typedef struct world {
 /* `config` is the text of perdure.toml; NULL: none. Aborts the test on a failure. */
 void world_open(world *w, const char *config);
 void world_close(world *w);
+/* For cmocka: each test gets a world without a configuration as its state. */
+int world_set_up(void **state);
+int world_tear_down(void **state);
 /* Close the home and open it again: what a restart leaves. */
 void world_restart(world *w);
 /* Begin a session for w->agent, and use it from now on. */

@@ -45,30 +45,6 @@ static uint64_t resident_bytes(const served *s)
   return resident * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* One number of /metrics. */
-static uint64_t metric(const served *s, const char *name)
-{
-  reply r = ask(s, "GET", "/metrics", "Perdure-Role: operator\r\n", NULL);
-  char *line = text_of("\n%s ", name);
-  const char *at = strstr(r.body, line);
-  if (!at) fail_msg("no metric %s, but %d %.300s", name, r.status, r.body);
-  uint64_t number = strtoull(at + strlen(line), NULL, 10);
-  free(line);
-  reply_done(&r);
-  return number;
-}
-
-static void await_metric(const served *s, const char *name, uint64_t most)
-{
-  uint64_t number = 0;
-  for (int i = 0; i < WAIT_MS / 20; i++) {
-    number = metric(s, name);
-    if (number <= most) return;
-    poll(NULL, 0, 20);
-  }
-  fail_msg("%s stays at %llu; it was to fall to %llu", name, (unsigned long long)number, (unsigned long long)most);
-}
-
 static int64_t now_ms(void)
 {
   struct timespec t;
@@ -128,11 +104,11 @@ static uint64_t one_visit(const served *s, int *fds)
   uint64_t before = resident_bytes(s);
   come(s, fds);
   all_ask(fds);
-  assert_true(metric(s, "perdure_connections") >= (uint64_t)crowd_count);
+  assert_true(served_metric(s, "perdure_connections") >= (uint64_t)crowd_count);
   uint64_t during = resident_bytes(s);
   others_are_served(s);
   go(fds);
-  await_metric(s, "perdure_connections", 1); /* the one that asks */
+  served_await_metric(s, "perdure_connections", 1); /* the one that asks */
   return during > before ? during - before : 0;
 }
 
@@ -157,11 +133,11 @@ static void crowd__of_ten_thousand_is_served_costs_little_and_leaves_nothing_beh
   reply r = ask(s, "POST", "/v1/call/audit.list", "Perdure-Role: operator\r\n", "{}"); /* opens its store */
   assert_int_equal(r.status, 200);
   reply_done(&r);
-  uint64_t files = metric(s, "process_open_fds"), bytes = resident_bytes(s);
+  uint64_t files = served_metric(s, "process_open_fds"), bytes = resident_bytes(s);
   uint64_t grown = one_visit(s, fds);
   print_message("# %d connections: %llu bytes each\n", crowd_count, (unsigned long long)(grown / (uint64_t)crowd_count));
   if (!SERVED_IS_SANITIZED) assert_true(grown / (uint64_t)crowd_count < BYTES_EACH_MAX);
-  await_metric(s, "process_open_fds", files);
+  served_await_metric(s, "process_open_fds", files);
   uint64_t after_one = settled_bytes(s, bytes + MEMORY_LEFT_MAX);
   one_visit(s, fds);
   uint64_t after_two = settled_bytes(s, after_one + (uint64_t)crowd_count * 256);
@@ -170,8 +146,8 @@ static void crowd__of_ten_thousand_is_served_costs_little_and_leaves_nothing_beh
   if (!SERVED_IS_SANITIZED) assert_true(after_one < bytes + MEMORY_LEFT_MAX);
   if (!SERVED_IS_SANITIZED)
     assert_true(after_two < after_one + (uint64_t)crowd_count * 256); /* a leak of 128 bytes a connection would be seen */
-  await_metric(s, "process_open_fds", files);
-  await_metric(s, "perdure_requests_in_flight", 1);
+  served_await_metric(s, "process_open_fds", files);
+  served_await_metric(s, "perdure_requests_in_flight", 1);
   assert_int_equal(served_stop(s), 0);
   free(fds);
   served_free(s);

@@ -25,7 +25,6 @@
 #define BLOW_SIZE_MAX ((size_t)32 * 1024)
 #define ANSWER_MS 15 /* to wait for one that may never come */
 #define GROWTH_MAX ((uint64_t)16 << 20)
-#define WAIT_MS 20000
 
 #define JSON "Host: localhost\r\nContent-Type: application/json\r\n"
 #define MCP JSON "Accept: application/json, text/event-stream\r\n"
@@ -224,35 +223,12 @@ static void *hammer_on(void *ctx)
 
 /* ---- and after ---- */
 
-static uint64_t metric(const served *s, const char *name)
-{
-  reply r = ask(s, "GET", "/metrics", "Perdure-Role: operator\r\n", NULL);
-  char *line = text_of("\n%s ", name);
-  const char *at = strstr(r.body, line);
-  if (!at) fail_msg("no metric %s, but %d %.300s", name, r.status, r.body);
-  uint64_t number = strtoull(at + strlen(line), NULL, 10);
-  free(line);
-  reply_done(&r);
-  return number;
-}
-
-static void await_metric(const served *s, const char *name, uint64_t most)
-{
-  uint64_t number = 0;
-  for (int i = 0; i < WAIT_MS / 50; i++) {
-    number = metric(s, name);
-    if (number <= most) return;
-    poll(NULL, 0, 50);
-  }
-  fail_msg("%s stays at %llu; it was to fall to %llu", name, (unsigned long long)number, (unsigned long long)most);
-}
-
 /* Nobody is left but who asks. */
 static void is_well(const served *s)
 {
-  await_metric(s, "perdure_connections", 1);
-  await_metric(s, "perdure_requests_in_flight", 1);
-  await_metric(s, "perdure_watchers", 0);
+  served_await_metric(s, "perdure_connections", 1);
+  served_await_metric(s, "perdure_requests_in_flight", 1);
+  served_await_metric(s, "perdure_watchers", 0);
   reply r = ask_call(s, "main", "state.persistent.set", "{\"key\":\"well\",\"value\":1}");
   assert_int_equal(r.status, 200);
   reply_done(&r);
@@ -306,13 +282,13 @@ static void hammer__thousands_of_damaged_requests_leave_the_server_well(void **s
   (void)state;
   served *s = start("[server]\nidle = \"1s\"\nrequest_time = \"1s\"\nheartbeat = \"1s\"\n");
   unsigned answers = hammer_all(s, 0);
-  uint64_t files = metric(s, "process_open_fds"), bytes = metric(s, "process_resident_memory_bytes");
+  uint64_t files = served_metric(s, "process_open_fds"), bytes = served_metric(s, "process_resident_memory_bytes");
   answers += hammer_all(s, 1);
-  uint64_t grown = metric(s, "process_resident_memory_bytes");
+  uint64_t grown = served_metric(s, "process_resident_memory_bytes");
   grown = grown > bytes ? grown - bytes : 0;
   print_message("# %u of %d blows were answered; %llu KiB grown in the second half\n", answers, 2 * HAMMERS * BLOWS_EACH,
                 (unsigned long long)grown >> 10);
-  await_metric(s, "process_open_fds", files);
+  served_await_metric(s, "process_open_fds", files);
   assert_true(answers > HAMMERS * BLOWS_EACH / 2); /* else nothing was tested */
   if (!SERVED_IS_SANITIZED) assert_true(grown < GROWTH_MAX);
   assert_int_equal(served_stop(s), 0); /* under a sanitizer: and nothing leaked */
@@ -441,7 +417,7 @@ static void reset__in_the_middle_of_bodies_and_answers_nothing_is_left(void **st
   input = text_of("{\"key\":\"big\",\"value\":\"%s\"}", value);
   want_status(ask_call(s, "main", "state.persistent.set", input), 200, "\"version\":1");
   is_well(s);
-  uint64_t files = metric(s, "process_open_fds");
+  uint64_t files = served_metric(s, "process_open_fds");
   static const char *const begun[] = {
     "POST /v1/call/state.persistent.set HTTP/1.1\r\n" JSON "Content-Length: 200000\r\n\r\n{\"key\":\"k\",\"value\":\"",
     "POST /v1/call/state.persistent.get HTTP/1.1\r\n" JSON "Content-Length: 13\r\n\r\n{\"key\":\"big\"}",
@@ -458,7 +434,7 @@ static void reset__in_the_middle_of_bodies_and_answers_nothing_is_left(void **st
     close(fd);
   }
   is_well(s);
-  await_metric(s, "process_open_fds", files);
+  served_await_metric(s, "process_open_fds", files);
   assert_int_equal(served_stop(s), 0);
   free(value), free(input);
   served_free(s);

@@ -6,6 +6,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -298,4 +299,31 @@ reply ask_call(const served *s, const char *agent, const char *capability, const
   free(path);
   free(headers);
   return r;
+}
+
+uint64_t served_metric(const served *s, const char *name)
+{
+  reply r = ask(s, "GET", "/metrics", "Perdure-Role: operator\r\n", NULL);
+  char *line = text_of("\n%s ", name);
+  const char *at = strstr(r.body, line);
+  if (!at) {
+    fprintf(stderr, "no metric %s, but %d %.300s\n", name, r.status, r.body);
+    abort();
+  }
+  uint64_t number = strtoull(at + strlen(line), NULL, 10);
+  free(line);
+  reply_done(&r);
+  return number;
+}
+
+void served_await_metric(const served *s, const char *name, uint64_t most)
+{
+  uint64_t number = 0;
+  for (int i = 0; i < 1000; i++) {
+    number = served_metric(s, name);
+    if (number <= most) return;
+    poll(NULL, 0, 20);
+  }
+  fprintf(stderr, "%s stays at %llu; it was to fall to %llu\n", name, (unsigned long long)number, (unsigned long long)most);
+  abort();
 }

@@ -74,4 +74,9 @@ reply ask(const served *s, const char *method, const char *path, const char *hea
 /* POST /v1/call/NAME as an agent. */
 reply ask_call(const served *s, const char *agent, const char *capability, const char *input);
 
+/* One number of /metrics, which must be there. */
+uint64_t served_metric(const served *s, const char *name);
+/* Wait until it is at most `most`: 20 seconds, then the program aborts. */
+void served_await_metric(const served *s, const char *name, uint64_t most);
+
 #endif
