@@ -14,7 +14,7 @@
 
 #define FAILURES_PRINTED_MAX 20
 #define KEYS_EACH 20
-#define EVENT_WAIT_MS 20000
+#define EVENT_WAIT_MS 60000
 
 #define META                                                                                                                               \
   "\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\",\"io.modelcontextprotocol/clientInfo\":{\"name\":\"soak\","       \
