@@ -559,8 +559,7 @@ static void await(bridge *b, bool has_room)
   if (has_room) fds[count++] = (struct curl_waitfd){.fd = b->options->in, .events = CURL_WAIT_POLLIN};
   pd_libcurl.multi_poll(b->multi, fds, count, pause_ms(b), NULL);
   b->is_stopped = is_ready(b->options->stop, POLLIN);
-  if (!b->failed.code && is_ready(b->options->out, 0))
-    pd_error_set(&b->failed, PD_STORAGE, "nobody reads standard output any more");
+  if (!b->failed.code && is_ready(b->options->out, 0)) pd_error_set(&b->failed, PD_STORAGE, "nobody reads standard output any more");
 }
 
 static pd_code go_round(bridge *b, pd_error *err)

@@ -27,7 +27,8 @@
 #define UPDATED "\"method\":\"notifications/resources/updated\",\"params\":{\"uri\":\"state://persistent/plan\""
 #define META "\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\",\"io.modelcontextprotocol/clientCapabilities\":{}}"
 #define RECEIVE(more)                                                                                                                      \
-  "{\"jsonrpc\":\"2.0\",\"id\":50,\"method\":\"tools/call\",\"params\":{\"name\":\"queue_receive\",\"arguments\":{\"wait_ms\":50000}" more "}}"
+  "{\"jsonrpc\":\"2.0\",\"id\":50,\"method\":\"tools/call\",\"params\":{\"name\":\"queue_receive\",\"arguments\":{\"wait_ms\":50000}" more \
+  "}}"
 #define SUBSCRIBE(id, verb, key)                                                                                                           \
   "{\"jsonrpc\":\"2.0\",\"id\":" id ",\"method\":\"resources/" verb "\",\"params\":{\"uri\":\"state://persistent/" key "\"}}"
 
