@@ -1,6 +1,6 @@
 /*
- * bridge_test.c: `perdure --server URL mcp` (argv[1] is perdure) when things go wrong: streams that break in the middle, a server that comes
- * back, and ends in the middle of a call. tests/cmd/cli_bridge.sh has what goes right.
+ * bridge_test.c: `perdure --server URL mcp` (argv[1] is perdure) when things go wrong: streams that break in the middle, a server that
+ * comes back, and ends in the middle of a call. tests/cmd/cli_bridge.sh has what goes right.
  */
 #include "remote/cutter.h"
 #include "support/temp_folder.h"
