@@ -13,7 +13,9 @@ typedef struct pd_lease {
   char name[PD_NAME_SIZE_MAX + 1];
   pd_store *store; /* NULL: it cannot be opened */
   bool is_own;     /* opened for this lease */
-  pd_error why;    /* if store is NULL */
+  pd_home *home;
+  pd_held *held; /* else: the home's */
+  pd_error why;  /* if store is NULL */
 } pd_lease;
 
 typedef struct pd_leases {
