@@ -90,3 +90,10 @@ void pd_leases_done(pd_leases *leases)
   free(leases->items);
   *leases = (pd_leases){0};
 }
+
+size_t pd_leases_open_max(pd_home *home)
+{
+  pd_open_info info;
+  pd_home_open_info(home, &info);
+  return info.open_max / 2 + 1;
+}

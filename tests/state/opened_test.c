@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -421,6 +422,14 @@ static void limit_files(rlim_t count, struct rlimit *before)
   assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
 }
 
+static rlim_t next_file(void)
+{
+  int fd = dup(0);
+  assert_true(fd > 0);
+  close(fd);
+  return (rlim_t)fd;
+}
+
 static void opened__when_descriptors_run_out_stores_that_nobody_uses_make_room(void **state)
 {
   (void)state;
@@ -428,7 +437,7 @@ static void opened__when_descriptors_run_out_stores_that_nobody_uses_make_room(v
   struct rlimit before;
   world_open(&w, NULL);
   use_others(&w, 2);
-  limit_files(count_files() + 20, &before); /* far less than open_max would take */
+  limit_files(next_file() + 20, &before); /* far less than open_max would take */
   use_others(&w, 20);
   pd_open_info info = info_of(&w);
   assert_true(info.closed_count > 10 && info.open_max > 20);
@@ -448,14 +457,14 @@ static void opened__when_all_stores_are_in_use_the_error_says_what_is_missing(vo
   use_others(&w, HELD);
   world_restart(&w);
   world_ok(&w, GET, "{\"key\":\"k\"}");
-  limit_files(count_files() + 40, &before);
+  limit_files(next_file() + 40, &before);
   pd_code code = PD_OK;
   while (held < HELD && !(code = pd_home_borrow(w.home, name_of(held), false, &stores[held], &w.err))) held++;
   assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
   assert_int_equal(code, PD_STORAGE);
   assert_non_null(strstr(w.err.message, "ulimit -n"));
   assert_non_null(strstr(w.err.message, name_of(held)));
-  limit_files(count_files(), &before);
+  limit_files(next_file(), &before); /* none is left */
   pd_home_return(w.home, stores[0]);
   w.agent = name_of(HELD - 1); /* what was given back serves others */
   pd_code after = world_call(&w, GET, "{\"key\":\"k\"}");
