@@ -66,9 +66,11 @@ static void limit_stores(pd_server *server)
 static void make_room(pd_server *server)
 {
   uint64_t files = most_files(), connections = server->settings.connection_count_max, stores = server->settings.store_open_max;
-  server->connection_room = connections;
-  server->store_room = SIZE_MAX;
-  if (files && files < connections + stores * PD_STORE_FILES + SPARE_FILES) {
+  if (!files) files = UINT64_MAX;
+  if (files / PD_STORE_FILES > stores && files >= connections + stores * PD_STORE_FILES + SPARE_FILES) {
+    server->connection_room = connections;
+    server->store_room = (files - connections - SPARE_FILES) / PD_STORE_FILES; /* a reload may ask for more of them */
+  } else {
     server->store_room = files / 4 / PD_STORE_FILES;
     uint64_t others = least(SPARE_FILES, files / 4) + least(stores, server->store_room) * PD_STORE_FILES;
     server->connection_room = least(connections, files - others);
