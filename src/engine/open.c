@@ -76,6 +76,8 @@ static pd_code learn_frame(pd_store *s, const pd_rec *rec, pd_error *err)
   if (code) return code;
   pd_catalog_frame frame = {rec->seq, rec->covers, rec->catalog, catalog.run};
   pd_frame_add(s, &frame);
+  s->catalog_size = blob.size;
+  s->catalog_slots = s->slot_count;
   return PD_OK;
 }
 
@@ -224,6 +226,8 @@ static pd_code adopt_keyframe(pd_store *s, const pd_rec *rec, pd_error *err)
   for (size_t i = 0; i < catalog.frame_count; i++) pd_frame_add(s, &catalog.frames[i]);
   pd_catalog_frame frame = {rec->seq, rec->covers, rec->catalog, catalog.run};
   pd_frame_add(s, &frame);
+  s->catalog_size = blob.size;
+  s->catalog_slots = s->slot_count;
   memcpy(s->current, catalog.current, sizeof s->current);
   s->log_seq = s->seen_seq = s->tip_seq = catalog.covers;
   s->seen_audit = s->tip_audit = catalog.audit;
@@ -341,7 +345,12 @@ static pd_code open_backend(pd_store *s, const char *uri, const pd_options *o, p
   const char *rest;
   if (!uri) return pd_error_set(err, PD_INVALID, "the store's URI is missing");
   TRY(pd_backend_find(uri, &s->ops, &rest, err));
-  if (s->is_buffered && !s->ops->log_claim) return pd_error_set(err, PD_UNSUPPORTED, "backend '%s' cannot be buffered", s->ops->scheme);
+  if (s->is_buffered && !s->ops->log_claim)
+    return pd_error_set(
+      err, PD_UNSUPPORTED,
+      "a store of '%s' cannot be buffered by who opens it: nothing keeps other writers out while commits wait; open it with "
+      "flush_ms 0 (a server buffers its own stores: store.flush in its perdure.toml)",
+      s->ops->scheme);
   unsigned flags = o->is_read_only ? PD_BACKEND_OPEN_READ_ONLY : o->must_exist ? 0 : PD_BACKEND_CREATE;
   TRY(s->ops->open(rest, s->agent, flags, &s->backend, err));
   if (s->ops->flags(s->backend) & PD_BACKEND_READ_ONLY) s->is_read_only = true;
@@ -449,11 +458,11 @@ pd_code pd_store_flush(pd_store *store, pd_error *err)
   return code;
 }
 
-static bool closes_with_keyframe(const pd_store *s)
+static bool closes_with_keyframe(pd_store *s)
 {
   uint64_t covered = s->frame_count ? s->frames[s->frame_count - 1].covers : 0;
   bool is_long = s->log_seq - covered >= CLOSE_KEYFRAME_RECORDS || s->tail_bytes >= CLOSE_KEYFRAME_BYTES;
-  return !s->is_read_only && s->commits && is_long;
+  return !s->is_read_only && s->commits && is_long && pd_keyframe_is_worth(s);
 }
 
 pd_code pd_store_close(pd_store *store, pd_error *err)

@@ -103,6 +103,34 @@ want_out_like '"id":5,"error":\{"code":-[0-9]+,"message":".*token'
 want_out_like '"id":6,"error"'
 want_count 2
 
+t bridge__a_wrong_token_is_told_to_every_request_and_to_the_person
+echo pd_0123456789abcdef0123456789abcdef0123456789abcdef >wrong
+printf '%s\n' "$hello" "$ready" "$(get_plan 1)" >lines
+for given in wrong ''; do
+  "$perdure" --server "$url" ${given:+--token-file "$given"} mcp <lines >"$out" 2>"$err"
+  code=$?
+  want_code 6
+  want_count 2
+  want_out_like '"id":0,"error":\{"code":-[0-9]+,"message":".*token'
+  want_out_like '"id":1,"error"'
+  want_err_like '^perdure: .*token'
+done
+
+t bridge__a_token_that_is_revoked_is_refused_from_then_on_and_what_was_let_in_was_no_failure
+"$perdure" --store "sqlite:$tmp/home" token create --agent ada --label short 2>/dev/null >short
+begin --token-file short
+say "$hello"
+say "$(get_plan 1)"
+until_true heard '"id":1,"result"'
+"$perdure" --store "sqlite:$tmp/home" token revoke "$("$perdure" --store "sqlite:$tmp/home" token list | awk '/short/ { print $1 }')" >/dev/null 2>&1
+refused() {
+  say "$(get_plan 2)"
+  heard '"id":2,"error"'
+}
+until_true refused
+end
+want_code 0
+
 t bridge__a_subscription_is_told_of_what_others_write
 begin --token-file "$token"
 say "$hello"
