@@ -128,6 +128,19 @@ static void unlink_beside(const char *path, const char *suffix)
   if (name) unlink(name);
 }
 
+/* SQLite does not tell why it could not write the first pages or their journal. The file is of no use any more: it is asked by writing. */
+static pd_code explain(const char *path, pd_code code, pd_error *err)
+{
+  static const char block[65536];
+  int fd = code == PD_STORAGE ? open(path, O_WRONLY | O_APPEND | O_CLOEXEC) : -1;
+  if (fd < 0) return code;
+  ssize_t written = write(fd, block, sizeof block);
+  int why = written < 0 ? errno : written < (ssize_t)sizeof block ? ENOSPC : 0;
+  close(fd);
+  if (why != ENOSPC && why != EDQUOT && why != EFBIG) return code;
+  return pd_error_set(err, PD_FULL, "no space left to make %.300s", path);
+}
+
 static pd_code build_file(const char *path, const char *vfs, pd_error *err)
 {
   sqlite3 *db = NULL;
@@ -137,7 +150,7 @@ static pd_code build_file(const char *path, const char *vfs, pd_error *err)
   int rc = sqlite3_open_v2(name, &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, vfs);
   pd_code code = rc == SQLITE_OK ? write_schema(db, path, err) : pd_sqlite_error(db, rc, path, err);
   sqlite3_close(db);
-  return code;
+  return explain(path, code, err);
 }
 
 /* Under the exclusive lock. What lies beside a database that is not there (any more) belongs to no store: SQLite would

@@ -405,6 +405,34 @@ static int fill_up(const char *folder)
   return 0;
 }
 
+/* The lock file is there, as when the disk becomes full between it and the database. */
+static int create_without_room(const char *folder)
+{
+  static const rlim_t rooms[] = {0, 100, 1000, 5000, 20000};
+  pd_backend *b = NULL;
+  pd_error err = {0};
+  char *path = text_of("%s/main.db", folder);
+  signal(SIGXFSZ, SIG_IGN);
+  for (size_t i = 0; i < COUNT_OF(rooms); i++) {
+    EXPECT(try_open(folder, PD_BACKEND_CREATE, &b, &err) == PD_OK);
+    b->ops->close(b);
+    EXPECT(unlink(path) == 0);
+    EXPECT(setrlimit(RLIMIT_FSIZE, &(struct rlimit){rooms[i], RLIM_INFINITY}) == 0);
+    pd_code code = try_open(folder, PD_BACKEND_CREATE, &b, &err);
+    if (code != PD_FULL) fprintf(stderr, "# room for %d bytes: %s\n", (int)rooms[i], err.message);
+    EXPECT(code == PD_FULL && strstr(err.message, "no space left"));
+    EXPECT(setrlimit(RLIMIT_FSIZE, &(struct rlimit){RLIM_INFINITY, RLIM_INFINITY}) == 0);
+  }
+  free(path);
+  return 0;
+}
+
+static void B8_a_store_that_has_no_room_to_be_made_is_a_full_disk(void **state)
+{
+  assert_int_equal(chmod(*state, 0777), 0);
+  as_nobody(create_without_room, *state);
+}
+
 static void B8_a_full_disk_changes_nothing_and_work_goes_on_when_there_is_room(void **state)
 {
   assert_int_equal(chmod(*state, 0777), 0);
@@ -528,6 +556,7 @@ int main(void)
     CASE(sqlite__without_its_lock_file_a_store_can_still_be_read),
     CASE(sqlite__a_pending_wal_that_cannot_be_read_is_not_passed_over),
     CASE(B8_a_full_disk_changes_nothing_and_work_goes_on_when_there_is_room),
+    CASE(B8_a_store_that_has_no_room_to_be_made_is_a_full_disk),
     CASE(B8_a_blob_that_is_too_large_is_refused_whole_and_work_goes_on),
     CASE(sqlite__the_wal_is_checkpointed_and_does_not_grow_for_ever),
     CASE(sqlite__a_wal_that_one_large_put_blew_up_is_cut_back),

@@ -429,7 +429,7 @@ static void audit__what_was_answered_with_flush_0_survives_kill_9(void **state)
   close(out);
   world_restart(&w);
   operator_ok(&w, "audit.list", "{\"agent\":\"child\",\"limit\":1000}");
-  assert_true(count_of(&w, "\"seq\"") >= answered);
+  assert_true(count_of(&w, "\"seq\"") >= (answered < 1000 ? answered : 1000)); /* a page */
   verify_is(&w, true);
   world_close(&w);
 }

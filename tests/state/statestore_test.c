@@ -303,7 +303,7 @@ static void statestore__the_thread_flushes_once_for_many_changes(void **state)
   for (int type = PD_STATESTORE_FILE; type < PD_STATESTORE_TYPE_COUNT; type++) {
     pd_statestore_stats stats;
     desk_init(&d, (pd_statestore_type)type);
-    d.options.flush_interval_ms = 200;
+    d.options.flush_interval_ms = 500;
     desk_start(&d);
     for (int i = 0; i < 100; i++) desk_set(&d, i % 2 ? "a" : "b", "[1,2,3]");
     wait_for(&d, 1, 0);
