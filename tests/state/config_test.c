@@ -255,8 +255,7 @@ static void config__every_value_is_written_as_it_can_be_read(void **state)
       uint64_t again = 99;
       if (pd_config_is_text(item) || (item->unit >= PD_UNIT_FLAG && numbers[k] > item->max)) continue;
       const char *written = pd_config_text(item, numbers[k], text);
-      if (!pd_config_parse(item, written, &again) || again != numbers[k])
-        fail_msg("%llu is '%s'", (unsigned long long)numbers[k], written);
+      if (!pd_config_parse(item, written, &again) || again != numbers[k]) fail_msg("%llu is '%s'", (unsigned long long)numbers[k], written);
     }
 }
 
