@@ -1,6 +1,7 @@
 #!/bin/sh
 # cli_bridge.sh PERDURE: `mcp` with --server: standard input and output on this side, a server's /mcp on the other.
 . "$(dirname "$0")/tap.sh"
+. "$(dirname "$0")/free_port.sh"
 umask 077
 unset PERDURE_SERVER PERDURE_TOKEN PERDURE_CA PERDURE_SESSION http_proxy https_proxy
 export XDG_RUNTIME_DIR="$tmp/run"
@@ -13,16 +14,6 @@ stop_server() {
   server=
 }
 trap 'exec 9>&-; [ -z "$bridge" ] || kill "$bridge" 2>/dev/null; stop_server; rm -rf "$tmp"' EXIT
-
-# until COMMAND…: it is true, or 10 seconds are over
-until_true() {
-  for _ in $(seq 200); do
-    "$@" && return 0
-    sleep 0.05
-  done
-  bad "waited in vain for: $*"
-  return 1
-}
 
 # serve ADDRESS ARGS…: a server of $tmp/home; $url
 serve() {
@@ -58,7 +49,7 @@ set_plan() { printf '{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"n
 get_plan() { printf '{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":"state_persistent_get","arguments":{"key":"plan"}}}' "$1"; }
 receive='{"jsonrpc":"2.0","id":50,"method":"tools/call","params":{"name":"queue_receive","arguments":{"wait_ms":60000}}}'
 
-serve 127.0.0.1:0
+serve "127.0.0.1:$(free_port)" # where it has to come back
 token=$tmp/token
 "$perdure" --store "sqlite:$tmp/home" token create --agent ada 2>/dev/null >"$token"
 "$perdure" --store "sqlite:$tmp/home" token create --role operator 2>/dev/null >"$tmp/operator"
