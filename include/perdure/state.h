@@ -59,6 +59,11 @@ PD_API PD_MUST_USE pd_code pd_home_borrow(pd_home *home, const char *name, bool 
 
 /* Visit the stores that the home has open, in no order. The store is borrowed until the home closes; the visitor must not open others. */
 PD_API void pd_home_each_open(pd_home *home, void (*visit)(void *ctx, const char *name, pd_store *store), void *ctx);
+/* For who moves the history of an agent's store by other means than capabilities (pd_undo, pd_reset, pd_merge, pd_ref_delete, pd_delete…):
+ * before, say that values may be left behind where no ref leads any more. state.persistent.delete then looks for them, all over the log,
+ * and erases them, too. One record, the first time; kept with the store. */
+PD_API PD_MUST_USE pd_code pd_history_leave(pd_store *store, pd_error *err);
+
 /* How many sessions there are now. Some of them may have idled out since they were last looked at. */
 PD_API size_t pd_session_count(pd_home *home);
 

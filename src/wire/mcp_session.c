@@ -2,8 +2,8 @@
  * mcp_session.c: sessions of the legacy era, and the session of the home that belongs to a client.
  *
  * The id of a session over HTTP is 32 bytes in hex: index of the revision (1) · what the client can do (1) · random (14) · the first 16
- * bytes of their MAC (with the agent's name, and the realm's). So a process that has the same key knows a session that it has never seen: clients do not
- * notice a restart, but for their subscriptions.
+ * bytes of their MAC (with the agent's name, and the realm's). So a process that has the same key knows a session that it has never seen:
+ * clients do not notice a restart, but for their subscriptions.
  */
 #include "base/array.h"
 #include "base/base.h"

@@ -20,8 +20,8 @@
 #define PD_SERVE_PORT 7373
 #define PD_SERVE_LISTEN "127.0.0.1:7373"
 
-/* What is not given here is taken from [server] in the home's perdure.toml, and read again on SIGHUP; an address (listen or socket) takes the
- * place of both, and a certificate or key of both. */
+/* What is not given here is taken from [server] in the home's perdure.toml, and read again on SIGHUP; an address (listen or socket) takes
+ * the place of both, and a certificate or key of both. */
 typedef struct pd_serve_options {
   const char *uri;                       /* the home's */
   const char *listen;                    /* HOST:PORT, [HOST]:PORT or PORT; port 0: any that is free. NULL: no TCP, if there is a socket */
