@@ -130,8 +130,8 @@ static void free_text(char **text)
 }
 
 /* As many arenas as cores, not glibc's eight times that: each keeps holes of its own, which under a mixed load of half an hour came to
- * three times what was in use and were still growing; fewer cost no time. The program's to say, not the library's: it holds for the
- * process. */
+ * three times what was in use and were still growing; fewer cost no time. The program's to say, not the library's: it
+ * holds for the process. */
 static void keep_memory_together(void)
 {
 #ifdef M_ARENA_MAX

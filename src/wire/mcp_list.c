@@ -52,7 +52,9 @@ static pd_code walk_prefix(pd_mcp_turn *turn, pd_mcp_topic_kind tier, pd_bytes p
   pd_code code = pd_home_borrow(turn->mcp->home, is_shared ? "shared" : turn->peer->agent, false, &store, err);
   if (code == PD_NOT_FOUND) return PD_OK; /* nothing was ever put there */
   TRY(code);
-  return walk_keys(store, &scan, visit_on, s, err);
+  code = walk_keys(store, &scan, visit_on, s, err);
+  pd_home_return(turn->mcp->home, store);
+  return code;
 }
 
 static int compare_texts(const void *a, const void *b)
