@@ -112,6 +112,7 @@ static pd_code do_delete(batch *b, pd_error *err)
   pd_bytes key = pd_buf_bytes(&b->op.key);
   bool has = true, is_any = b->op.expect == PD_ANY_VERSION;
   if (is_any) TRY(pd_has(b->cli->store, note.ref, key, &has, err));
+  if (has) TRY(pd_history_leave(b->cli->store, err));
   pd_code code = has ? pd_delete(b->cli->store, key, b->op.expect, &note, &ack, err) : PD_OK;
   if (is_any && code == PD_NOT_FOUND) has = false; /* another process was faster */
   if (has) TRY(code);
@@ -126,6 +127,7 @@ static pd_code stage(batch *b, pd_edit *edit, pd_json json, pd_error *err)
   TRY(batch_op_read(&b->inner, json, true, err));
   pd_bytes key = pd_buf_bytes(&b->inner.key);
   if (b->inner.kind == BATCH_PUT) return pd_edit_put(edit, key, b->inner.raw_value, b->inner.expect, err);
+  TRY(pd_history_leave(b->cli->store, err));
   return pd_edit_delete(edit, key, b->inner.expect, err);
 }
 

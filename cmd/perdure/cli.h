@@ -70,6 +70,7 @@ bool cli_has_scheme(const char *uri);
 typedef enum cli_open_mode {
   CLI_READ,  /* changes nothing; the store must exist */
   CLI_WRITE, /* the store must exist */
+  CLI_LEAVE, /* the same, and values may be left behind where no ref leads (pd_history_leave) */
   CLI_CREATE /* made if it is not there */
 } cli_open_mode;
 

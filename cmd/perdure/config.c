@@ -1,5 +1,6 @@
 /* config.c: `config`: the settings that are in force in a home, and where each of them came from. */
 #include "base/base.h"
+#include "base/buf.h"
 #include "base/distance.h"
 #include "base/error.h"
 #include "commands.h"
@@ -26,15 +27,9 @@ static void measure(void *ctx, const pd_config_info *info)
 
 static void print_json(pd_json_writer *w, const pd_config_info *info)
 {
-  pd_json_open(w, '{');
-  pd_json_put_text(w, "name", info->name);
-  pd_json_put_text(w, "value", info->value);
-  pd_json_put_number(w, "number", info->number);
-  pd_json_put_text(w, "unit", info->unit);
-  pd_json_put_number(w, "default", info->number_default);
-  pd_json_put_text(w, "origin", info->origin);
-  pd_json_put_text(w, "about", info->about);
-  pd_json_close(w, '}');
+  CLEANUP(pd_buf_done) pd_buf setting = {0};
+  if (!w->code) w->code = pd_config_json(info, &setting, w->err);
+  pd_json_raw(w, pd_buf_bytes(&setting));
 }
 
 static void print_line(config_view *view, const pd_config_info *info)
@@ -159,7 +154,8 @@ const cli_command cmd_config = {
   .about = "Limits, times and quotas of a home, and where each value came from: the default, a line of\n"
            "FOLDER/perdure.toml, or a variable of the environment, which wins. `session.quota` is `quota` in the\n"
            "table [session] of the file, and PERDURE_SESSION_QUOTA in the environment. With NAME: its value alone.\n\n"
-           "Sizes: 500000, \"64 KiB\", \"50 MB\". Times: 500 (milliseconds), \"30s\", \"15m\", \"1h\", \"7d\".",
+           "Sizes: 500000, \"64 KiB\", \"50 MB\". Times: 500 (milliseconds), \"30s\", \"15m\", \"1h\", \"7d\". Lists: [\"a\", \"b\"]. A\n"
+           "relative path in the file is taken from its folder.",
   .example = "$ perdure config\n$ perdure config session.quota\n$ PERDURE_SESSION_IDLE=10m perdure config session.idle --json\n"
              "$ perdure config --check ./perdure.toml",
   .run = run_config,

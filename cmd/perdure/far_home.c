@@ -89,6 +89,7 @@ static pd_code add_setting(far_config *config, pd_json item, pd_error *err)
     .origin = (const char *)at[3],
     .about = (const char *)at[4],
     .number = number_of(item, "number"),
+    .is_text = pd_json_member(item, "number").kind == PD_JSON_NONE,
     .number_default = number_of(item, "default"),
   };
   return PD_OK;

@@ -183,7 +183,7 @@ static pd_code run_any(cli_session *cli, const args_parsed *args, merge_call cal
   TRY(resolutions_read(args, &resolutions, err));
   options.resolutions = resolutions.items;
   options.resolution_count = resolutions.count;
-  TRY(cli_open(cli, options.is_dry_run ? CLI_READ : CLI_WRITE, err));
+  TRY(cli_open(cli, options.is_dry_run ? CLI_READ : CLI_LEAVE, err));
   const char *ref = note.ref ? note.ref : pd_store_ref(cli->store);
   pd_code code = call(cli->store, args->words[0], &options, &note, &r, err);
   hint_at_cure(cli, code, err);

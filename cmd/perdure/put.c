@@ -126,7 +126,7 @@ static pd_code run_del(cli_session *cli, const args_parsed *args, pd_error *err)
   TRY(args_number(args, "expect", 1, &expect, err));
   if (expect != PD_ANY_VERSION && args->word_count > 1) return pd_error_set(err, PD_INVALID, "del: --expect goes with one key only");
   for (size_t i = 0; i < args->word_count; i++) TRY(pd_key_check(pd_text(args->words[i]), err));
-  TRY(cli_open(cli, CLI_WRITE, err));
+  TRY(cli_open(cli, CLI_LEAVE, err));
   if (args->word_count == 1)
     TRY(pd_delete(cli->store, pd_text(args->words[0]), expect, &note, &ack, err));
   else

@@ -109,7 +109,7 @@ static pd_code run_refs(cli_session *cli, const args_parsed *args, pd_error *err
   const char *doomed = args_get(args, "delete");
   pd_note note = cli_note(args);
   if (doomed) TRY(pd_ref_check(doomed, err));
-  TRY(cli_open(cli, doomed ? CLI_WRITE : CLI_READ, err));
+  TRY(cli_open(cli, doomed ? CLI_LEAVE : CLI_READ, err));
   return doomed ? delete_ref(cli, doomed, &note, err) : list_refs(cli, err);
 }
 

@@ -51,8 +51,9 @@ static pd_code take_options(const cli_session *cli, const args_parsed *args, pd_
     .insecure_listen = args_get(args, "insecure-listen"),
     .mcp_tools = args_get(args, "mcp-tools"),
     .no_mcp_approvals = args_get(args, "no-mcp-approvals"),
+    .is_log_given = args_get(args, "log"),
+    .is_level_given = args_get(args, "log-level"),
   };
-  if (!out->listen && !out->socket && !pd_serve_is_activated()) out->listen = "127.0.0.1:7373";
   if (!out->tls_cert != !out->tls_key) return pd_error_set(err, PD_INVALID, "--tls-cert and --tls-key belong together: give both");
   if (mode) {
     char *end;
@@ -176,9 +177,10 @@ static pd_code run_serve(cli_session *cli, const args_parsed *args, pd_error *er
   pd_code code = open_server(args, &options, &server, err);
   if (code == PD_EXISTS) snprintf(cli->hint, sizeof cli->hint, "stop the other server first, or serve another home");
   TRY(code);
-  code = serve(cli, args, server, &options, link_ttl_s, err);
+  code = serve(cli, args, server, pd_server_options(server), link_ttl_s, err);
+  pd_log_options log = pd_server_options(server)->log;
   pd_code closed = pd_server_close(server, code ? NULL : err);
-  if (!code && !closed) pd_log_say(&options.log, PD_LOG_INFO, "stopped");
+  if (!code && !closed) pd_log_say(&log, PD_LOG_INFO, "stopped");
   return code ? code : closed;
 }
 
@@ -209,8 +211,10 @@ const cli_command cmd_serve = {
   .summary = "Serve the home over HTTP",
   .usage = "[--listen HOST:PORT] [--socket PATH] [--home FOLDER]",
   .about = "Gives every capability to any language: POST /v1/call/NAME. SIGTERM finishes what was\n"
-           "begun and stops; SIGHUP reads policy.toml and [server] of perdure.toml again. GET / is a\n"
-           "page for browsers, and --link prints the way to it. Who else may call: perdure token.",
+           "begun and stops; SIGHUP reads policy.toml and [server] of perdure.toml again. What is not\n"
+           "given here may stand there: listen, socket, tls_cert, tls_key, allow_host and the like\n"
+           "(perdure config). GET / is a page for browsers, and --link prints the way to it. Who else\n"
+           "may call: perdure token.",
   .example = "$ perdure serve --no-auth\n"
              "$ curl --json '{\"key\":\"plan\",\"value\":1}' localhost:7373/v1/call/state.persistent.set\n"
              "$ perdure serve --link   # and open the link that it prints",

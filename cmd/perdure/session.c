@@ -16,7 +16,8 @@ pd_code cli_open(cli_session *cli, cli_open_mode mode, pd_error *err)
     .cache_size_max = cli->cache_size_max,
   };
   pd_code code = pd_store_open(cli->uri, cli->agent, &options, &cli->store, err);
-  return code == PD_NOT_FOUND ? cli_no_store(cli, err) : code;
+  if (code == PD_NOT_FOUND) return cli_no_store(cli, err);
+  return code || mode != CLI_LEAVE ? code : pd_history_leave(cli->store, err);
 }
 
 pd_code cli_no_store(cli_session *cli, pd_error *err)

@@ -20,7 +20,7 @@ static pd_code run_move(cli_session *cli, const args_parsed *args, const char *w
   uint64_t count = 1;
   pd_ack ack;
   if (args->word_count) TRY(args_parse_number(what, args->words[0], 1, &count, err));
-  TRY(cli_open(cli, CLI_WRITE, err));
+  TRY(cli_open(cli, CLI_LEAVE, err));
   pd_code code = move(cli->store, count, &note, &ack, err);
   if (code == PD_NOT_FOUND)
     snprintf(cli->hint, sizeof cli->hint, "where the ref has been: perdure log --ref %s --oneline", pd_store_ref(cli->store));
@@ -42,7 +42,7 @@ static pd_code run_reset(cli_session *cli, const args_parsed *args, pd_error *er
 {
   pd_note note = cli_note(args);
   pd_ack ack;
-  TRY(cli_open(cli, CLI_WRITE, err));
+  TRY(cli_open(cli, CLI_LEAVE, err));
   const char *ref = note.ref ? note.ref : pd_store_ref(cli->store);
   TRY(pd_reset(cli->store, ref, args->words[0], &note, &ack, err));
   return print_move(cli, "reset", &ack, ref, err);

@@ -82,6 +82,11 @@ PD_API void pd_home_open_max(pd_home *home, size_t max);
 /* Close agents' stores that nobody has used for `idle_ms`, in the background. 0: none. */
 PD_API void pd_home_close_idle(pd_home *home, uint64_t idle_ms);
 
+/* For who moves the history of an agent's store by other means than capabilities (pd_undo, pd_reset, pd_merge, pd_ref_delete, pd_delete…):
+ * before, say that values may be left behind where no ref leads any more. state.persistent.delete then looks for them, all over the log,
+ * and erases them, too. One record, the first time; kept with the store. */
+PD_API PD_MUST_USE pd_code pd_history_leave(pd_store *store, pd_error *err);
+
 /* How many sessions there are now. Some of them may have idled out since they were last looked at. */
 PD_API size_t pd_session_count(pd_home *home);
 
@@ -90,12 +95,16 @@ PD_API size_t pd_session_count(pd_home *home);
 /* A setting that is in force. Texts are borrowed until the visitor returns; name, unit and about have static storage. */
 typedef struct pd_config_info {
   const char *name;   /* "session.quota" */
-  const char *value;  /* "50 MiB", "1h", "forever": as it may be written in perdure.toml */
-  const char *unit;   /* of the number: "count", "bytes", "ms", "days" */
+  const char *value;  /* "50 MiB", "1h", "forever": as it may be written in perdure.toml. Of a text, "": not set */
+  const char *unit;   /* of the number: "count", "bytes", "ms", "days", "flag", "mode"; of a text "text", "choice", "file", "list" */
   const char *origin; /* "default", FILE:LINE, or the name of a variable of the environment */
   const char *about;
   uint64_t number, number_default;
+  bool is_text; /* the value is all there is, and there is no number */
 } pd_config_info;
+
+/* Append the setting as one JSON object: name, value, number, unit, default, origin, about; without the number if it is a text. */
+PD_API PD_MUST_USE pd_code pd_config_json(const pd_config_info *info, pd_buf *out, pd_error *err);
 
 /* Visit every setting, in the order of the manual. `home` may be NULL: what a home without perdure.toml would have. PD_INVALID then for a
  * wrong value in the environment. */

@@ -10,6 +10,7 @@
 #define TB (MB * 1024 * 1024)
 #define SECOND ((uint64_t)1000)
 #define DAY (SECOND * 86400)
+#define LIST_MAX 15 /* as many as a server takes (wire/serve.h) */
 
 const pd_config_item pd_config_items[] = {
   {"session.quota", PD_UNIT_BYTES, AT(session_quota_bytes), 50 * MB, 1, TB, "state of one session"},
@@ -63,6 +64,18 @@ const pd_config_item pd_config_items[] = {
    "what a watcher may be behind before it is cut off"},
   {"server.heartbeat", PD_UNIT_MS, AT(server_heartbeat_ms), 15 * SECOND, SECOND, 3600 * SECOND,
    "a watch without news says that it is alive so often"},
+  {"server.listen", PD_UNIT_TEXT, AT(server_listen), 0, 0, 0, "HOST:PORT to listen on; else 127.0.0.1:7373, if there is no socket"},
+  {"server.socket", PD_UNIT_FILE, AT(server_socket), 0, 0, 0, "the Unix socket to listen on"},
+  {"server.socket_mode", PD_UNIT_MODE, AT(server_socket_mode), 0600, 0, 0777, "the socket's mode"},
+  {"server.tls_cert", PD_UNIT_FILE, AT(server_tls_cert), 0, 0, 0, "serve HTTPS with this certificate (PEM), and tls_key"},
+  {"server.tls_key", PD_UNIT_FILE, AT(server_tls_key), 0, 0, 0, "the certificate's private key (PEM)"},
+  {"server.insecure_listen", PD_UNIT_FLAG, AT(server_insecure_listen), 0, 0, 1, "listen beyond loopback without TLS"},
+  {"server.allow_host", PD_UNIT_LIST, AT(server_allow_host), 0, 0, LIST_MAX, "names that Host may have besides localhost and addresses"},
+  {"server.allow_origin", PD_UNIT_LIST, AT(server_allow_origin), 0, 0, LIST_MAX, "web pages that may call, as https://console.example"},
+  {"server.mcp_tools", PD_UNIT_LIST, AT(server_mcp_tools), 0, 0, 256, "the tools that /mcp offers, as state.*; else all"},
+  {"server.mcp_approvals", PD_UNIT_FLAG, AT(server_mcp_approvals), 1, 0, 1, "the person behind an MCP client may be asked to approve"},
+  {"server.log", PD_UNIT_CHOICE, AT(server_log), 0, 0, 0, "json|human; else human on a terminal"},
+  {"server.log_level", PD_UNIT_CHOICE, AT(server_log_level), 0, 0, 0, "error|warn|info|debug: every request; else info"},
 };
 const size_t pd_config_item_count = COUNT_OF(pd_config_items);
 
@@ -72,5 +85,5 @@ void pd_config_defaults(pd_config *config)
 {
   *config = (pd_config){0};
   for (size_t i = 0; i < pd_config_item_count; i++)
-    *(uint64_t *)((char *)config + pd_config_items[i].offset) = pd_config_items[i].otherwise;
+    if (!pd_config_is_text(&pd_config_items[i])) *(uint64_t *)((char *)config + pd_config_items[i].offset) = pd_config_items[i].otherwise;
 }

@@ -11,6 +11,7 @@
 
 #define PD_CONFIG_COUNT_MAX 64
 #define PD_CONFIG_TEXT_SIZE 40
+#define PD_CONFIG_WORDS_MAX ((size_t)4095) /* of a setting that is no number, bytes */
 
 typedef enum pd_config_origin_kind { PD_ORIGIN_DEFAULT = 0, PD_ORIGIN_FILE, PD_ORIGIN_ENVIRONMENT } pd_config_origin_kind;
 
@@ -40,20 +41,34 @@ typedef struct pd_config {
   /* of a server */
   uint64_t server_body_max_bytes, server_connections_max, server_in_flight_max, server_agent_in_flight_max;
   uint64_t server_request_ms, server_idle_ms, server_drain_ms, server_heartbeat_ms, server_watchers_max, server_watch_queue_bytes,
-    server_rate;
+    server_rate, server_insecure_listen, server_mcp_approvals, server_socket_mode;
+  /* Texts; NULL: none. Lists have commas in between. */
+  char *server_listen, *server_socket, *server_tls_cert, *server_tls_key, *server_allow_host, *server_allow_origin, *server_mcp_tools,
+    *server_log, *server_log_level;
 
   char *file;                                    /* that was read; NULL: none */
   pd_config_origin origins[PD_CONFIG_COUNT_MAX]; /* of each item */
 } pd_config;
 
-typedef enum pd_config_unit { PD_UNIT_COUNT = 0, PD_UNIT_BYTES, PD_UNIT_MS, PD_UNIT_DAYS } pd_config_unit;
+typedef enum pd_config_unit {
+  PD_UNIT_COUNT = 0,
+  PD_UNIT_BYTES,
+  PD_UNIT_MS,
+  PD_UNIT_DAYS,
+  PD_UNIT_FLAG, /* 0 or 1 */
+  PD_UNIT_MODE, /* of a file, in octal digits */
+  PD_UNIT_TEXT, /* no numbers from here on */
+  PD_UNIT_CHOICE,
+  PD_UNIT_FILE, /* a relative path in a file is taken from that file's folder */
+  PD_UNIT_LIST
+} pd_config_unit;
 
 typedef struct pd_config_item {
   const char *name; /* "session.quota": [session] quota = "50 MiB" */
   pd_config_unit unit;
-  size_t offset; /* in pd_config, of a uint64_t */
-  uint64_t otherwise, min, max;
-  const char *about; /* "0: never" or "0: forever" at its end makes that word a value */
+  size_t offset;                /* in pd_config, of a uint64_t; of a text, of a char * */
+  uint64_t otherwise, min, max; /* of a list, max: of items */
+  const char *about;            /* "0: never" or "0: forever" at its end makes that word a value; of a choice, it begins with "a|b|c" */
 } pd_config_item;
 
 extern const pd_config_item pd_config_items[];
@@ -69,6 +84,19 @@ void pd_config_done(pd_config *config);
  * one of the wrong form, or out of the item's bounds. Other tables of items may be read so, too. */
 PD_MUST_USE pd_code pd_config_take(void *base, const pd_config_item *item, const pd_toml_value *value, const char *where, pd_error *err);
 PD_MUST_USE pd_code pd_config_take_text(void *base, const pd_config_item *item, const char *text, const char *where, pd_error *err);
+
+/* ---- config_text.c ---- */
+
+bool pd_config_is_text(const pd_config_item *item);
+/* "" if there is none. */
+const char *pd_config_text_at(const void *base, const pd_config_item *item);
+/* As pd_config_take and pd_config_take_text, for texts; "" takes away what was there. */
+PD_MUST_USE pd_code pd_config_take_words(void *base, const pd_config_item *item, const pd_toml_value *value, const char *where,
+                                         pd_error *err);
+PD_MUST_USE pd_code pd_config_set_words(void *base, const pd_config_item *item, const char *text, const char *where, pd_error *err);
+/* A relative path stood in `file`: make it one from that file's folder. */
+PD_MUST_USE pd_code pd_config_anchor(void *base, const pd_config_item *item, const char *file, pd_error *err);
+void pd_config_forget_texts(pd_config *config);
 
 /* ---- config_value.c ---- */
 

@@ -2,6 +2,7 @@
 #include "base/base.h"
 #include "base/distance.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "base/toml.h"
 #include "state/config.h"
 #include "state/home.h"
@@ -57,16 +58,22 @@ static pd_code take_number(void *base, const pd_config_item *item, uint64_t numb
 pd_code pd_config_take_text(void *base, const pd_config_item *item, const char *text, const char *where, pd_error *err)
 {
   uint64_t number = 0;
+  if (pd_config_is_text(item)) return pd_config_set_words(base, item, text, where, err);
   if (pd_config_parse(item, text, &number)) return take_number(base, item, number, where, err);
   return pd_error_set(err, PD_INVALID, "%s: '%s' is '%.60s'; it must be %s", where, item->name, text, pd_config_form(item->unit));
 }
 
 pd_code pd_config_take(void *base, const pd_config_item *item, const pd_toml_value *value, const char *where, pd_error *err)
 {
+  if (pd_config_is_text(item)) return pd_config_take_words(base, item, value, where, err);
   if (value->kind == PD_TOML_STRING) return pd_config_take_text(base, item, value->text, where, err);
-  if (value->kind == PD_TOML_INTEGER && value->integer >= 0) return take_number(base, item, (uint64_t)value->integer, where, err);
+  if (value->kind == PD_TOML_BOOL && item->unit == PD_UNIT_FLAG) return take_number(base, item, value->is_true, where, err);
+  bool is_counted = item->unit < PD_UNIT_FLAG;
+  if (value->kind == PD_TOML_INTEGER && is_counted && value->integer >= 0)
+    return take_number(base, item, (uint64_t)value->integer, where, err);
   return pd_error_set(err, PD_INVALID, "%s: '%s' is %s; it must be %s", where, item->name,
-                      value->kind == PD_TOML_INTEGER ? "negative" : pd_toml_kind_name(value->kind), pd_config_form(item->unit));
+                      value->kind == PD_TOML_INTEGER && is_counted ? "negative" : pd_toml_kind_name(value->kind),
+                      pd_config_form(item->unit));
 }
 
 /* ---- the file ---- */
@@ -78,6 +85,7 @@ static pd_code take_entry(pd_config *config, const pd_toml_entry *entry, const c
   snprintf(where, sizeof where, "%s:%zu", file, entry->line);
   if (!item) return unknown(where, entry->name, err);
   TRY(pd_config_take(config, item, &entry->value, where, err));
+  if (item->unit == PD_UNIT_FILE) TRY(pd_config_anchor(config, item, file, err));
   config->origins[item - pd_config_items] = (pd_config_origin){PD_ORIGIN_FILE, entry->line};
   return PD_OK;
 }
@@ -127,28 +135,6 @@ static pd_code read_environment(pd_config *config, pd_error *err)
   return PD_OK;
 }
 
-pd_code pd_config_load(pd_config *config, const char *folder, const char *file, pd_error *err)
-{
-  char path[PATH_MAX];
-  pd_config_defaults(config);
-  if (file) {
-    TRY(read_file(config, file, true, err));
-  } else if (folder) {
-    int size = snprintf(path, sizeof path, "%s/perdure.toml", folder);
-    if (size >= (int)sizeof path) return pd_error_set(err, PD_LIMIT, "the path %.100s… is too long", folder);
-    TRY(read_file(config, path, false, err));
-  }
-  return read_environment(config, err);
-}
-
-void pd_config_done(pd_config *config)
-{
-  free(config->file);
-  config->file = NULL;
-}
-
-/* ---- for those who ask ---- */
-
 static const char *origin_text(const pd_config *config, size_t index, char *out, size_t size)
 {
   char variable[ENV_SIZE];
@@ -160,23 +146,77 @@ static const char *origin_text(const pd_config *config, size_t index, char *out,
   return out;
 }
 
+/* A certificate without its key is no use. */
+static pd_code check_pair(const pd_config *config, pd_error *err)
+{
+  char where[PATH_MAX + 32];
+  bool has_cert = config->server_tls_cert, has_key = config->server_tls_key;
+  if (has_cert == has_key) return PD_OK;
+  const pd_config_item *item = find_item(has_cert ? "server.tls_cert" : "server.tls_key");
+  return pd_error_set(err, PD_INVALID, "%s: '%s' and '%s' belong together: give both",
+                      origin_text(config, (size_t)(item - pd_config_items), where, sizeof where), item->name,
+                      has_cert ? "server.tls_key" : "server.tls_cert");
+}
+
+pd_code pd_config_load(pd_config *config, const char *folder, const char *file, pd_error *err)
+{
+  char path[PATH_MAX];
+  pd_config_defaults(config);
+  if (file) {
+    TRY(read_file(config, file, true, err));
+  } else if (folder) {
+    int size = snprintf(path, sizeof path, "%s/perdure.toml", folder);
+    if (size >= (int)sizeof path) return pd_error_set(err, PD_LIMIT, "the path %.100s… is too long", folder);
+    TRY(read_file(config, path, false, err));
+  }
+  TRY(read_environment(config, err));
+  return check_pair(config, err);
+}
+
+void pd_config_done(pd_config *config)
+{
+  free(config->file);
+  config->file = NULL;
+  pd_config_forget_texts(config);
+}
+
+/* ---- for those who ask ---- */
+
 static void visit_all(const pd_config *config, void (*visit)(void *ctx, const pd_config_info *info), void *ctx)
 {
-  static const char *const units[] = {"count", "bytes", "ms", "days"};
+  static const char *const units[] = {"count", "bytes", "ms", "days", "flag", "mode", "text", "choice", "file", "list"};
   char value[PD_CONFIG_TEXT_SIZE], origin[PATH_MAX + 32];
   for (size_t i = 0; i < pd_config_item_count; i++) {
     const pd_config_item *item = &pd_config_items[i];
+    uint64_t number = pd_config_is_text(item) ? 0 : *value_at(config, item);
     pd_config_info info = {
       .name = item->name,
-      .value = pd_config_text(item, *value_at(config, item), value),
+      .value = pd_config_is_text(item) ? pd_config_text_at(config, item) : pd_config_text(item, number, value),
       .unit = units[item->unit],
       .origin = origin_text(config, i, origin, sizeof origin),
       .about = item->about,
-      .number = *value_at(config, item),
+      .number = number,
+      .is_text = pd_config_is_text(item),
       .number_default = item->otherwise,
     };
     visit(ctx, &info);
   }
+}
+
+pd_code pd_config_json(const pd_config_info *info, pd_buf *out, pd_error *err)
+{
+  pd_json_writer w = {.out = out, .err = err};
+  pd_json_open(&w, '{');
+  pd_json_put_text(&w, "name", info->name);
+  pd_json_put_text(&w, "value", info->value);
+  if (!info->is_text) pd_json_put_number(&w, "number", info->number);
+  pd_json_put_text(&w, "unit", info->unit);
+  if (!info->is_text) pd_json_put_number(&w, "default", info->number_default);
+  if (info->is_text) pd_json_put_text(&w, "default", "");
+  pd_json_put_text(&w, "origin", info->origin);
+  pd_json_put_text(&w, "about", info->about);
+  pd_json_close(&w, '}');
+  return w.code;
 }
 
 pd_code pd_config_each(pd_home *home, void (*visit)(void *ctx, const pd_config_info *info), void *ctx, pd_error *err)
@@ -200,6 +240,7 @@ pd_code pd_config_check(const char *file, size_t *out_count, pd_error *err)
   CLEANUP(pd_config_done) pd_config config = {0};
   pd_config_defaults(&config);
   TRY(read_file(&config, file, true, err));
+  TRY(check_pair(&config, err));
   size_t count = 0;
   for (size_t i = 0; i < pd_config_item_count; i++) count += config.origins[i].kind == PD_ORIGIN_FILE;
   if (out_count) *out_count = count;

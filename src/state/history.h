@@ -87,8 +87,7 @@ bool pd_history_is_fork(const char *ref);
 PD_MUST_USE pd_code pd_history_take_ref(const pd_frame *frame, char out[PD_REF_SIZE_MAX + 1], pd_error *err);
 /* Compare the input `expected_head`, if it is given, with where the ref is. PD_CONFLICT (HeadMoved). */
 PD_MUST_USE pd_code pd_history_take_head(const pd_frame *frame, const pd_id *head, pd_error *err);
-/* W4: mark it; was it marked? */
-PD_MUST_USE pd_code pd_history_leave(pd_store *store, pd_error *err);
+/* W4: was it marked (pd_history_leave)? */
 PD_MUST_USE pd_code pd_history_has_left(pd_store *store, bool *out, pd_error *err);
 /* W1. PD_DENIED, PD_APPROVAL. */
 PD_MUST_USE pd_code pd_history_may_write(pd_frame *frame, pd_bytes key, bool is_delete, pd_error *err);

@@ -21,16 +21,10 @@
 
 static void put_setting(void *ctx, const pd_config_info *info)
 {
+  CLEANUP(pd_buf_done) pd_buf setting = {0};
   pd_json_writer *w = ctx;
-  pd_json_open(w, '{');
-  pd_json_put_text(w, "name", info->name);
-  pd_json_put_text(w, "value", info->value);
-  pd_json_put_number(w, "number", info->number);
-  pd_json_put_text(w, "unit", info->unit);
-  pd_json_put_number(w, "default", info->number_default);
-  pd_json_put_text(w, "origin", info->origin);
-  pd_json_put_text(w, "about", info->about);
-  pd_json_close(w, '}');
+  if (!w->code) w->code = pd_config_json(info, &setting, w->err);
+  pd_json_raw(w, pd_buf_bytes(&setting));
 }
 
 static pd_code show_config(pd_request *request, pd_error *err)

@@ -231,8 +231,12 @@ PD_MUST_USE bool pd_rate_take(pd_rates *rates, const char *id, uint64_t rate);
 
 /* ---- the server (server.c) ---- */
 
+typedef struct pd_own_options pd_own_options; /* options.c */
+
 struct pd_server {
-  const pd_serve_options *options;
+  const pd_serve_options *_Atomic options; /* in force now: `given`, then those of `own`; a reload puts others in their place */
+  const pd_serve_options *given;
+  pd_own_options *own; /* the newest first */
   pd_home *home;
   int lock_fd; /* of FOLDER/server.lock */
   pd_wire_settings settings;
@@ -273,6 +277,9 @@ struct pd_server {
 
 /* settings.c: from the home's perdure.toml, and again on a reload. */
 PD_MUST_USE pd_code pd_wire_settings_load(pd_server *server, pd_error *err);
+/* options.c: the server's options, from what was given and the home's perdure.toml; and again on a reload. */
+PD_MUST_USE pd_code pd_wire_options_load(pd_server *server, pd_error *err);
+void pd_wire_options_free(pd_server *server);
 /* listen.c */
 PD_MUST_USE pd_code pd_listen_all(pd_server *server, pd_error *err);
 /* May this address be listened on? PD_DENIED. */

@@ -60,13 +60,17 @@ void pd_mcp_counts(pd_mcp *mcp, size_t *out_sessions, size_t *out_streams);
 /* How calls get to the home; all NULL: pd_call, all capabilities. A server puts its token's scopes here. */
 typedef struct pd_mcp_gate {
   pd_code (*call)(void *ctx, const pd_ctx *who, const char *capability, pd_bytes input, pd_buf *out, pd_error *err);
-  bool (*sees)(void *ctx, const char *capability); /* false: no call of it is let through, so nothing of it is shown */
+  /* False: no call of it about `key` (or the keys that begin so; data NULL: about any) is let through, so nothing of it is shown. */
+  bool (*sees)(void *ctx, const char *capability, pd_bytes key);
+  /* The index-th of the beginnings that the caller's keys have to have, NULL after the last. None: all keys. May be NULL. */
+  const char *(*prefix)(void *ctx, size_t index);
   void *ctx;
 } pd_mcp_gate;
 
 /* Zero-initialise. Borrowed until pd_mcp_handle returns. */
 typedef struct pd_mcp_peer {
   const char *agent;
+  const char *realm;       /* who of the agent's: a legacy session that was begun in one is not found in another. NULL: all the others */
   pd_mcp_session *session; /* stdio: its only one. HTTP: what pd_mcp_session_find found; NULL: none */
   bool is_http;            /* then the headers below are checked against the message */
   const char *version;     /* MCP-Protocol-Version; NULL: absent */
@@ -109,9 +113,10 @@ void pd_mcp_hang_up(pd_mcp *mcp, void *ctx);
 
 /* The session of a stdio connection: it has no id. `push` is where notifications of its subscriptions go. */
 PD_MUST_USE pd_code pd_mcp_session_new(pd_mcp *mcp, const char *agent, const pd_mcp_out *push, pd_mcp_session **out, pd_error *err);
-/* By its header; also if another process made it, with the same key. PD_NOT_FOUND if it never was, has ended, or is another agent's. To be
- * let go. */
-PD_MUST_USE pd_code pd_mcp_session_find(pd_mcp *mcp, const char *agent, const char *id, pd_mcp_session **out, pd_error *err);
+/* By its header; also if another process made it, with the same key. PD_NOT_FOUND if it never was, has ended, or is another agent's, or of
+ * another realm (pd_mcp_peer). To be let go. */
+PD_MUST_USE pd_code pd_mcp_session_find(pd_mcp *mcp, const char *agent, const char *realm, const char *id, pd_mcp_session **out,
+                                        pd_error *err);
 /* Its id ("": stdio), and the revision that it was begun with. Valid while it is held. */
 const char *pd_mcp_session_id(const pd_mcp_session *session);
 const char *pd_mcp_session_revision(const pd_mcp_session *session);

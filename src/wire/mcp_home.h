@@ -40,6 +40,8 @@ void pd_mcp_uri_write(pd_json_writer *w, pd_mcp_topic_kind kind, pd_bytes rest);
 void pd_mcp_content_write(pd_mcp_turn *turn, const char *uri, pd_bytes json);
 pd_code pd_mcp_not_found(pd_mcp_turn *turn, const char *uri);
 
+/* Is the caller for some keys alone? Then whole commits are not for it, nor news of all lists. */
+bool pd_mcp_is_narrow(const pd_mcp_turn *turn);
 /* May the caller call this at all, by its gate and by policy? Not: then nothing of it is shown. */
 bool pd_mcp_sees(const pd_mcp_turn *turn, const char *capability);
 /* May it read, past the door, what a call about `key` (a key, or a prefix of keys; data NULL: any) would tell? PD_DENIED. */

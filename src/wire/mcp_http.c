@@ -173,6 +173,7 @@ static bool start_beside(pd_request *request, pd_mcp_http *http, pd_mcp_flow *f,
   b->peer = *peer;
   b->peer.agent = b->caller.agent;
   if (b->peer.gate.call) b->peer.gate.ctx = &b->caller;
+  b->peer.realm = peer->realm ? b->caller.token.id : NULL;
   b->peer.version = b->headers[0], b->peer.method = b->headers[1], b->peer.name = b->headers[2];
   if (pthread_create(&thread, NULL, run_beside, b)) {
     pd_mcp_flow_release(f);
@@ -214,6 +215,12 @@ static bool is_json(const pd_request *request)
   return type && strncasecmp(type, json, sizeof json - 1) == 0 && strchr("; \t", type[sizeof json - 1]);
 }
 
+/* What a session hears of, its token may hear of: one that is narrowed to keys has sessions of its own. */
+static const char *realm_of(const pd_caller *caller)
+{
+  return pd_caller_is_narrow(caller) ? caller->token.id : NULL;
+}
+
 /* False: an answer is in the request. */
 static bool find_session(pd_request *request, pd_mcp_http *http, pd_mcp_session **out)
 {
@@ -221,7 +228,7 @@ static bool find_session(pd_request *request, pd_mcp_http *http, pd_mcp_session 
   pd_error err = {0};
   *out = NULL;
   if (!id) return true;
-  pd_code code = pd_mcp_session_find(http->mcp, request->caller.agent, id, out, &err);
+  pd_code code = pd_mcp_session_find(http->mcp, request->caller.agent, realm_of(&request->caller), id, out, &err);
   if (!code) return true;
   refuse(request, code == PD_NOT_FOUND ? MHD_HTTP_NOT_FOUND : MHD_HTTP_SERVICE_UNAVAILABLE, PD_MCP_INVALID_REQUEST, err.message);
   return false;
@@ -233,16 +240,43 @@ static pd_code call_within_scopes(void *ctx, const pd_ctx *who, const char *capa
   return pd_wire_call(ctx, who, capability, input, out, err);
 }
 
-/* Does the token let any call of it through? One that is limited to keys does not get here. */
-static bool sees_by_scopes(void *ctx, const char *capability)
+/* Is a call of it about keys, so that one that is narrowed to some may make it? */
+static bool names_keys(const char *capability)
 {
-  return pd_caller_permits(ctx, capability, (pd_bytes){0}, NULL) == PD_OK;
+  pd_capability_info info;
+  pd_json document;
+  if (pd_capability_find(capability, &info, NULL) || pd_json_parse(pd_text(info.document), &document, NULL)) return false;
+  pd_json properties = pd_json_member(pd_json_member(document, "inputs"), "properties");
+  return pd_json_member(properties, "key").kind != PD_JSON_NONE || pd_json_member(properties, "prefix").kind != PD_JSON_NONE;
+}
+
+/* Does the token let such a call through? */
+static bool sees_by_scopes(void *ctx, const char *capability, pd_bytes key)
+{
+  CLEANUP(pd_buf_done) pd_buf input = {0};
+  const pd_caller *caller = ctx;
+  if (!pd_caller_is_narrow(caller)) return pd_caller_permits(caller, capability, (pd_bytes){0}, NULL) == PD_OK;
+  if (!key.data && strncmp(capability, "session.", 8) != 0 && !names_keys(capability)) return false;
+  pd_json_writer w = {.out = &input};
+  pd_json_open(&w, '{');
+  pd_json_put_bytes(&w, "key", key.data ? key : pd_text(caller->token.prefixes[0]));
+  pd_json_close(&w, '}');
+  return !w.code && pd_caller_permits(caller, capability, pd_buf_bytes(&input), NULL) == PD_OK;
+}
+
+static const char *prefix_of_scopes(void *ctx, size_t index)
+{
+  const pd_caller *caller = ctx;
+  bool is_there = caller->has_token && index < PD_TOKEN_SCOPES_MAX && caller->token.prefixes[index][0];
+  return is_there ? caller->token.prefixes[index] : NULL;
 }
 
 /* What the caller may do, as far as MCP is concerned. */
 static void admit(const pd_request *request, pd_mcp_peer *peer)
 {
-  peer->gate = (pd_mcp_gate){.call = call_within_scopes, .sees = sees_by_scopes, .ctx = (void *)(uintptr_t)&request->caller};
+  peer->gate = (pd_mcp_gate){
+    .call = call_within_scopes, .sees = sees_by_scopes, .prefix = prefix_of_scopes, .ctx = (void *)(uintptr_t)&request->caller};
+  peer->realm = realm_of(&request->caller);
   peer->may_approve = !request->server->options->no_mcp_approvals;
 }
 
@@ -332,10 +366,7 @@ static void delete_session(pd_request *request, pd_mcp_http *http)
 void pd_route_mcp(pd_request *request)
 {
   pd_mcp_http *http = request->server->mcp;
-  if (pd_caller_is_narrow(&request->caller))
-    refuse(request, MHD_HTTP_FORBIDDEN, PD_MCP_INVALID_REQUEST,
-           "resources cannot be limited to keys: use a token without prefixes for MCP");
-  else if (!*request->caller.agent)
+  if (!*request->caller.agent)
     refuse(request, MHD_HTTP_FORBIDDEN, PD_MCP_INVALID_REQUEST, "MCP serves an agent: use an agent's token, or name one in Perdure-Agent");
   else if (strcmp(request->caller.agent, "shared") == 0 || strcmp(request->caller.agent, "system") == 0)
     refuse(request, MHD_HTTP_FORBIDDEN, PD_MCP_INVALID_REQUEST,

@@ -70,7 +70,7 @@ struct pd_mcp_session {
   pd_mcp *mcp;
   atomic_uint refs;
   char id[PD_MCP_SESSION_ID_SIZE]; /* "": stdio */
-  char agent[PD_NAME_SIZE_MAX + 1];
+  char agent[PD_NAME_SIZE_MAX + 1], realm[PD_TOKEN_ID_SIZE];
   char state_session[PD_SESSION_ID_SIZE]; /* of state.session.*; "": not begun. Under pd_mcp.lock, as all that follows */
   const char *revision;                   /* NULL: not initialized */
   unsigned client;
@@ -82,8 +82,8 @@ struct pd_mcp_session {
 };
 
 /* A new one with an id, for an `initialize` over HTTP. */
-PD_MUST_USE pd_code pd_mcp_session_make(pd_mcp *mcp, const char *agent, const char *revision, unsigned client, pd_mcp_session **out,
-                                        pd_error *err);
+PD_MUST_USE pd_code pd_mcp_session_make(pd_mcp *mcp, const char *agent, const char *realm, const char *revision, unsigned client,
+                                        pd_mcp_session **out, pd_error *err);
 void pd_mcp_sessions_sweep(pd_mcp *mcp, bool is_end);
 /* The session of the home that calls of this turn belong to, begun if there is none. `is_new`: not the one that was there. */
 PD_MUST_USE pd_code pd_mcp_state_session(pd_mcp_turn *turn, bool is_new, char out[PD_SESSION_ID_SIZE], pd_error *err);

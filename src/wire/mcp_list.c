@@ -11,6 +11,7 @@
 #include "wire/mcp_home.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #define PAGE 100
 #define THREADS_PAGE_MAX 1000
@@ -28,8 +29,21 @@ static pd_code walk_keys(pd_store *store, const pd_scan *scan, bool (*visit)(voi
   return code == PD_NOT_FOUND ? PD_OK : code;
 }
 
-pd_code pd_mcp_keys_each(pd_mcp_turn *turn, pd_mcp_topic_kind tier, pd_bytes prefix, pd_bytes after,
-                         bool (*visit)(void *ctx, const pd_entry *entry), void *ctx, pd_error *err)
+/* A visitor that says whether it has stopped. */
+typedef struct stopping {
+  bool (*visit)(void *ctx, const pd_entry *entry);
+  void *ctx;
+  bool has_stopped;
+} stopping;
+
+static bool visit_on(void *ctx, const pd_entry *entry)
+{
+  stopping *s = ctx;
+  s->has_stopped = !s->visit(s->ctx, entry);
+  return !s->has_stopped;
+}
+
+static pd_code walk_prefix(pd_mcp_turn *turn, pd_mcp_topic_kind tier, pd_bytes prefix, pd_bytes after, stopping *s, pd_error *err)
 {
   bool is_shared = tier == PD_MCP_SHARED;
   pd_scan scan = {.prefix = prefix, .after = after, .keys_only = true};
@@ -38,9 +52,43 @@ pd_code pd_mcp_keys_each(pd_mcp_turn *turn, pd_mcp_topic_kind tier, pd_bytes pre
   pd_code code = pd_home_borrow(turn->mcp->home, is_shared ? "shared" : turn->peer->agent, false, &store, err);
   if (code == PD_NOT_FOUND) return PD_OK; /* nothing was ever put there */
   TRY(code);
-  code = walk_keys(store, &scan, visit, ctx, err);
+  code = walk_keys(store, &scan, visit_on, s, err);
   pd_home_return(turn->mcp->home, store);
   return code;
+}
+
+static int compare_texts(const void *a, const void *b)
+{
+  return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* The caller's beginnings of keys in the order of keys, without those that another one covers. */
+static size_t take_prefixes(const pd_mcp_turn *turn, const char *out[PD_TOKEN_SCOPES_MAX])
+{
+  const pd_mcp_gate *gate = &turn->peer->gate;
+  size_t count = 0, kept = 0;
+  while (gate->prefix && count < PD_TOKEN_SCOPES_MAX && (out[count] = gate->prefix(gate->ctx, count))) count++;
+  qsort(out, count, sizeof out[0], compare_texts);
+  for (size_t i = 0; i < count; i++)
+    if (!kept || !pd_bytes_starts(pd_text(out[i]), pd_text(out[kept - 1]))) out[kept++] = out[i];
+  return kept;
+}
+
+pd_code pd_mcp_keys_each(pd_mcp_turn *turn, pd_mcp_topic_kind tier, pd_bytes prefix, pd_bytes after,
+                         bool (*visit)(void *ctx, const pd_entry *entry), void *ctx, pd_error *err)
+{
+  const char *own[PD_TOKEN_SCOPES_MAX];
+  stopping s = {.visit = visit, .ctx = ctx};
+  size_t count = take_prefixes(turn, own);
+  if (!count) return walk_prefix(turn, tier, prefix, after, &s, err);
+  for (size_t i = 0; i < count && !s.has_stopped; i++) {
+    pd_bytes mine = pd_text(own[i]);
+    if (pd_bytes_starts(prefix, mine))
+      TRY(walk_prefix(turn, tier, prefix, after, &s, err));
+    else if (!prefix.size || pd_bytes_starts(mine, prefix))
+      TRY(walk_prefix(turn, tier, mine, after, &s, err));
+  }
+  return PD_OK;
 }
 
 /* ---- threads ---- */

@@ -85,7 +85,7 @@ static pd_code begin_session(pd_mcp_turn *turn, const char *revision, unsigned c
     pthread_mutex_unlock(&turn->mcp->lock);
     return PD_OK;
   }
-  TRY(pd_mcp_session_make(turn->mcp, turn->peer->agent, revision, client, &session, &turn->err));
+  TRY(pd_mcp_session_make(turn->mcp, turn->peer->agent, turn->peer->realm, revision, client, &session, &turn->err));
   pd_mcp_exchange_session(turn->exchange, session->id);
   pd_mcp_session_release(session);
   return PD_OK;

@@ -19,17 +19,26 @@ static const struct {
 
 /* ---- who may ---- */
 
+bool pd_mcp_is_narrow(const pd_mcp_turn *turn)
+{
+  const pd_mcp_gate *gate = &turn->peer->gate;
+  return gate->prefix && gate->prefix(gate->ctx, 0);
+}
+
 bool pd_mcp_sees(const pd_mcp_turn *turn, const char *capability)
 {
   const pd_mcp_gate *gate = &turn->peer->gate;
-  if (gate->sees && !gate->sees(gate->ctx, capability)) return false;
+  if (gate->sees && !gate->sees(gate->ctx, capability, (pd_bytes){0})) return false;
   return pd_permission_at_best(turn->mcp->home, turn->peer->agent, capability) < PD_PERMIT_OPERATOR;
 }
 
 pd_code pd_mcp_may_read(pd_mcp_turn *turn, const char *capability, pd_bytes key, pd_error *err)
 {
   const char *agent = turn->peer->agent;
-  if (pd_mcp_sees(turn, capability) && pd_permission_of(turn->mcp->home, agent, capability, key) <= PD_PERMIT_NOTIFY) return PD_OK;
+  const pd_mcp_gate *gate = &turn->peer->gate;
+  bool is_let_through = !gate->sees || gate->sees(gate->ctx, capability, key);
+  if (is_let_through && pd_mcp_sees(turn, capability) && pd_permission_of(turn->mcp->home, agent, capability, key) <= PD_PERMIT_NOTIFY)
+    return PD_OK;
   return pd_error_named(err, PD_DENIED, "PermissionDenied", "agent '%s' may not read this: %s is not free for it", agent, capability);
 }
 
@@ -108,7 +117,7 @@ pd_code pd_mcp_home_templates(pd_mcp_turn *turn, pd_bytes cursor, pd_buf *out_cu
   (void)out_cursor; /* they fit on one page */
   if (cursor.data) return pd_mcp_refuse_cursor(turn);
   for (size_t i = 0; i < COUNT_OF(kinds); i++) {
-    if (!pd_mcp_sees(turn, kinds[i].capability)) continue;
+    if (!pd_mcp_sees(turn, kinds[i].capability) || (i == PD_MCP_COMMIT && pd_mcp_is_narrow(turn))) continue;
     snprintf(template, sizeof template, "%s{%s}", kinds[i].prefix, kinds[i].variable);
     pd_json_open(&turn->w, '{');
     pd_json_put_text(&turn->w, "uriTemplate", template);

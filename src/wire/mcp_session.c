@@ -2,8 +2,8 @@
  * mcp_session.c: sessions of the legacy era, and the session of the home that belongs to a client.
  *
  * The id of a session over HTTP is 32 bytes in hex: index of the revision (1) · what the client can do (1) · random (14) · the first 16
- * bytes of their MAC (with the agent's name). So a process that has the same key knows a session that it has never seen: clients do not
- * notice a restart, but for their subscriptions.
+ * bytes of their MAC (with the agent's name, and the realm's). So a process that has the same key knows a session that it has never seen:
+ * clients do not notice a restart, but for their subscriptions.
  */
 #include "base/array.h"
 #include "base/base.h"
@@ -21,7 +21,7 @@
 
 /* ---- one session ---- */
 
-static pd_mcp_session *new_session(pd_mcp *mcp, const char *agent)
+static pd_mcp_session *new_session(pd_mcp *mcp, const char *agent, const char *realm)
 {
   pd_mcp_session *s = calloc(1, sizeof *s);
   if (!s) return NULL;
@@ -30,6 +30,7 @@ static pd_mcp_session *new_session(pd_mcp *mcp, const char *agent)
   s->used_ms = mcp->now_ms(mcp->now_ctx);
   atomic_init(&s->refs, 1);
   snprintf(s->agent, sizeof s->agent, "%s", agent);
+  snprintf(s->realm, sizeof s->realm, "%s", realm ? realm : "");
   snprintf(s->listener.agent, sizeof s->listener.agent, "%s", agent);
   s->listener.wants = mcp->provider->changes;
   return s;
@@ -56,7 +57,7 @@ const char *pd_mcp_session_revision(const pd_mcp_session *session)
 
 pd_code pd_mcp_session_new(pd_mcp *mcp, const char *agent, const pd_mcp_out *push, pd_mcp_session **out, pd_error *err)
 {
-  pd_mcp_session *s = new_session(mcp, agent);
+  pd_mcp_session *s = new_session(mcp, agent, NULL);
   if (!s) return pd_error_memory(err, "a session");
   pd_code code = pd_mcp_exchange_new(mcp, push, &s->listener.stream, err);
   if (code) {
@@ -70,9 +71,11 @@ pd_code pd_mcp_session_new(pd_mcp *mcp, const char *agent, const pd_mcp_out *pus
 
 /* ---- ids ---- */
 
-static pd_id mac_of(const pd_mcp *mcp, const char *agent, const pd_id *id)
+/* No agent has a newline in its name, so no two have one text. */
+static pd_id mac_of(const pd_mcp *mcp, const char *agent, const char *realm, const pd_id *id)
 {
-  return pd_mcp_mac(mcp->session_key, (pd_bytes[]){{id->bytes, AT_MAC}, pd_text(agent)}, 2);
+  pd_bytes parts[] = {{id->bytes, AT_MAC}, pd_text(agent), pd_text("\n"), pd_text(realm)};
+  return pd_mcp_mac(mcp->session_key, parts, *realm ? 4 : 2);
 }
 
 static pd_code make_id(pd_mcp *mcp, pd_mcp_session *s, pd_error *err)
@@ -80,16 +83,16 @@ static pd_code make_id(pd_mcp *mcp, pd_mcp_session *s, pd_error *err)
   pd_id id = {{(uint8_t)pd_mcp_revision_index(s->revision), (uint8_t)s->client}};
   if (getrandom(id.bytes + AT_RANDOM, AT_MAC - AT_RANDOM, 0) != AT_MAC - AT_RANDOM)
     return pd_error_set(err, PD_STORAGE, "no random numbers for a session");
-  pd_id mac = mac_of(mcp, s->agent, &id);
+  pd_id mac = mac_of(mcp, s->agent, s->realm, &id);
   memcpy(id.bytes + AT_MAC, mac.bytes, PD_ID_SIZE - AT_MAC);
   pd_id_hex(&id, s->id);
   return PD_OK;
 }
 
-static bool check_id(const pd_mcp *mcp, const char *agent, const char *text, pd_id *out)
+static bool check_id(const pd_mcp *mcp, const char *agent, const char *realm, const char *text, pd_id *out)
 {
   if (!pd_id_parse(text, out)) return false;
-  pd_id mac = mac_of(mcp, agent, out);
+  pd_id mac = mac_of(mcp, agent, realm, out);
   return CRYPTO_memcmp(mac.bytes, out->bytes + AT_MAC, PD_ID_SIZE - AT_MAC) == 0 && pd_mcp_revision_at(out->bytes[0]) != NULL;
 }
 
@@ -125,7 +128,7 @@ static pd_mcp_session **place_of(pd_mcp *mcp, const pd_id *content, const char *
 static pd_code add(pd_mcp *mcp, pd_mcp_session *s, pd_error *err)
 {
   pd_id content;
-  if (!check_id(mcp, s->agent, s->id, &content)) abort(); /* it was made a moment ago */
+  if (!check_id(mcp, s->agent, s->realm, s->id, &content)) abort(); /* it was made a moment ago */
   pthread_mutex_lock(&mcp->lock);
   bool is_full = mcp->session_count >= SESSIONS_MAX;
   if (!is_full) {
@@ -140,9 +143,10 @@ static pd_code add(pd_mcp *mcp, pd_mcp_session *s, pd_error *err)
   return PD_OK;
 }
 
-pd_code pd_mcp_session_make(pd_mcp *mcp, const char *agent, const char *revision, unsigned client, pd_mcp_session **out, pd_error *err)
+pd_code pd_mcp_session_make(pd_mcp *mcp, const char *agent, const char *realm, const char *revision, unsigned client, pd_mcp_session **out,
+                            pd_error *err)
 {
-  pd_mcp_session *s = new_session(mcp, agent);
+  pd_mcp_session *s = new_session(mcp, agent, realm);
   if (!s) return pd_error_memory(err, "a session");
   s->revision = revision;
   s->client = client;
@@ -157,9 +161,10 @@ pd_code pd_mcp_session_make(pd_mcp *mcp, const char *agent, const char *revision
 }
 
 /* One that another process made, or that idled here: it goes on. */
-static pd_code revive(pd_mcp *mcp, const char *agent, const char *id, const pd_id *content, pd_mcp_session **out, pd_error *err)
+static pd_code revive(pd_mcp *mcp, const char *agent, const char *realm, const char *id, const pd_id *content, pd_mcp_session **out,
+                      pd_error *err)
 {
-  pd_mcp_session *s = new_session(mcp, agent);
+  pd_mcp_session *s = new_session(mcp, agent, realm);
   if (!s) return pd_error_memory(err, "a session");
   s->revision = pd_mcp_revision_at(content->bytes[0]);
   s->client = content->bytes[1];
@@ -173,10 +178,11 @@ static pd_code revive(pd_mcp *mcp, const char *agent, const char *id, const pd_i
   return PD_OK;
 }
 
-pd_code pd_mcp_session_find(pd_mcp *mcp, const char *agent, const char *id, pd_mcp_session **out, pd_error *err)
+pd_code pd_mcp_session_find(pd_mcp *mcp, const char *agent, const char *realm, const char *id, pd_mcp_session **out, pd_error *err)
 {
   pd_id content;
-  if (!check_id(mcp, agent, id, &content)) return pd_error_set(err, PD_NOT_FOUND, "there is no such session; initialize anew");
+  if (!realm) realm = "";
+  if (!check_id(mcp, agent, realm, id, &content)) return pd_error_set(err, PD_NOT_FOUND, "there is no such session; initialize anew");
   pthread_mutex_lock(&mcp->lock);
   bool is_gone = has_ended(mcp, &content);
   pd_mcp_session *s = is_gone ? NULL : *place_of(mcp, &content, id);
@@ -186,7 +192,7 @@ pd_code pd_mcp_session_find(pd_mcp *mcp, const char *agent, const char *id, pd_m
   }
   pthread_mutex_unlock(&mcp->lock);
   if (is_gone) return pd_error_set(err, PD_NOT_FOUND, "the session has ended; initialize anew");
-  if (!s) return revive(mcp, agent, id, &content, out, err);
+  if (!s) return revive(mcp, agent, realm, id, &content, out, err);
   *out = s;
   return PD_OK;
 }
@@ -194,7 +200,7 @@ pd_code pd_mcp_session_find(pd_mcp *mcp, const char *agent, const char *id, pd_m
 void pd_mcp_session_end(pd_mcp *mcp, pd_mcp_session *session)
 {
   pd_id content;
-  if (!check_id(mcp, session->agent, session->id, &content)) return;
+  if (!check_id(mcp, session->agent, session->realm, session->id, &content)) return;
   pthread_mutex_lock(&mcp->lock);
   pd_mcp_session **at = place_of(mcp, &content, session->id);
   bool is_here = *at == session;

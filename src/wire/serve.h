@@ -18,23 +18,27 @@
 
 #define PD_SERVE_NAMES_MAX 16 /* of hosts, and of origins */
 #define PD_SERVE_PORT 7373
+#define PD_SERVE_LISTEN "127.0.0.1:7373"
 
+/* What is not given here is taken from [server] in the home's perdure.toml, and read again on SIGHUP; an address (listen or socket) takes
+ * the place of both, and a certificate or key of both. */
 typedef struct pd_serve_options {
-  const char *uri;                         /* the home's */
-  const char *listen;                      /* HOST:PORT, [HOST]:PORT or PORT; port 0: any that is free. NULL: no TCP */
-  const char *socket;                      /* the path of a Unix socket; NULL: none */
-  unsigned socket_mode;                    /* 0: 0600 */
-  const char *tls_cert, *tls_key;          /* PEM files: TCP is HTTPS. Both or neither; looked at again when they change */
-  bool no_auth;                            /* whoever reaches it is who they say; on loopback alone */
-  bool insecure_listen;                    /* other addresses than loopback without TLS */
-  const char *hosts[PD_SERVE_NAMES_MAX];   /* names that Host may have besides localhost and addresses; ended by NULL */
+  const char *uri;                       /* the home's */
+  const char *listen;                    /* HOST:PORT, [HOST]:PORT or PORT; port 0: any that is free. NULL: no TCP, if there is a socket */
+  const char *socket;                    /* the path of a Unix socket; NULL: none */
+  unsigned socket_mode;                  /* 0: 0600 */
+  const char *tls_cert, *tls_key;        /* PEM files: TCP is HTTPS. Both or neither; looked at again when they change */
+  bool no_auth;                          /* whoever reaches it is who they say; on loopback alone */
+  bool insecure_listen;                  /* other addresses than loopback without TLS */
+  const char *hosts[PD_SERVE_NAMES_MAX]; /* names that Host may have besides localhost and addresses; ended by NULL */
   const char *origins[PD_SERVE_NAMES_MAX]; /* of pages that may call: scheme://host[:port]; ended by NULL */
   pd_log_options log;
-  const char *mcp_tools; /* globs of capabilities that /mcp offers; NULL: all */
-  bool no_mcp_approvals; /* nobody behind an MCP client may approve */
-  const char *program;   /* perdure itself, for what needs a process of its own; NULL: that is not served */
-  bool trusts_records;   /* raw routes take what is no record, for tests of them */
-  pd_bytes passphrase;   /* the vault's, which is unlocked with it (until it idles out: vault.idle); data NULL: it stays locked */
+  bool is_log_given, is_level_given; /* the log's form and level: settings do not change them */
+  const char *mcp_tools;             /* globs of capabilities that /mcp offers; NULL: all */
+  bool no_mcp_approvals;             /* nobody behind an MCP client may approve */
+  const char *program;               /* perdure itself, for what needs a process of its own; NULL: that is not served */
+  bool trusts_records;               /* raw routes take what is no record, for tests of them */
+  pd_bytes passphrase; /* the vault's, which is unlocked with it (until it idles out: vault.idle); data NULL: it stays locked */
   const struct pd_mcp_provider *mcp_provider; /* of /mcp, for tests; NULL: the home's capabilities */
 } pd_serve_options;
 
@@ -56,6 +60,9 @@ typedef struct pd_link {
   char token[PD_TOKEN_TEXT_SIZE]; /* the operator's; "": the server asks for none (no_auth) */
   char token_id[PD_TOKEN_ID_SIZE], expires_at[32];
 } pd_link;
+
+/* The options that are in force: those given and the settings. Borrowed until close. */
+const pd_serve_options *pd_server_options(const pd_server *server);
 
 /* Make the link, with a token that is good for `ttl_s` seconds at most, and until the server is closed. For the first TCP address;
  * PD_INVALID if there is none. `out` holds a secret: wipe it. */

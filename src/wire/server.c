@@ -114,6 +114,7 @@ static pd_code set_up(pd_server *server, pd_error *err)
     return pd_error_set(err, PD_STORAGE, "no random bytes: %s", strerror(errno));
   snprintf(server->id_prefix, sizeof server->id_prefix, "%08x", (unsigned)random);
   TRY(pd_home_open(server->options->uri, NULL, &server->home, err));
+  TRY(pd_wire_options_load(server, err));
   TRY(pd_lock_home(server, err));
   if (server->options->passphrase.data) TRY(pd_vault_unlock(server->home, server->options->passphrase, err));
   TRY(pd_wire_settings_load(server, err));
@@ -145,7 +146,7 @@ pd_code pd_server_open(const pd_serve_options *options, pd_server **out, pd_erro
 {
   pd_server *server = calloc(1, sizeof *server);
   if (!server) return pd_error_memory(err, "the server");
-  server->options = options;
+  server->options = server->given = options;
   server->lock_fd = -1;
   take_signals(NULL);
   pd_notify_open(&server->notify);
@@ -163,6 +164,11 @@ pd_code pd_server_open(const pd_serve_options *options, pd_server **out, pd_erro
 const char *pd_server_address(const pd_server *server, size_t index)
 {
   return index < server->listener_count ? server->listeners[index].address : NULL;
+}
+
+const pd_serve_options *pd_server_options(const pd_server *server)
+{
+  return server->options;
 }
 
 /* ---- running ---- */
@@ -192,13 +198,14 @@ static void reload(pd_server *server)
   pd_error err = {0};
   pd_notify_say(&server->notify, "RELOADING=1\nMONOTONIC_USEC=%lld\n", (long long)pd_clock_monotonic_us());
   pd_code code = pd_home_reload(server->home, &err);
+  if (!code) code = pd_wire_options_load(server, &err);
   if (!code) code = pd_wire_settings_load(server, &err);
   if (!code) limit_stores(server);
   if (code)
     pd_log_say(&server->options->log, PD_LOG_ERROR, "reload failed, nothing was changed: %s", err.message);
   else
     pd_log_say(&server->options->log, PD_LOG_INFO, "reloaded");
-  if (server->tls) (void)pd_tls_reload(server->tls); /* it says by itself what came of it */
+  if (server->tls) (void)pd_tls_reload(server->tls, server->options->tls_cert, server->options->tls_key); /* says what came of it */
   tell_status(server, "READY=1\n");
 }
 
@@ -300,6 +307,7 @@ pd_code pd_server_close(pd_server *server, pd_error *err)
   pd_raw_free(server->raw);
   pd_code code = pd_home_close(server->home, err);
   if (server->lock_fd >= 0) close(server->lock_fd);
+  pd_wire_options_free(server);
   pd_notify_close(&server->notify);
   pd_meter_free(server->meter);
   pd_rates_free(server->rates);

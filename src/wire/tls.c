@@ -125,11 +125,17 @@ void pd_tls_free(pd_tls *tls)
   free(tls);
 }
 
-pd_code pd_tls_reload(pd_tls *tls)
+pd_code pd_tls_reload(pd_tls *tls, const char *cert_file, const char *key_file)
 {
   char text[PD_TIME_TEXT_SIZE];
+  const char *cert_before = tls->cert_file, *key_before = tls->key_file;
   pd_error err = {0};
+  if (cert_file && key_file) tls->cert_file = cert_file, tls->key_file = key_file;
   pd_code code = load(tls, &err);
+  if (code) {
+    tls->cert_file = cert_before;
+    tls->key_file = key_before;
+  }
   if (code)
     pd_log_say(tls->log, PD_LOG_ERROR, "TLS: the new certificate is refused, the old one stays: %s", err.message);
   else
@@ -143,7 +149,7 @@ void pd_tls_look(pd_tls *tls)
   stamps now = take_stamps(tls);
   bool is_new = !is_same(&now, &tls->tried), is_still = is_same(&now, &tls->seen);
   tls->seen = now;
-  if (is_new && is_still) (void)pd_tls_reload(tls); /* still: whoever renews writes two files, one after the other */
+  if (is_new && is_still) (void)pd_tls_reload(tls, NULL, NULL); /* still: whoever renews writes two files, one after the other */
   if (pd_clock_monotonic_ms() - tls->warned_ms > WARN_EVERY_MS) warn_of_time(tls);
 }
 

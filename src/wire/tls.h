@@ -38,12 +38,12 @@ int pd_tls_pair_copy(const pd_tls_pair *pair, gnutls_pcert_st **out_certs, unsig
 
 typedef struct pd_tls pd_tls;
 
-/* Load both files; the paths are borrowed until pd_tls_free. Warnings (expired, a key that others may read) go to the log. */
+/* Load both files; paths are borrowed until pd_tls_free. Warnings (expired, a key that others may read) go to the log. */
 PD_MUST_USE pd_code pd_tls_new(const char *cert_file, const char *key_file, const pd_log_options *log, pd_tls **out, pd_error *err);
 /* Takes NULL. */
 void pd_tls_free(pd_tls *tls);
-/* Load them again. After a failure the old ones stay, and it was logged. */
-pd_code pd_tls_reload(pd_tls *tls);
+/* Load them again, from other files perhaps (NULL: the same). After a failure the old ones stay, and it was logged. */
+pd_code pd_tls_reload(pd_tls *tls, const char *cert_file, const char *key_file);
 /* About once a second: load them again if they changed and then kept still from one look to the next. */
 void pd_tls_look(pd_tls *tls);
 /* Is the certificate made out to this name? */

@@ -29,6 +29,23 @@ run config shared.qouta
 want_failure 1 "there is no setting 'shared.qouta'"
 want_err_like "did you mean 'shared.quota'"
 
+t cli__config_shows_texts_lists_and_flags
+run init
+printf '[server]\ntls_cert = "tls/cert.pem"\ntls_key = "/etc/key.pem"\nallow_host = ["a.example", "b.example"]\n' >.perdure/perdure.toml
+run config server.tls_cert
+want_line './.perdure/tls/cert.pem'
+run config server.allow_host --json
+want_out_like '^\{"name":"server\.allow_host","value":"a\.example,b\.example","unit":"list","default":"","origin":"\./\.perdure/perdure\.toml:4","about":"'
+run config server.mcp_approvals
+want_line 'true'
+run config server.listen
+want_line ''
+run config --check .perdure/perdure.toml
+want_line '.perdure/perdure.toml: fine, 3 settings'
+printf '[server]\ntls_cert = "cert.pem"\n' >half.toml
+run config --check half.toml
+want_failure 2 "half\.toml:2: 'server\.tls_cert' and 'server\.tls_key' belong together"
+
 t cli__config_without_a_home_shows_what_would_be
 run config session.idle
 want_code 0

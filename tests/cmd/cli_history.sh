@@ -254,12 +254,52 @@ run put k 2
 run log --graph --all
 sed 's/[0-9a-f]\{12\}/ID/' "$out" >shape
 cat >want <<'END'
-* ID put k
-* ID (*main) put k
-* ID put k
+* ID history
+| * ID put k
+| * ID (*main) put k
+| * ID put k
+|/
 * ID root
 END
 cmp -s shape want || bad "the graph is not as drawn: $(cat shape)"
+
+# Each as a line of commands, then the key is deleted for good, and no point of the past shows it.
+t cli__what_moves_left_behind_is_erased_when_the_key_is_deleted
+while IFS= read -r moves; do
+  rm -rf .perdure
+  run persistent set first 0
+  printf '%s\n' "$moves" | tr ';' '\n' >moves
+  while IFS= read -r move; do
+    eval "run $move"
+    want_code 0
+  done <moves
+  run persistent delete k
+  want_out_has 'deleted: true'
+  for seq in $(seq 1 16); do
+    run get k --at "#$seq"
+    want_out_unlike SECRET
+  done
+done <<'END'
+persistent set k 1; persistent set k '"SECRET"'; undo
+persistent set k '"SECRET"'; undo
+persistent set k '"SECRET"'; persistent set k 1; undo
+persistent set k '"SECRET"'; persistent set k 1; undo 2; redo
+persistent set k 1; persistent set k '"SECRET"'; reset main~1
+persistent set k '"SECRET"'; del k; persistent set k 2
+persistent set k '"SECRET"'; del k first; undo
+persistent set k '"SECRET"'; revert main; persistent set k 1
+fork fork/try; put k '"SECRET"' --ref fork/try; refs -d fork/try; persistent set k 1
+END
+printf '%s\n' '{"op":"put","key":"j","value":"SECRET"}' '{"op":"delete","key":"j"}' '{"op":"put","key":"j","value":1}' >ops
+"$perdure" batch <ops >"$out" 2>"$err"
+want_true [ "$(grep -c '"ok":true' "$out")" = 3 ]
+run persistent delete j
+for seq in $(seq 1 20); do
+  run get j --at "#$seq"
+  want_out_unlike SECRET
+done
+run verify
+want_code 0
 
 t cli__log_all_shows_every_kind_of_record
 run put k 1

@@ -381,21 +381,19 @@ static void *run_client(void *ctx)
   return NULL;
 }
 
-/* `perdure token create ARGS` on the server's home. */
 static void make_token(const soak *s, const char *args, char out[SOAK_TOKEN_SIZE])
 {
-  char *command = text_of("%s --store %s/home token create %s 2>/dev/null", served_binary, s->server->folder, args);
-  FILE *f = popen(command, "r");
-  if (!f || !fgets(out, SOAK_TOKEN_SIZE, f) || pclose(f) != 0) abort();
-  out[strcspn(out, "\n")] = 0;
-  free(command);
+  char *text = served_token(s->server, args);
+  if (!*text) abort();
+  snprintf(out, SOAK_TOKEN_SIZE, "%s", text);
+  free(text);
 }
 
 void soak_start(soak *s)
 {
-  make_token(s, "--role operator", s->operator);
+  make_token(s, "create --role operator", s->operator);
   for (unsigned i = 0; i < SOAK_AGENTS; i++) {
-    char *args = text_of("--agent soak%u", i);
+    char *args = text_of("create --agent soak%u", i);
     make_token(s, args, s->agents[i]);
     free(args);
   }

@@ -330,14 +330,9 @@ static void remote__a_blob_that_is_not_what_its_id_says_is_refused(void **state)
 
 static char *token(const served *s, const char *args)
 {
-  char *command = text_of("%s --store %s/home token create %s 2>/dev/null", served_binary, s->folder, args), line[256] = "";
-  FILE *f = popen(command, "r");
-  assert_non_null(f);
-  if (!fgets(line, sizeof line, f)) line[0] = 0;
-  line[strcspn(line, "\n")] = 0;
-  assert_int_equal(pclose(f), 0);
-  free(command);
-  return text_of("Authorization: Bearer %s\r\n", line);
+  char *text = served_token(s, args), *header = text_of("Authorization: Bearer %s\r\n", text);
+  free(text);
+  return header;
 }
 
 typedef struct raw_route {
@@ -382,8 +377,8 @@ static void remote__an_agents_token_reaches_no_raw_route_and_an_auditors_only_th
 {
   (void)state;
   served *s = served_start((const char *const[]){NULL});
-  char *agent = token(s, "--agent victim"), *auditor = token(s, "--role auditor"), *boss = token(s, "--role operator");
-  char *narrow = token(s, "--role operator --capability 'state.*'"), *keys = token(s, "--role operator --prefix a/");
+  char *agent = token(s, "create --agent victim"), *auditor = token(s, "create --role auditor"), *boss = token(s, "create --role operator");
+  char *narrow = token(s, "create --role operator --capability 'state.*'"), *keys = token(s, "create --role operator --prefix a/");
   char *stepped = text_of("%sPerdure-Role: agent\r\nPerdure-Agent: victim\r\n", boss);
   assert_int_equal(status_of(s, &(raw_route){"POST", "/v1/stores/victim", true}, boss), 200);
   for (size_t i = 0; i < COUNT_OF(routes); i++) {
@@ -406,7 +401,7 @@ static void remote__the_system_store_is_read_by_the_operator_and_written_by_nobo
 {
   (void)state;
   served *s = served_start((const char *const[]){NULL});
-  char *auditor = token(s, "--role auditor"), *boss = token(s, "--role operator");
+  char *auditor = token(s, "create --role auditor"), *boss = token(s, "create --role operator");
   assert_int_equal(status_of(s, &(raw_route){"GET", "/v1/stores/system/log?from=1", false}, boss), 200);
   assert_int_equal(status_of(s, &(raw_route){"GET", "/v1/stores/system/log?from=1", false}, auditor), 403);
   assert_int_equal(status_of(s, &(raw_route){"POST", "/v1/stores/system/log?seq=1", true}, boss), 403);

@@ -150,8 +150,63 @@ static void config__wrong_keys_and_values_are_refused_with_their_line(void **sta
     {"[audit]\nkeep = '5h'", "a number of days"},
     {"[session]\nquota = 1\nquota = 2", "3: 'session.quota' is there already, on line 2"},
     {"[session]\nquota = 1.5", "2: 'session.quota'"},
+    {"[server]\nlisten = 7373", "2: 'server.listen' is an integer; it must be a text"},
+    {"[server]\nlisten = ['a']", "2: 'server.listen' is an array; it must be a text"},
+    {"[server]\nsocket = true", "2: 'server.socket' is a boolean; it must be a file's path"},
+    {"[server]\nsocket_mode = 660", "2: 'server.socket_mode' is an integer; it must be a mode like \"0660\""},
+    {"[server]\nsocket_mode = '0999'", "2: 'server.socket_mode' is '0999'; it must be a mode"},
+    {"[server]\nsocket_mode = '7777'", "2: 'server.socket_mode' is 7777; it must be from 0000 to 0777"},
+    {"[server]\ninsecure_listen = 1", "2: 'server.insecure_listen' is an integer; it must be true or false"},
+    {"[server]\ninsecure_listen = 'yes'", "2: 'server.insecure_listen' is 'yes'; it must be true or false"},
+    {"[server]\nlog = 'xml'", "2: 'server.log' is 'xml'; it must be one of json|human"},
+    {"[server]\nlog_level = 'inf'", "2: 'server.log_level' is 'inf'; it must be one of error|warn|info|debug"},
+    {"[server]\nallow_host = [1]", "2: 'server.allow_host' has an integer in it; it must be a list of texts"},
+    {"[server]\nallow_host = ['a b']", "2: 'server.allow_host': 'a b' is no item"},
+    {"[server]\nallow_host = 'a,,b'", "2: 'server.allow_host': '' is no item"},
+    {"[server]\nallow_host = 'a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p'", "2: 'server.allow_host' has more than 15 items"},
+    {"[server]\nlisten = \"a\\nb\"", "2: 'server.listen' has a control character"},
+    {"[server]\n\ntls_cert = '/c.pem'", "3: 'server.tls_cert' and 'server.tls_key' belong together"},
+    {"[server]\ntls_key = '/k.pem'", "2: 'server.tls_key' and 'server.tls_cert' belong together"},
   };
   for (size_t i = 0; i < COUNT_OF(cases); i++) refused(cases[i][0], cases[i][1]);
+}
+
+static void config__texts_lists_flags_and_modes_of_a_server_are_read(void **state)
+{
+  (void)state;
+  pd_config config = {0};
+  load("[server]\nlisten = '0.0.0.0:1'\nsocket_mode = '0660'\ninsecure_listen = true\nmcp_approvals = 'false'\n"
+       "allow_host = ['a.example', 'b.example']\nallow_origin = 'https://a.example , https://b.example'\nlog = 'json'\n"
+       "log_level = 'debug'\nmcp_tools = ''\n",
+       &config);
+  assert_string_equal(config.server_listen, "0.0.0.0:1");
+  assert_int_equal(config.server_socket_mode, 0660);
+  assert_int_equal(config.server_insecure_listen, 1);
+  assert_int_equal(config.server_mcp_approvals, 0);
+  assert_string_equal(config.server_allow_host, "a.example,b.example");
+  assert_string_equal(config.server_allow_origin, "https://a.example,https://b.example");
+  assert_string_equal(config.server_log, "json");
+  assert_string_equal(config.server_log_level, "debug");
+  assert_null(config.server_mcp_tools);
+  assert_null(config.server_tls_cert);
+  pd_config_done(&config);
+}
+
+static void config__a_relative_path_is_taken_from_the_files_folder(void **state)
+{
+  (void)state;
+  config_file f = file_new("[server]\ntls_cert = 'tls/cert.pem'\ntls_key = '/etc/key.pem'\nsocket = 'not this'\n");
+  pd_config config = {0};
+  char *cert = text_of("%s/tls/cert.pem", f.folder);
+  setenv("PERDURE_SERVER_SOCKET", "run/socket", 1); /* the environment's is the program's own */
+  assert_int_equal(pd_config_load(&config, f.folder, NULL, NULL), PD_OK);
+  unsetenv("PERDURE_SERVER_SOCKET");
+  assert_string_equal(config.server_tls_cert, cert);
+  assert_string_equal(config.server_tls_key, "/etc/key.pem");
+  assert_string_equal(config.server_socket, "run/socket");
+  pd_config_done(&config);
+  free(cert);
+  file_free(&f);
 }
 
 static void config__the_environment_wins_over_the_file(void **state)
@@ -196,10 +251,11 @@ static void config__every_value_is_written_as_it_can_be_read(void **state)
   char text[PD_CONFIG_TEXT_SIZE];
   for (size_t i = 0; i < pd_config_item_count; i++)
     for (size_t k = 0; k < COUNT_OF(numbers); k++) {
+      const pd_config_item *item = &pd_config_items[i];
       uint64_t again = 99;
-      pd_config_text(&pd_config_items[i], numbers[k], text);
-      if (!pd_config_parse(&pd_config_items[i], text, &again) || again != numbers[k])
-        fail_msg("%llu is '%s'", (unsigned long long)numbers[k], text);
+      if (pd_config_is_text(item) || (item->unit >= PD_UNIT_FLAG && numbers[k] > item->max)) continue;
+      const char *written = pd_config_text(item, numbers[k], text);
+      if (!pd_config_parse(item, written, &again) || again != numbers[k]) fail_msg("%llu is '%s'", (unsigned long long)numbers[k], written);
     }
 }
 
@@ -275,6 +331,8 @@ int main(void)
     cmocka_unit_test(config__sizes_times_and_numbers_are_read_as_people_write_them),
     cmocka_unit_test(config__forever_is_a_number_of_versions),
     cmocka_unit_test(config__wrong_keys_and_values_are_refused_with_their_line),
+    cmocka_unit_test(config__texts_lists_flags_and_modes_of_a_server_are_read),
+    cmocka_unit_test(config__a_relative_path_is_taken_from_the_files_folder),
     cmocka_unit_test(config__the_environment_wins_over_the_file),
     cmocka_unit_test(config__a_named_file_must_be_there),
     cmocka_unit_test(config__every_value_is_written_as_it_can_be_read),

@@ -17,32 +17,6 @@ static void set(world *w, const char *key, const char *json)
   w->now_ms += 1000;
 }
 
-/* A call with printf, which must succeed; then a member of its answer. */
-static void okf(world *w, const char *capability, const char *fmt, ...)
-{
-  char *input = NULL;
-  va_list args;
-  va_start(args, fmt);
-  assert_true(vasprintf(&input, fmt, args) >= 0);
-  va_end(args);
-  world_ok(w, capability, input);
-  free(input);
-}
-
-static void want(world *w, const char *path, const char *json)
-{
-  const char *got = world_out(w, path);
-  if (strcmp(got, json) != 0) fail_msg("%s is %s, not %s, in %.600s", path, got, json, (const char *)w->out.data);
-}
-
-/* A member that is a text, without its quotes. */
-static char *text_at(world *w, const char *path)
-{
-  const char *got = world_out(w, path);
-  assert_true(got[0] == '"');
-  return text_of("%.*s", (int)strlen(got) - 2, got + 1);
-}
-
 /* ---- points ---- */
 
 static void history_get__reads_at_ids_refs_times_numbers_and_tags(void **state)
@@ -50,16 +24,16 @@ static void history_get__reads_at_ids_refs_times_numbers_and_tags(void **state)
   world *w = *state;
   set(w, "plan", "1"); /* at 10:00:00 */
   world_ok(w, "history.show", "{}");
-  char *id = text_at(w, "commit"), *seq = text_of("%s", world_out(w, "seq"));
+  char *id = world_text(w, "commit"), *seq = text_of("%s", world_out(w, "seq"));
   set(w, "plan", "2");
   set(w, "plan", "3");
-  okf(w, "history.get", "{\"key\":\"plan\",\"at\":\"%s\"}", id);
-  want(w, "value", "1");
-  want(w, "version", "1");
-  okf(w, "history.get", "{\"key\":\"plan\",\"at\":\"%.10s\"}", id);
-  want(w, "value", "1");
-  okf(w, "history.get", "{\"key\":\"plan\",\"at\":\"#%s\"}", seq);
-  want(w, "value", "1");
+  world_okf(w, "history.get", "{\"key\":\"plan\",\"at\":\"%s\"}", id);
+  world_want(w, "value", "1");
+  world_want(w, "version", "1");
+  world_okf(w, "history.get", "{\"key\":\"plan\",\"at\":\"%.10s\"}", id);
+  world_want(w, "value", "1");
+  world_okf(w, "history.get", "{\"key\":\"plan\",\"at\":\"#%s\"}", seq);
+  world_want(w, "value", "1");
   static const char *const points[][2] = {{"main", "3"},
                                           {"main~1", "2"},
                                           {"~2", "1"},
@@ -68,16 +42,16 @@ static void history_get__reads_at_ids_refs_times_numbers_and_tags(void **state)
                                           {"@2026-11-15T10:00:01Z", "2"},
                                           {"main@2026-11-15T10:00:00.500Z", "1"}};
   for (size_t i = 0; i < COUNT_OF(points); i++) {
-    okf(w, "history.get", "{\"key\":\"plan\",\"at\":\"%s\"}", points[i][0]);
-    want(w, "value", points[i][1]);
+    world_okf(w, "history.get", "{\"key\":\"plan\",\"at\":\"%s\"}", points[i][0]);
+    world_want(w, "value", points[i][1]);
   }
   pd_store *store;
   assert_int_equal(pd_home_borrow(w->home, "main", false, &store, &w->err), PD_OK);
   assert_int_equal(pd_tag_set(store, "first", id, false, NULL, NULL, &w->err), PD_OK);
   world_ok(w, "history.get", "{\"key\":\"plan\",\"at\":\"first\"}");
-  want(w, "value", "1");
+  world_want(w, "value", "1");
   world_ok(w, "history.marks", "{}");
-  want(w, "marks.0.name", "\"first\"");
+  world_want(w, "marks.0.name", "\"first\"");
   free(id);
   free(seq);
 }
@@ -93,11 +67,11 @@ static void history__the_points_are_of_main_whatever_ref_is_current(void **state
   assert_int_equal(pd_switch(store, "elsewhere", NULL, &w->err), PD_OK);
   static const char *const points[][2] = {{"~1", "1"}, {"@2026-11-15T10:00:00.5Z", "1"}, {"main", "2"}};
   for (size_t i = 0; i < COUNT_OF(points); i++) {
-    okf(w, "history.get", "{\"key\":\"plan\",\"at\":\"%s\"}", points[i][0]);
-    want(w, "value", points[i][1]);
+    world_okf(w, "history.get", "{\"key\":\"plan\",\"at\":\"%s\"}", points[i][0]);
+    world_want(w, "value", points[i][1]);
   }
   world_ok(w, "history.get", "{\"key\":\"plan\"}");
-  want(w, "value", "2");
+  world_want(w, "value", "2");
 }
 
 static void history__reading_makes_no_store(void **state)
@@ -107,8 +81,8 @@ static void history__reading_makes_no_store(void **state)
   static const char *const calls[] = {"history.log", "history.list", "history.refs", "history.marks", "history.stats"};
   for (size_t i = 0; i < COUNT_OF(calls); i++) world_ok(w, calls[i], "{}");
   world_ok(w, "history.get", "{\"key\":\"k\"}");
-  want(w, "found", "false");
-  want(w, "commit", "null");
+  world_want(w, "found", "false");
+  world_want(w, "commit", "null");
   world_fails(w, "history.verify", "{}", "NotFound", "list");
   world_ok(w, "history.log", "{\"store\":\"shared\"}");
   pd_store *store;
@@ -123,7 +97,7 @@ static void history__an_operator_without_an_agent_reads_only_what_is_shared(void
   w->is_operator = true;
   w->agent = NULL;
   world_ok(w, "history.log", "{\"store\":\"shared\"}");
-  want(w, "count", "1");
+  world_want(w, "count", "1");
   world_fails(w, "history.log", "{}", "InvalidInput", "correct");
   w->agent = "main";
   w->is_operator = false;
@@ -140,21 +114,21 @@ static void history_log__pages_go_on_after_their_cursor(void **state)
     set(w, i % 2 ? "odd" : "even", value);
   }
   world_ok(w, "history.log", "{\"limit\":3}");
-  want(w, "commits.2.changes.0.version", "3"); /* the third of `odd`, fifth in all */
-  char *cursor = text_at(w, "next_cursor");
+  world_want(w, "commits.2.changes.0.version", "3"); /* the third of `odd`, fifth in all */
+  char *cursor = world_text(w, "next_cursor");
   set(w, "late", "1"); /* what comes meanwhile does not move the pages */
-  okf(w, "history.log", "{\"limit\":3,\"cursor\":\"%s\"}", cursor);
-  want(w, "commits.0.changes.0.key", "\"even\"");
-  want(w, "commits.2.changes.0.version", "1");
+  world_okf(w, "history.log", "{\"limit\":3,\"cursor\":\"%s\"}", cursor);
+  world_want(w, "commits.0.changes.0.key", "\"even\"");
+  world_want(w, "commits.2.changes.0.version", "1");
   free(cursor);
-  cursor = text_at(w, "next_cursor");
-  okf(w, "history.log", "{\"limit\":3,\"cursor\":\"%s\"}", cursor);
-  want(w, "count", "1");
-  want(w, "next_cursor", "null");
+  cursor = world_text(w, "next_cursor");
+  world_okf(w, "history.log", "{\"limit\":3,\"cursor\":\"%s\"}", cursor);
+  world_want(w, "count", "1");
+  world_want(w, "next_cursor", "null");
   free(cursor);
   world_ok(w, "history.log", "{\"key\":\"even\",\"limit\":2}");
-  want(w, "commits.0.changes.0.version", "3");
-  want(w, "commits.1.changes.0.version", "2");
+  world_want(w, "commits.0.changes.0.version", "3");
+  world_want(w, "commits.1.changes.0.version", "2");
   world_fails(w, "history.log", "{\"cursor\":\"17\"}", "InvalidInput", "correct");
   world_fails(w, "history.log", "{\"ref\":\"main\",\"at\":\"main\"}", "InvalidInput", "correct");
 }
@@ -172,17 +146,17 @@ static void history_log__since_until_and_prefix_filter(void **state)
   assert_int_equal(pd_edit_put(edit, pd_text("b/2"), pd_text("1"), PD_ANY_VERSION, &w->err), PD_OK);
   assert_int_equal(pd_edit_commit(edit, NULL, &w->err), PD_OK); /* 10:00:02 */
   world_ok(w, "history.log", "{\"prefix\":\"a/\"}");
-  want(w, "count", "2");
-  want(w, "commits.0.author", "\"ada\"");
-  want(w, "commits.0.change_count", "1");
-  want(w, "commits.0.changes.0.key", "\"a/2\"");
-  want(w, "commits.0.changes.1", ""); /* b/2 is not told to who asked for a/ */
+  world_want(w, "count", "2");
+  world_want(w, "commits.0.author", "\"ada\"");
+  world_want(w, "commits.0.change_count", "1");
+  world_want(w, "commits.0.changes.0.key", "\"a/2\"");
+  world_want(w, "commits.0.changes.1", ""); /* b/2 is not told to who asked for a/ */
   world_ok(w, "history.log", "{\"since\":\"2026-11-15T10:00:01Z\",\"until\":\"2026-11-15T10:00:02Z\"}");
-  want(w, "count", "1");
-  want(w, "commits.0.changes.0.key", "\"b/1\"");
+  world_want(w, "count", "1");
+  world_want(w, "commits.0.changes.0.key", "\"b/1\"");
   world_ok(w, "history.show", "{\"prefix\":\"b/\"}");
-  want(w, "change_count", "1");
-  want(w, "changes.0.key", "\"b/2\"");
+  world_want(w, "change_count", "1");
+  world_want(w, "changes.0.key", "\"b/2\"");
 }
 
 static void history_log__of_a_ref_tells_what_was_undone(void **state)
@@ -195,17 +169,17 @@ static void history_log__of_a_ref_tells_what_was_undone(void **state)
   assert_int_equal(pd_undo(store, 1, NULL, NULL, &w->err), PD_OK);
   set(w, "plan", "3");
   world_ok(w, "history.log", "{}");
-  want(w, "count", "2");
+  world_want(w, "count", "2");
   world_ok(w, "history.log", "{\"ref\":\"main\",\"limit\":2}");
-  want(w, "commits.0.kind", "\"commit\"");
-  want(w, "commits.1.kind", "\"undo\"");
-  char *cursor = text_at(w, "next_cursor");
-  okf(w, "history.log", "{\"ref\":\"main\",\"limit\":2,\"cursor\":\"%s\"}", cursor);
-  want(w, "commits.0.changes.0.version", "2"); /* what was undone */
-  want(w, "commits.1.changes.0.version", "1");
-  char *undone = text_at(w, "commits.0.commit");
-  okf(w, "history.get", "{\"key\":\"plan\",\"at\":\"%s\"}", undone);
-  want(w, "value", "2");
+  world_want(w, "commits.0.kind", "\"commit\"");
+  world_want(w, "commits.1.kind", "\"undo\"");
+  char *cursor = world_text(w, "next_cursor");
+  world_okf(w, "history.log", "{\"ref\":\"main\",\"limit\":2,\"cursor\":\"%s\"}", cursor);
+  world_want(w, "commits.0.changes.0.version", "2"); /* what was undone */
+  world_want(w, "commits.1.changes.0.version", "1");
+  char *undone = world_text(w, "commits.0.commit");
+  world_okf(w, "history.get", "{\"key\":\"plan\",\"at\":\"%s\"}", undone);
+  world_want(w, "value", "2");
   world_fails(w, "history.log", "{\"ref\":\"never\"}", "NotFound", "list");
   free(cursor);
   free(undone);
@@ -219,16 +193,16 @@ static void history_list__pages_are_of_one_moment(void **state)
   static const char *const keys[] = {"a", "b", "c", "d", "e"};
   for (size_t i = 0; i < COUNT_OF(keys); i++) set(w, keys[i], "1");
   world_ok(w, "history.list", "{\"limit\":3,\"values\":true}");
-  want(w, "entries.2.key", "\"c\"");
-  want(w, "entries.2.value", "1");
-  want(w, "next_after", "\"c\"");
-  char *commit = text_at(w, "commit");
+  world_want(w, "entries.2.key", "\"c\"");
+  world_want(w, "entries.2.value", "1");
+  world_want(w, "next_after", "\"c\"");
+  char *commit = world_text(w, "commit");
   set(w, "dd", "2");
-  okf(w, "history.list", "{\"limit\":3,\"after\":\"c\",\"at\":\"%s\"}", commit);
-  want(w, "count", "2");
-  want(w, "entries.1.key", "\"e\"");
-  want(w, "entries.1.value", "");
-  want(w, "next_after", "null");
+  world_okf(w, "history.list", "{\"limit\":3,\"after\":\"c\",\"at\":\"%s\"}", commit);
+  world_want(w, "count", "2");
+  world_want(w, "entries.1.key", "\"e\"");
+  world_want(w, "entries.1.value", "");
+  world_want(w, "next_after", "null");
   free(commit);
 }
 
@@ -239,14 +213,14 @@ static void history_list__an_erased_value_is_told_and_the_others_are_read(void *
   set(w, "kept", "1");
   world_ok(w, "state.persistent.delete", "{\"key\":\"gone\"}");
   world_ok(w, "history.list", "{\"at\":\"main~1\",\"values\":true}");
-  want(w, "entries.0.erased", "true");
-  want(w, "entries.0.value", "");
-  want(w, "entries.1.value", "1");
+  world_want(w, "entries.0.erased", "true");
+  world_want(w, "entries.0.value", "");
+  world_want(w, "entries.1.value", "1");
   world_ok(w, "history.diff", "{\"values\":true}");
-  want(w, "differences.0.change", "\"deleted\"");
-  want(w, "differences.0.before.erased", "true");
+  world_want(w, "differences.0.change", "\"deleted\"");
+  world_want(w, "differences.0.before.erased", "true");
   world_ok(w, "history.show", "{\"at\":\"main~2\",\"values\":true}");
-  want(w, "changes.0.erased", "true");
+  world_want(w, "changes.0.erased", "true");
   assert_null(strstr((const char *)w->out.data, "secret"));
 }
 
@@ -257,18 +231,18 @@ static void history_diff__pages_and_stops_at_the_prefix(void **state)
   static const char *const keys[] = {"b/1", "b/2", "b/3", "c"};
   for (size_t i = 0; i < COUNT_OF(keys); i++) set(w, keys[i], "1");
   world_ok(w, "history.diff", "{\"from\":\"root\",\"prefix\":\"b/\",\"limit\":2}");
-  want(w, "differences.0.key", "\"b/1\"");
-  want(w, "differences.1.key", "\"b/2\"");
-  want(w, "next_after", "\"b/2\"");
+  world_want(w, "differences.0.key", "\"b/1\"");
+  world_want(w, "differences.1.key", "\"b/2\"");
+  world_want(w, "next_after", "\"b/2\"");
   world_ok(w, "history.diff", "{\"from\":\"root\",\"prefix\":\"b/\",\"limit\":2,\"after\":\"b/2\"}");
-  want(w, "differences.0.key", "\"b/3\"");
-  want(w, "differences.1", "");
-  want(w, "next_after", "null");
+  world_want(w, "differences.0.key", "\"b/3\"");
+  world_want(w, "differences.1", "");
+  world_want(w, "next_after", "null");
   world_ok(w, "history.diff", "{\"from\":\"main\",\"to\":\"main~2\"}");
-  want(w, "differences.0.key", "\"b/3\"");
-  want(w, "differences.0.change", "\"deleted\"");
+  world_want(w, "differences.0.key", "\"b/3\"");
+  world_want(w, "differences.0.change", "\"deleted\"");
   world_ok(w, "history.diff", "{\"to\":\"root\"}");
-  want(w, "differences", "[]");
+  world_want(w, "differences", "[]");
 }
 
 static void history_key__pages_lead_back_to_the_first_version(void **state)
@@ -281,17 +255,17 @@ static void history_key__pages_lead_back_to_the_first_version(void **state)
     set(w, "noise", value);
   }
   world_ok(w, "history.key", "{\"key\":\"plan\",\"limit\":3}");
-  want(w, "versions.0.version", "5");
-  want(w, "versions.2.version", "3");
-  char *cursor = text_at(w, "next_cursor");
-  okf(w, "history.key", "{\"key\":\"plan\",\"limit\":3,\"cursor\":\"%s\"}", cursor);
-  want(w, "versions.0.version", "2");
-  want(w, "versions.1.version", "1");
-  want(w, "next_cursor", "null");
+  world_want(w, "versions.0.version", "5");
+  world_want(w, "versions.2.version", "3");
+  char *cursor = world_text(w, "next_cursor");
+  world_okf(w, "history.key", "{\"key\":\"plan\",\"limit\":3,\"cursor\":\"%s\"}", cursor);
+  world_want(w, "versions.0.version", "2");
+  world_want(w, "versions.1.version", "1");
+  world_want(w, "next_cursor", "null");
   free(cursor);
-  char *commit = text_at(w, "versions.0.commit");
-  okf(w, "history.get", "{\"key\":\"plan\",\"at\":\"%s\"}", commit);
-  want(w, "value", "2");
+  char *commit = world_text(w, "versions.0.commit");
+  world_okf(w, "history.get", "{\"key\":\"plan\",\"at\":\"%s\"}", commit);
+  world_want(w, "value", "2");
   free(commit);
 }
 
@@ -301,12 +275,12 @@ static void history_blame__comes_in_pages(void **state)
   set(w, "plan", "{\"a\":1,\"b\":2,\"c\":3}");
   set(w, "plan", "{\"a\":1,\"b\":5,\"c\":3}");
   world_ok(w, "history.blame", "{\"key\":\"plan\",\"limit\":2}");
-  want(w, "lines.0.version", "1");
-  want(w, "lines.1.version", "2");
-  want(w, "has_more", "true");
+  world_want(w, "lines.0.version", "1");
+  world_want(w, "lines.1.version", "2");
+  world_want(w, "has_more", "true");
   world_ok(w, "history.blame", "{\"key\":\"plan\",\"limit\":2,\"skip\":2}");
-  want(w, "lines.0.path", "\"/c\"");
-  want(w, "has_more", "false");
+  world_want(w, "lines.0.path", "\"/c\"");
+  world_want(w, "has_more", "false");
 }
 
 /* ---- what is not seen ---- */
@@ -316,12 +290,12 @@ static void history__what_threads_and_runs_keep_is_no_part_of_it(void **state)
   world *w = *state;
   set(w, "plan", "1");
   world_ok(w, "threads.create", "{\"thread_id\":\"t\",\"state\":{\"word\":\"hush\"}}");
-  char *commit = text_at(w, "commit");
+  char *commit = world_text(w, "commit");
   world_ok(w, "runs.create", "{\"input\":{\"word\":\"hush\"}}");
   world_ok(w, "mailbox.send", "{\"thread_id\":\"t\",\"body\":\"hush\"}");
   world_ok(w, "history.refs", "{}");
-  want(w, "count", "1");
-  want(w, "refs.0.ref", "\"main\"");
+  world_want(w, "count", "1");
+  world_want(w, "refs.0.ref", "\"main\"");
   static const char *const refs[] = {"thread/t", "threads", "mailbox/t", "state", "thread/t~1", "state@2026-11-16", "@meta", "mailbox/t~"};
   for (size_t i = 0; i < COUNT_OF(refs); i++) {
     assert_int_not_equal(world_callf(w, "history.list", "{\"at\":\"%s\",\"values\":true}", refs[i]), PD_OK);
@@ -371,7 +345,7 @@ static void history__what_policy_closes_stays_closed_in_the_past(void **state)
   }
   world_ok(w, "history.get", "{\"key\":\"open/k\"}");
   world_ok(w, "history.log", "{\"prefix\":\"open/\"}");
-  want(w, "count", "1");
+  world_want(w, "count", "1");
   w->is_operator = true;
   world_ok(w, "history.get", "{\"key\":\"secret/k\"}");
   w->is_operator = false;
@@ -384,10 +358,10 @@ static void history__shared_is_read_by_all_and_by_its_own_rules(void **state)
   w->agent = "other";
   world_ok(w, "state.shared.set", "{\"key\":\"k\",\"value\":2,\"expected_version\":1}");
   world_ok(w, "history.key", "{\"key\":\"k\",\"store\":\"shared\"}");
-  want(w, "versions.0.author", "\"other\"");
-  want(w, "versions.1.author", "\"main\"");
+  world_want(w, "versions.0.author", "\"other\"");
+  world_want(w, "versions.1.author", "\"main\"");
   world_ok(w, "history.get", "{\"key\":\"k\",\"store\":\"shared\",\"at\":\"main~1\"}");
-  want(w, "value", "1");
+  world_want(w, "value", "1");
   restart_with_policy(w, "[[rule]]\ncapability = \"state.shared.get\"\npermission = \"blocked\"\n");
   world_fails(w, "history.get", "{\"key\":\"k\",\"store\":\"shared\"}", "PermissionDenied", "ask");
   w->is_operator = true;
@@ -404,16 +378,16 @@ static void history_check_proof__finds_every_changed_letter(void **state)
   set(w, "plan", "\"Rome\"");
   set(w, "other", "1");
   world_ok(w, "history.prove", "{\"key\":\"plan\",\"with_value\":true}");
-  char *proof = text_at(w, "proof"), *commit = text_at(w, "commit");
-  okf(w, "history.check_proof", "{\"proof\":\"%s\",\"commit\":\"%s\",\"key\":\"plan\"}", proof, commit);
-  want(w, "valid", "true");
-  want(w, "value", "\"Rome\"");
-  okf(w, "history.check_proof", "{\"proof\":\"%s\",\"key\":\"other\"}", proof);
-  want(w, "valid", "false");
+  char *proof = world_text(w, "proof"), *commit = world_text(w, "commit");
+  world_okf(w, "history.check_proof", "{\"proof\":\"%s\",\"commit\":\"%s\",\"key\":\"plan\"}", proof, commit);
+  world_want(w, "valid", "true");
+  world_want(w, "value", "\"Rome\"");
+  world_okf(w, "history.check_proof", "{\"proof\":\"%s\",\"key\":\"other\"}", proof);
+  world_want(w, "valid", "false");
   for (size_t i = 0, size = strcspn(proof, "="); i < size; i += 3) {
     char was = proof[i];
     proof[i] = was == 'A' ? 'B' : 'A';
-    if (world_callf(w, "history.check_proof", "{\"proof\":\"%s\"}", proof) == PD_OK) want(w, "valid", "false");
+    if (world_callf(w, "history.check_proof", "{\"proof\":\"%s\"}", proof) == PD_OK) world_want(w, "valid", "false");
     proof[i] = was;
   }
   world_fails(w, "history.check_proof", "{\"proof\":\"no base64\"}", "InvalidInput", "correct");
@@ -449,7 +423,7 @@ static void history_verify__tells_its_progress_and_can_be_cancelled(void **state
   assert_int_equal(pd_call(&ctx, "history.verify", pd_text("{}"), &w->out, &w->err), PD_INVALID);
   assert_string_equal(pd_error_name(&w->err), "Cancelled");
   world_ok(w, "history.verify", "{\"since\":\"main~3\"}");
-  want(w, "ok", "true");
+  world_want(w, "ok", "true");
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, world_set_up, world_tear_down)

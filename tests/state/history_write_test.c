@@ -18,46 +18,22 @@
 
 #define SECRET "s3cr3t-41d0"
 
-static void okf(world *w, const char *capability, const char *fmt, ...)
-{
-  char *input = NULL;
-  va_list args;
-  va_start(args, fmt);
-  assert_true(vasprintf(&input, fmt, args) >= 0);
-  va_end(args);
-  world_ok(w, capability, input);
-  free(input);
-}
-
 static void set(world *w, const char *key, const char *json)
 {
-  okf(w, "state.persistent.set", "{\"key\":\"%s\",\"value\":%s}", key, json);
+  world_okf(w, "state.persistent.set", "{\"key\":\"%s\",\"value\":%s}", key, json);
   w->now_ms += 1000;
-}
-
-static void want(world *w, const char *path, const char *json)
-{
-  const char *got = world_out(w, path);
-  if (strcmp(got, json) != 0) fail_msg("%s is %s, not %s, in %.600s", path, got, json, (const char *)w->out.data);
 }
 
 static void want_value(world *w, const char *key, const char *json)
 {
-  okf(w, "state.persistent.get", "{\"key\":\"%s\"}", key);
-  want(w, "value", json);
-}
-
-static char *text_at(world *w, const char *path)
-{
-  const char *got = world_out(w, path);
-  assert_true(got[0] == '"');
-  return text_of("%.*s", (int)strlen(got) - 2, got + 1);
+  world_okf(w, "state.persistent.get", "{\"key\":\"%s\"}", key);
+  world_want(w, "value", json);
 }
 
 static char *head_of(world *w, const char *ref)
 {
-  okf(w, "history.show", "{\"at\":\"%s\"}", ref);
-  return text_at(w, "commit");
+  world_okf(w, "history.show", "{\"at\":\"%s\"}", ref);
+  return world_text(w, "commit");
 }
 
 static void set_policy(world *w, const char *rules)
@@ -86,7 +62,7 @@ static void want_counted(world *w)
   world_ok(w, "state.persistent.list", "{}");
   char *listed = text_of("%s", world_out(w, "total_size_bytes"));
   world_ok(w, "history.stats", "{}");
-  want(w, "state_bytes", listed);
+  world_want(w, "state_bytes", listed);
   free(listed);
 }
 
@@ -99,17 +75,17 @@ static void history_undo__takes_all_keys_back_and_redo_brings_them_again(void **
   set(w, "plan", "22");
   set(w, "new", "333");
   world_ok(w, "history.undo", "{\"count\":2}");
-  want(w, "changed", "2");
-  want(w, "can_redo", "true");
+  world_want(w, "changed", "2");
+  world_want(w, "can_redo", "true");
   want_value(w, "plan", "1");
   want_value(w, "new", "null");
   want_counted(w);
   world_ok(w, "history.redo", "{}");
-  want(w, "can_redo", "true");
+  world_want(w, "can_redo", "true");
   want_value(w, "plan", "22");
   want_value(w, "new", "null");
   world_ok(w, "history.redo", "{}");
-  want(w, "can_redo", "false");
+  world_want(w, "can_redo", "false");
   want_value(w, "new", "333");
   want_counted(w);
   world_fails(w, "history.redo", "{}", "NothingToRedo", "log");
@@ -117,11 +93,11 @@ static void history_undo__takes_all_keys_back_and_redo_brings_them_again(void **
   set(w, "plan", "4"); /* then there is no way forward */
   world_fails(w, "history.redo", "{}", "NothingToRedo", "log");
   world_ok(w, "state.persistent.history", "{\"key\":\"plan\"}");
-  want(w, "versions.0.value", "4");
-  want(w, "versions.0.version", "3");
-  want(w, "versions.1.value", "22");
+  world_want(w, "versions.0.value", "4");
+  world_want(w, "versions.0.version", "3");
+  world_want(w, "versions.1.value", "22");
   world_ok(w, "history.verify", "{}");
-  want(w, "ok", "true");
+  world_want(w, "ok", "true");
 }
 
 static void history_undo__to_the_beginning_and_back(void **state)
@@ -131,7 +107,7 @@ static void history_undo__to_the_beginning_and_back(void **state)
   set(w, "b", "2");
   world_ok(w, "history.undo", "{\"count\":2}");
   world_ok(w, "state.persistent.list", "{}");
-  want(w, "count", "0");
+  world_want(w, "count", "0");
   want_counted(w);
   world_fails(w, "history.undo", "{}", "NotFound", "list");
   world_ok(w, "history.redo", "{\"count\":2}");
@@ -145,10 +121,10 @@ static void history_reset__runs_once_when_the_operator_has_approved_this_very_ca
   set(w, "plan", "1");
   set(w, "plan", "2");
   world_fails(w, "history.reset", "{\"to\":\"main~1\"}", "ApprovalRequired", "wait");
-  char *id = text_at(w, "error.details.approval_id");
+  char *id = world_text(w, "error.details.approval_id");
   want_value(w, "plan", "2");
   w->is_operator = true;
-  okf(w, "approvals.approve", "{\"approval_id\":\"%s\"}", id);
+  world_okf(w, "approvals.approve", "{\"approval_id\":\"%s\"}", id);
   w->is_operator = false;
   world_fails(w, "history.reset", "{\"to\":\"root\"}", "ApprovalRequired", "wait"); /* another call is another matter */
   world_ok(w, "history.reset", "{\"to\":\"main~1\"}");
@@ -162,12 +138,12 @@ static void history__expected_head_binds_a_write_to_what_was_seen(void **state)
   world *w = *state;
   set(w, "plan", "1");
   char *head = head_of(w, "main");
-  okf(w, "history.commit", "{\"changes\":[{\"key\":\"plan\",\"value\":2}],\"expected_head\":\"%s\"}", head);
+  world_okf(w, "history.commit", "{\"changes\":[{\"key\":\"plan\",\"value\":2}],\"expected_head\":\"%s\"}", head);
   assert_int_equal(world_callf(w, "history.undo", "{\"expected_head\":\"%s\"}", head), PD_CONFLICT);
   want_value(w, "plan", "2");
   free(head);
   head = head_of(w, "main");
-  okf(w, "history.undo", "{\"expected_head\":\"%s\"}", head);
+  world_okf(w, "history.undo", "{\"expected_head\":\"%s\"}", head);
   want_value(w, "plan", "1");
   world_fails(w, "history.undo", "{\"expected_head\":\"zz34567890123456789012345678901234567890123456789012345678901234\"}", "InvalidInput",
               "correct");
@@ -185,19 +161,19 @@ static void history_rollback__is_a_commit_and_leaves_other_keys_and_what_was_era
   set(w, "drafts/new", "3");
   set(w, "plan", "2");
   world_ok(w, "state.persistent.delete", "{\"key\":\"drafts/gone\"}");
-  okf(w, "history.rollback", "{\"to\":\"%s\",\"prefix\":\"drafts/\",\"reason\":\"they were better\"}", then);
-  want(w, "changed", "2");
-  want(w, "skipped", "[\"drafts/gone\"]");
+  world_okf(w, "history.rollback", "{\"to\":\"%s\",\"prefix\":\"drafts/\",\"reason\":\"they were better\"}", then);
+  world_want(w, "changed", "2");
+  world_want(w, "skipped", "[\"drafts/gone\"]");
   want_value(w, "drafts/a", "1");
   want_value(w, "drafts/new", "null");
   want_value(w, "plan", "2");
   want_counted(w);
   world_ok(w, "history.show", "{}");
-  want(w, "reason", "\"they were better\"");
+  world_want(w, "reason", "\"they were better\"");
   world_ok(w, "state.persistent.history", "{\"key\":\"drafts/a\"}");
-  want(w, "versions.0.version", "3");
-  okf(w, "history.rollback", "{\"to\":\"%s\",\"prefix\":\"drafts/\"}", then); /* nothing differs that could be brought back */
-  want(w, "changed", "0");
+  world_want(w, "versions.0.version", "3");
+  world_okf(w, "history.rollback", "{\"to\":\"%s\",\"prefix\":\"drafts/\"}", then); /* nothing differs that could be brought back */
+  world_want(w, "changed", "0");
   want_no_secret(w);
   free(then);
 }
@@ -211,7 +187,7 @@ static void history_commit__is_all_or_nothing(void **state)
   set(w, "b", "1");
   world_ok(w, "history.commit",
            "{\"changes\":[{\"key\":\"a\",\"delete\":true},{\"key\":\"b\",\"value\":[ 1, 2 ]},{\"key\":\"c\",\"value\":null}]}");
-  want(w, "changed", "3");
+  world_want(w, "changed", "3");
   want_value(w, "a", "null");
   want_value(w, "b", "[1,2]");
   static const char *const bad[] = {
@@ -236,7 +212,7 @@ static void history_commit__is_all_or_nothing(void **state)
               "VersionConflict", "reload");
   want_value(w, "k", "null");
   world_ok(w, "history.log", "{}");
-  want(w, "count", "3");
+  world_want(w, "count", "3");
 }
 
 /* ---- forks and merges ---- */
@@ -250,32 +226,32 @@ static void history_fork__is_written_compared_merged_and_dropped(void **state)
            "{\"ref\":\"fork/b\",\"changes\":[{\"key\":\"plan\",\"value\":{\"step\":1,\"via\":\"Rome\"}},{\"key\":\"n\",\"value\":1}]}");
   want_value(w, "plan", "{\"step\":1}");
   world_ok(w, "history.diff", "{\"from\":\"main\",\"to\":\"fork/b\"}");
-  want(w, "differences.0.key", "\"n\"");
-  want(w, "differences.1.key", "\"plan\"");
+  world_want(w, "differences.0.key", "\"n\"");
+  world_want(w, "differences.1.key", "\"plan\"");
   set(w, "plan", "{\"step\":2}");
   char *before = head_of(w, "main");
   world_ok(w, "history.merge", "{\"from\":\"fork/b\",\"policy\":\"json\",\"preview\":true}");
-  want(w, "outcome", "\"committed\"");
-  want(w, "commit", "null");
-  want(w, "change_count", "2");
+  world_want(w, "outcome", "\"committed\"");
+  world_want(w, "commit", "null");
+  world_want(w, "change_count", "2");
   char *after = head_of(w, "main");
   assert_string_equal(before, after); /* a preview writes nothing */
   world_ok(w, "history.merge", "{\"from\":\"fork/b\"}");
-  want(w, "outcome", "\"conflicts\"");
-  want(w, "conflicts.0.theirs", "{\"step\":1,\"via\":\"Rome\"}");
+  world_want(w, "outcome", "\"conflicts\"");
+  world_want(w, "conflicts.0.theirs", "{\"step\":1,\"via\":\"Rome\"}");
   want_value(w, "n", "null");
   world_ok(w, "history.merge",
            "{\"from\":\"fork/b\",\"resolutions\":[{\"key\":\"plan\",\"take\":\"value\",\"value\":{\"step\":3}}],\"reason\":\"both\"}");
-  want(w, "outcome", "\"committed\"");
+  world_want(w, "outcome", "\"committed\"");
   want_value(w, "plan", "{\"step\":3}");
   want_value(w, "n", "1");
   want_counted(w);
   world_ok(w, "history.show", "{}");
-  want(w, "parents.2", "");
-  want(w, "reason", "\"both\"");
+  world_want(w, "parents.2", "");
+  world_want(w, "reason", "\"both\"");
   assert_true(*world_out(w, "parents.1"));
   world_ok(w, "history.merge", "{\"from\":\"fork/b\"}");
-  want(w, "outcome", "\"up-to-date\"");
+  world_want(w, "outcome", "\"up-to-date\"");
   world_ok(w, "history.undo", "{}"); /* one undo takes a merge back, also one that could have been a move */
   want_value(w, "n", "null");
   world_ok(w, "history.drop", "{\"name\":\"fork/b\"}");
@@ -300,7 +276,7 @@ static void history_revert__keeps_what_came_after(void **state)
   want_value(w, "mistake", "null");
   want_value(w, "plan", "2");
   world_ok(w, "history.revert", "{\"at\":\"main~3\"}"); /* plan was changed since: a conflict, and nothing is written */
-  want(w, "outcome", "\"conflicts\"");
+  world_want(w, "outcome", "\"conflicts\"");
   want_value(w, "plan", "2");
 }
 
@@ -336,7 +312,7 @@ static void history__delete_takes_also_what_was_undone(void **state)
   world_ok(w, "history.undo", "{}");
   set(w, "k", "\"" SECRET "-2\"");
   world_ok(w, "state.persistent.delete", "{\"key\":\"k\"}");
-  want(w, "deleted", "true");
+  world_want(w, "deleted", "true");
   want_no_secret(w);
   want_value(w, "other", "1");
 }
@@ -348,13 +324,13 @@ static void history__delete_takes_what_only_redo_leads_to(void **state)
   set(w, "k", "\"" SECRET "\"");
   world_ok(w, "history.undo", "{}");
   world_ok(w, "state.persistent.delete", "{\"key\":\"k\"}"); /* it is not in the state, and yet in the history */
-  want(w, "deleted", "true");
+  world_want(w, "deleted", "true");
   world_fails(w, "history.redo", "{}", "ValueErased", "rollback");
   want_no_secret(w);
   world_ok(w, "state.persistent.delete", "{\"key\":\"k\"}");
-  want(w, "deleted", "false");
+  world_want(w, "deleted", "false");
   world_ok(w, "state.persistent.query", "{\"prefix\":\"\"}");
-  want(w, "count", "1");
+  world_want(w, "count", "1");
 }
 
 static void history__delete_takes_what_was_there_before_another_deletion(void **state)
@@ -363,7 +339,7 @@ static void history__delete_takes_what_was_there_before_another_deletion(void **
   set(w, "k", "\"" SECRET "-1\"");
   world_ok(w, "history.commit", "{\"changes\":[{\"key\":\"k\",\"delete\":true}]}"); /* this one keeps it… */
   world_ok(w, "history.get", "{\"key\":\"k\",\"at\":\"main~1\"}");
-  want(w, "found", "true");
+  world_want(w, "found", "true");
   set(w, "k", "\"" SECRET "-2\"");
   world_ok(w, "state.persistent.delete", "{\"key\":\"k\"}"); /* …and this one removes all of it */
   want_no_secret(w);
@@ -377,13 +353,13 @@ static void history__delete_leaves_what_a_fork_or_a_tag_shows_until_it_is_gone(v
   world_ok(w, "history.tag", "{\"name\":\"t\"}");
   world_ok(w, "state.persistent.delete", "{\"key\":\"k\"}");
   world_ok(w, "history.get", "{\"key\":\"k\",\"at\":\"fork/b\"}");
-  want(w, "value", "\"" SECRET "\"");
+  world_want(w, "value", "\"" SECRET "\"");
   world_ok(w, "history.drop", "{\"name\":\"b\"}");
   world_ok(w, "history.get", "{\"key\":\"k\",\"at\":\"t\"}");
-  want(w, "value", "\"" SECRET "\"");
+  world_want(w, "value", "\"" SECRET "\"");
   world_ok(w, "history.untag", "{\"name\":\"t\"}");
   world_ok(w, "state.persistent.delete", "{\"key\":\"k\"}");
-  want(w, "deleted", "true");
+  world_want(w, "deleted", "true");
   want_no_secret(w);
 }
 
@@ -395,7 +371,7 @@ static void history__delete_takes_what_a_dropped_fork_left(void **state)
   world_ok(w, "history.commit", "{\"ref\":\"fork/b\",\"changes\":[{\"key\":\"k\",\"value\":\"" SECRET "\"}]}");
   world_ok(w, "history.drop", "{\"name\":\"b\"}");
   world_ok(w, "state.persistent.delete", "{\"key\":\"k\"}");
-  want(w, "deleted", "true");
+  world_want(w, "deleted", "true");
   want_no_secret(w);
 }
 
@@ -404,15 +380,15 @@ static void history__delete_takes_what_a_restore_left(void **state)
   world *w = *state;
   set(w, "other", "1");
   world_ok(w, "state.snapshot.create", "{}");
-  char *id = text_at(w, "snapshot_id");
+  char *id = world_text(w, "snapshot_id");
   set(w, "k", "\"" SECRET "\"");
   set(w, "k", "0"); /* before-restore/ID shows this one */
   w->is_operator = true;
-  okf(w, "state.snapshot.restore", "{\"snapshot_id\":\"%s\"}", id);
+  world_okf(w, "state.snapshot.restore", "{\"snapshot_id\":\"%s\"}", id);
   w->is_operator = false;
   want_value(w, "k", "null");
   world_ok(w, "state.persistent.delete", "{\"key\":\"k\"}");
-  want(w, "deleted", "true");
+  world_want(w, "deleted", "true");
   want_no_secret(w);
   free(id);
 }
@@ -438,9 +414,9 @@ static void history__a_change_needs_what_policy_asks_for_the_keys(void **state)
   for (size_t i = 0; i < COUNT_OF(asking); i++) world_fails(w, asking[i][0], asking[i][1], "ApprovalRequired", "wait");
   want_value(w, "billing/rate", "2");
   world_fails(w, "history.undo", "{}", "ApprovalRequired", "wait");
-  char *id = text_at(w, "error.details.approval_id");
+  char *id = world_text(w, "error.details.approval_id");
   w->is_operator = true;
-  okf(w, "approvals.approve", "{\"approval_id\":\"%s\"}", id);
+  world_okf(w, "approvals.approve", "{\"approval_id\":\"%s\"}", id);
   w->is_operator = false;
   world_ok(w, "history.undo", "{}");
   want_value(w, "billing/rate", "1");
@@ -462,8 +438,8 @@ static void history_merge__conflicts_do_not_tell_what_policy_closes(void **state
   set(w, "secret/k", "2");
   set_policy(w, "[[rule]]\ncapability = \"state.persistent.get\"\nprefix = \"secret/\"\npermission = \"operator\"\n");
   world_ok(w, "history.merge", "{\"from\":\"fork/b\"}");
-  want(w, "conflicts.0.key", "\"secret/k\"");
-  want(w, "conflicts.0.theirs", "");
+  world_want(w, "conflicts.0.key", "\"secret/k\"");
+  world_want(w, "conflicts.0.theirs", "");
   assert_null(strstr((const char *)w->out.data, SECRET));
 }
 
@@ -474,7 +450,7 @@ static void history__threads_runs_and_mailboxes_are_out_of_reach(void **state)
   world *w = *state;
   set(w, "plan", "1");
   world_ok(w, "threads.create", "{\"thread_id\":\"t\",\"state\":{\"n\":1}}");
-  char *commit = text_at(w, "commit");
+  char *commit = world_text(w, "commit");
   world_ok(w, "runs.create", "{\"input\":{}}");
   w->is_operator = true; /* not even then: these are other tiers' */
   assert_int_equal(world_callf(w, "history.reset", "{\"to\":\"%s\"}", commit), PD_NOT_FOUND);
@@ -493,9 +469,9 @@ static void history__threads_runs_and_mailboxes_are_out_of_reach(void **state)
   }
   world_ok(w, "history.undo", "{}");
   world_ok(w, "threads.load", "{\"thread_id\":\"t\"}");
-  want(w, "state", "{\"n\":1}");
+  world_want(w, "state", "{\"n\":1}");
   world_ok(w, "runs.list", "{}");
-  want(w, "runs.1", "");
+  world_want(w, "runs.1", "");
   assert_true(*world_out(w, "runs.0"));
   free(commit);
 }
@@ -512,18 +488,18 @@ static void history_tag__of_somebody_else_is_not_the_agents(void **state)
   set(w, "plan", "2");
   world_fails(w, "history.untag", "{\"name\":\"evidence\"}", "PermissionDenied", "ask");
   world_fails(w, "history.tag", "{\"name\":\"evidence\",\"move\":true}", "PermissionDenied", "ask");
-  okf(w, "history.pin", "{\"at\":\"%s\"}", head); /* it is pinned already: nothing to do, and nothing to take over */
+  world_okf(w, "history.pin", "{\"at\":\"%s\"}", head); /* it is pinned already: nothing to do, and nothing to take over */
   assert_int_equal(world_callf(w, "history.unpin", "{\"at\":\"%s\"}", head), PD_DENIED);
   world_ok(w, "history.tag", "{\"name\":\"mine\"}");
   set(w, "plan", "3");
   world_ok(w, "history.tag", "{\"name\":\"mine\",\"move\":true}");
   world_ok(w, "history.get", "{\"key\":\"plan\",\"at\":\"mine\"}");
-  want(w, "value", "3");
+  world_want(w, "value", "3");
   world_ok(w, "history.untag", "{\"name\":\"mine\"}");
   world_ok(w, "state.snapshot.create", "{}");
   world_ok(w, "history.marks", "{}");
-  want(w, "count", "3"); /* the pin, the operator's tag, the snapshot's */
-  char *tag = text_at(w, "marks.2.name");
+  world_want(w, "count", "3"); /* the pin, the operator's tag, the snapshot's */
+  char *tag = world_text(w, "marks.2.name");
   assert_int_equal(world_callf(w, "history.untag", "{\"name\":\"%s\"}", tag), PD_INVALID);
   free(tag);
   free(head);
@@ -574,7 +550,7 @@ static void history__writers_at_the_same_time_leave_a_sound_history(void **state
     assert_int_equal(workers[i].failures, 0);
   }
   world_ok(w, "history.verify", "{}");
-  want(w, "ok", "true");
+  world_want(w, "ok", "true");
   want_counted(w);
 }
 

@@ -15,77 +15,36 @@
 
 /* ---- what has happened before ---- */
 
-static void with_thread(world *w)
-{
-  world_ok(w, "threads.create", "{\"thread_id\":\"t\"}");
-}
+/* Scenes: each one a call, after the one before. */
+static const struct {
+  const char *name, *before, *capability, *input;
+} scenes[] = {
+  {"thread", NULL, "threads.create", "{\"thread_id\":\"t\"}"},
+  {"run", "thread", "runs.begin", "{\"thread_id\":\"t\",\"run_id\":\"r1\"}"},
+  {"done", "run", "runs.finish", "{\"thread_id\":\"t\"}"},
+  {"forked", "run", "threads.fork", "{\"thread_id\":\"t\",\"new_thread_id\":\"u\"}"},
+  {"call", "run", "runs.tool_begin", "{\"thread_id\":\"t\",\"call_id\":\"c\",\"name\":\"n\"}"},
+  {"suspended", "call", "runs.tool_suspend", "{\"thread_id\":\"t\",\"call_id\":\"c\"}"},
+  {"resumed", "suspended", "runs.tool_resume", "{\"thread_id\":\"t\",\"call_id\":\"c\",\"decision_id\":\"d\"}"},
+  {"second call", "resumed", "runs.tool_begin", "{\"thread_id\":\"t\",\"call_id\":\"e\",\"name\":\"n\"}"},
+  {"decided", "second call", "runs.tool_suspend", "{\"thread_id\":\"t\",\"call_id\":\"e\"}"},
+  {"letter", NULL, "mailbox.send", "{\"thread_id\":\"t\",\"body\":1}"},
+  {"claimed", "letter", "mailbox.claim", "{\"thread_id\":\"t\",\"consumer\":\"w\"}"},
+  {"cancelled", "letter", "mailbox.cancel", "{\"thread_id\":\"t\",\"number\":1}"},
+  {"interrupted", "letter", "mailbox.send", "{\"thread_id\":\"t\",\"body\":2,\"is_interrupt\":true}"},
+  {"full", "letter", "mailbox.send", "{\"thread_id\":\"t\",\"body\":1}"}, /* a mailbox has two letters here */
+};
 
-static void with_run(world *w)
-{
-  with_thread(w);
-  world_ok(w, "runs.begin", "{\"thread_id\":\"t\",\"run_id\":\"r1\"}");
-}
-
-static void with_done(world *w)
-{
-  with_run(w);
-  world_ok(w, "runs.finish", "{\"thread_id\":\"t\"}");
-}
-
-static void with_forked(world *w)
-{
-  with_run(w);
-  world_ok(w, "threads.fork", "{\"thread_id\":\"t\",\"new_thread_id\":\"u\"}");
-}
-
-static void with_call(world *w)
-{
-  with_run(w);
-  world_ok(w, "runs.tool_begin", "{\"thread_id\":\"t\",\"call_id\":\"c\",\"name\":\"n\"}");
-}
-
-static void with_suspended(world *w)
-{
-  with_call(w);
-  world_ok(w, "runs.tool_suspend", "{\"thread_id\":\"t\",\"call_id\":\"c\"}");
-}
-
-static void with_decided(world *w)
-{
-  with_suspended(w);
-  world_ok(w, "runs.tool_resume", "{\"thread_id\":\"t\",\"call_id\":\"c\",\"decision_id\":\"d\"}");
-  world_ok(w, "runs.tool_begin", "{\"thread_id\":\"t\",\"call_id\":\"e\",\"name\":\"n\"}");
-  world_ok(w, "runs.tool_suspend", "{\"thread_id\":\"t\",\"call_id\":\"e\"}");
-}
-
-static void with_letter(world *w)
-{
-  world_ok(w, "mailbox.send", "{\"thread_id\":\"t\",\"body\":1}");
-}
-
-static void with_claimed(world *w)
-{
-  with_letter(w);
-  world_ok(w, "mailbox.claim", "{\"thread_id\":\"t\",\"consumer\":\"w\"}");
-}
-
-static void with_cancelled(world *w)
-{
-  with_letter(w);
-  world_ok(w, "mailbox.cancel", "{\"thread_id\":\"t\",\"number\":1}");
-}
-
-static void with_interrupted(world *w)
-{
-  with_letter(w);
-  world_ok(w, "mailbox.send", "{\"thread_id\":\"t\",\"body\":2,\"is_interrupt\":true}");
-}
-
-static void with_full(world *w)
+static void play(world *w, const char *name)
 {
   w->home->config.mailbox_count_max = 2;
-  with_letter(w);
-  with_letter(w);
+  for (size_t i = 0; i < COUNT_OF(scenes); i++) {
+    if (strcmp(scenes[i].name, name) != 0) continue;
+    if (scenes[i].before) play(w, scenes[i].before);
+    world_ok(w, scenes[i].capability, scenes[i].input);
+    return;
+  }
+  fail_msg("there is no scene '%s'", name);
 }
 
 /* ---- the errors ---- */
@@ -93,7 +52,7 @@ static void with_full(world *w)
 #define FAILS(function, code, capability, before, input, action)                                                                           \
   static void function##__err_##code##__is_told(void **state)                                                                              \
   {                                                                                                                                        \
-    with_##before(*state);                                                                                                                 \
+    play(*state, #before);                                                                                                                 \
     world_fails(*state, capability, input, #code, action);                                                                                 \
   }
 
@@ -148,7 +107,7 @@ FAILS(runs_checkpoint, RunNotFound, "runs.checkpoint", thread,
 static void runs_checkpoint__err_RunDone__is_told(void **state)
 {
   world *w = *state;
-  with_done(w);
+  play(w, "done");
   world_fails(w, "runs.checkpoint", "{\"thread_id\":\"t\",\"reason\":\"UserMessage\",\"messages\":[{\"id\":\"x\"}],\"run_id\":\"r1\"}",
               "RunDone", "begin");
 }
@@ -156,7 +115,7 @@ static void runs_checkpoint__err_RunDone__is_told(void **state)
 static void runs_checkpoint__err_RunNotActive__is_told(void **state)
 {
   world *w = *state;
-  with_forked(w);
+  play(w, "forked");
   world_fails(w, "runs.checkpoint", "{\"thread_id\":\"u\",\"reason\":\"UserMessage\",\"messages\":[{\"id\":\"x\"}],\"run_id\":\"r1\"}",
               "RunNotActive", "begin");
 }
@@ -164,7 +123,7 @@ static void runs_checkpoint__err_RunNotActive__is_told(void **state)
 static void runs_checkpoint__err_InvalidChangeSet__is_told(void **state)
 {
   world *w = *state;
-  with_run(w);
+  play(w, "run");
   world_fails(w, "runs.checkpoint", "{\"thread_id\":\"t\",\"reason\":\"UserMessage\",\"messages\":[{\"role\":\"user\"}]}",
               "InvalidChangeSet", "correct");
 }
@@ -172,7 +131,7 @@ static void runs_checkpoint__err_InvalidChangeSet__is_told(void **state)
 static void runs_checkpoint__err_InvalidPatch__is_told(void **state)
 {
   world *w = *state;
-  with_run(w);
+  play(w, "run");
   world_fails(
     w, "runs.checkpoint",
     "{\"thread_id\":\"t\",\"reason\":\"UserMessage\",\"messages\":[{\"id\":\"x\"}],\"patches\":[{\"op\":\"jump\",\"path\":\"/a\"}]}",
@@ -182,7 +141,7 @@ static void runs_checkpoint__err_InvalidPatch__is_told(void **state)
 static void runs_checkpoint__err_ReservedPath__is_told(void **state)
 {
   world *w = *state;
-  with_run(w);
+  play(w, "run");
   world_fails(w, "runs.checkpoint",
               "{\"thread_id\":\"t\",\"reason\":\"UserMessage\",\"messages\":[{\"id\":\"x\"}],\"patches\":[{\"op\":\"set\",\"path\":\"/"
               "__run\",\"value\":1}]}",
@@ -225,7 +184,7 @@ FAILS(runs_tool_end, InvalidPatch, "runs.tool_end", call,
 static void runs_tool_end__err_ReservedPath__is_told(void **state)
 {
   world *w = *state;
-  with_call(w);
+  play(w, "call");
   world_fails(w, "runs.tool_end", "{\"thread_id\":\"t\",\"call_id\":\"c\",\"patches\":[{\"op\":\"set\",\"path\":\"/__run\",\"value\":1}]}",
               "ReservedPath", "correct");
 }
@@ -252,7 +211,7 @@ FAILS(runs_tool_suspend, InvalidTransition, "runs.tool_suspend", suspended, "{\"
 static void runs_tool_suspend__err_InvalidPatch__is_told(void **state)
 {
   world *w = *state;
-  with_call(w);
+  play(w, "call");
   world_fails(w, "runs.tool_suspend", "{\"thread_id\":\"t\",\"call_id\":\"c\",\"patches\":[{\"op\":\"jump\",\"path\":\"/a\"}]}",
               "InvalidPatch", "correct");
 }
@@ -264,7 +223,7 @@ FAILS(threads_append, InvalidId, "threads.append", thread, "{\"thread_id\":\"..x
 static void threads_append__err_VersionConflict__is_told(void **state)
 {
   world *w = *state;
-  with_thread(w);
+  play(w, "thread");
   world_fails(w, "threads.append", "{\"thread_id\":\"t\",\"run_id\":\"r\",\"reason\":\"UserMessage\",\"expected_version\":7}",
               "VersionConflict", "reload");
 }
@@ -272,7 +231,7 @@ static void threads_append__err_VersionConflict__is_told(void **state)
 static void threads_append__err_InvalidChangeSet__is_told(void **state)
 {
   world *w = *state;
-  with_thread(w);
+  play(w, "thread");
   world_fails(w, "threads.append", "{\"thread_id\":\"t\",\"run_id\":\"r\",\"reason\":\"UserMessage\",\"messages\":[{\"role\":\"user\"}]}",
               "InvalidChangeSet", "correct");
 }
@@ -280,7 +239,7 @@ static void threads_append__err_InvalidChangeSet__is_told(void **state)
 static void threads_append__err_InvalidPatch__is_told(void **state)
 {
   world *w = *state;
-  with_thread(w);
+  play(w, "thread");
   world_fails(w, "threads.append",
               "{\"thread_id\":\"t\",\"run_id\":\"r\",\"reason\":\"UserMessage\",\"patches\":[{\"op\":\"jump\",\"path\":\"/a\"}]}",
               "InvalidPatch", "correct");

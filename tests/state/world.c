@@ -72,16 +72,45 @@ pd_code world_call(world *w, const char *capability, const char *input)
   return code;
 }
 
-pd_code world_callf(world *w, const char *capability, const char *fmt, ...)
+static char *format(const char *fmt, va_list args)
 {
   char *input = NULL;
+  assert_true(vasprintf(&input, fmt, args) >= 0);
+  return input;
+}
+
+pd_code world_callf(world *w, const char *capability, const char *fmt, ...)
+{
   va_list args;
   va_start(args, fmt);
-  assert_true(vasprintf(&input, fmt, args) >= 0);
+  char *input = format(fmt, args);
   va_end(args);
   pd_code code = world_call(w, capability, input);
   free(input);
   return code;
+}
+
+void world_okf(world *w, const char *capability, const char *fmt, ...)
+{
+  va_list args;
+  va_start(args, fmt);
+  char *input = format(fmt, args);
+  va_end(args);
+  world_ok(w, capability, input);
+  free(input);
+}
+
+void world_want(world *w, const char *path, const char *json)
+{
+  const char *got = world_out(w, path);
+  if (strcmp(got, json) != 0) fail_msg("%s is %s, not %s, in %.600s", path, got, json, (const char *)w->out.data);
+}
+
+char *world_text(world *w, const char *path)
+{
+  const char *got = world_out(w, path);
+  if (got[0] != '"') fail_msg("%s is %s, and no text", path, got);
+  return text_of("%.*s", (int)strlen(got) - 2, got + 1);
 }
 
 void world_ok(world *w, const char *capability, const char *input)

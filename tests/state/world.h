@@ -34,7 +34,12 @@ void world_ok(world *w, const char *capability, const char *input);
 void world_fails(world *w, const char *capability, const char *input, const char *name, const char *action);
 /* A member of the last answer as JSON text ("" if absent); path with dots: "error.code", "entries.0.key". Valid until the next call. */
 const char *world_out(world *w, const char *path);
-/* printf, then world_call. */
+/* That member must be there and be this. */
+void world_want(world *w, const char *path, const char *json);
+/* That member, which must be a text, without its quotes; freed by the caller. */
+char *world_text(world *w, const char *path);
+/* printf, then world_call; or world_ok. */
 pd_code world_callf(world *w, const char *capability, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+void world_okf(world *w, const char *capability, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 #endif

@@ -121,6 +121,17 @@ char *served_file(const served *s, const char *name)
   return text;
 }
 
+char *served_token(const served *s, const char *args)
+{
+  char *command = text_of("%s --store %s/home token %s 2>/dev/null", served_binary, s->folder, args), line[512] = "";
+  FILE *f = popen(command, "r");
+  if (!f || !fgets(line, sizeof line, f)) line[0] = 0;
+  line[strcspn(line, "\n")] = 0;
+  if (!f || pclose(f) != 0) printf("# failed: %s\n", command);
+  free(command);
+  return strdup(line);
+}
+
 /* ---- connections ---- */
 
 static int connected(int fd, const struct sockaddr *address, socklen_t size)

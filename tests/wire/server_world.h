@@ -48,6 +48,9 @@ void served_again(served *s);
 /* A file of its folder as text; freed by the caller. "" if there is none. */
 char *served_file(const served *s, const char *name);
 
+/* `perdure token ARGS…` on its home, while it runs: the first line that it prints, freed by the caller. */
+char *served_token(const served *s, const char *args);
+
 /* A connection, with a time-out of SERVED_PATIENCE_S for each read. */
 int served_connect(const served *s);
 int served_connect_unix(const served *s);

@@ -294,6 +294,123 @@ static void renew__sighup_takes_them_at_once(void **state)
   served_free(s);
 }
 
+/* ---- in perdure.toml ---- */
+
+static void write_settings(const char *folder, const char *text)
+{
+  char *home = text_of("%s/home", folder), *toml = text_of("%s/perdure.toml", home);
+  mkdir(home, 0700);
+  FILE *f = fopen(toml, "w");
+  assert_non_null(f);
+  fprintf(f, "[server]\n%s", text);
+  fclose(f);
+  free(toml);
+  free(home);
+}
+
+static served *start_by_settings(const char *text, const char *const *args)
+{
+  char *folder = temp_folder_new();
+  certificate_write(folder, "cert.pem", "key.pem", &(certificate){.serial = 40});
+  certificate_write(folder, "cert2.pem", "key2.pem", &(certificate){.serial = 41});
+  write_settings(folder, text);
+  return served_start_in(folder, args);
+}
+
+static void reload_and_wait(const served *s, const char *said)
+{
+  kill(s->pid, SIGHUP);
+  wait_for_log(s, said);
+}
+
+#define PAIR(n) "tls_cert = '../cert" n ".pem'\ntls_key = '../key" n ".pem'\n"
+
+static void settings__the_pair_may_stand_in_perdure_toml_and_sighup_takes_another(void **state)
+{
+  (void)state;
+  served *s = start_by_settings(PAIR(""), (const char *const[]){"--no-auth", NULL});
+  assert_int_equal(serial_now(s), 40);
+  write_settings(s->folder, PAIR("2"));
+  reload_and_wait(s, "cert2.pem, valid until");
+  assert_int_equal(serial_now(s), 41);
+  write_settings(s->folder, PAIR("3"));
+  reload_and_wait(s, "the old one stays: the certificate: there is no file");
+  assert_int_equal(serial_now(s), 41);
+  certificate_write(s->folder, "cert2.pem", "key2.pem", &(certificate){.serial = 42}); /* what is in force is looked after */
+  wait_for_serial(s, 42);
+  write_settings(s->folder, "tls_cert = '../cert.pem'\n");
+  reload_and_wait(s, "reload failed, nothing was changed");
+  wait_for_log(s, "'server.tls_cert' and 'server.tls_key' belong together");
+  assert_int_equal(serial_now(s), 42);
+  write_settings(s->folder, "");
+  reload_and_wait(s, "server.tls_cert has changed: that takes effect when the server is started again");
+  assert_int_equal(serial_now(s), 42);
+  assert_int_equal(served_stop(s), 0);
+  served_free(s);
+}
+
+static void settings__the_command_line_wins_over_perdure_toml(void **state)
+{
+  (void)state;
+  served *s = start_by_settings(
+    PAIR("") "listen = '127.0.0.1:1'\nlog_level = 'error'\n",
+    (const char *const[]){"--no-auth", "--tls-cert", "@cert2.pem", "--tls-key", "@key2.pem", "--log-level", "info", NULL});
+  assert_int_equal(serial_now(s), 41);
+  reload_and_wait(s, "cert2.pem, valid until");
+  assert_int_equal(serial_now(s), 41);
+  served_free(s);
+}
+
+static void want_host(int fd, const char *host, int status)
+{
+  char *text = text_of("GET /v1/capabilities HTTP/1.1\r\nHost: %s\r\n\r\n", host);
+  assert_true(send_bytes(fd, text, strlen(text)));
+  reply r = read_reply(fd, false);
+  assert_int_equal(r.status, status);
+  reply_done(&r);
+  free(text);
+}
+
+static void settings__hosts_and_the_logs_level_change_with_a_reload(void **state)
+{
+  (void)state;
+  served *s = start_by_settings("allow_host = ['one.example']\n", (const char *const[]){"--no-auth", "--log", "json", NULL});
+  int fd = served_connect(s);
+  want_host(fd, "one.example", 200);
+  want_host(fd, "two.example", 403);
+  assert_int_equal(count_in_log(s, "\"level\":\"debug\""), 0);
+  write_settings(s->folder, "allow_host = ['two.example']\nlog_level = 'debug'\n");
+  reload_and_wait(s, "reloaded");
+  want_host(fd, "one.example", 403);
+  want_host(fd, "two.example", 200);
+  wait_for_log(s, "\"level\":\"debug\"");
+  close(fd);
+  served_free(s);
+}
+
+static void settings__an_address_and_a_socket_with_its_mode_may_stand_there(void **state)
+{
+  (void)state;
+  struct stat is;
+  served_listen = NULL;
+  served *s =
+    start_by_settings("listen = '127.0.0.1:0'\nsocket = '../socket'\nsocket_mode = '0640'\n", (const char *const[]){"--no-auth", NULL});
+  char *path = text_of("%s/socket", s->folder);
+  int fd = served_connect_unix(s), tcp = served_connect(s);
+  want_health(fd);
+  want_health(tcp);
+  assert_int_equal(stat(path, &is), 0);
+  assert_int_equal(is.st_mode & 0777, 0640);
+  write_settings(s->folder, "listen = '127.0.0.1:1'\nsocket = '../socket'\nsocket_mode = '0640'\n");
+  reload_and_wait(s, "server.listen has changed: that takes effect when the server is started again");
+  want_health(tcp);
+  close(fd);
+  close(tcp);
+  free(path);
+  served_free(s);
+  served_listen = "127.0.0.1:0";
+}
+
 static void renew__a_pair_that_does_not_fit_is_refused_once_and_the_old_one_stays(void **state)
 {
   (void)state;
@@ -511,6 +628,10 @@ int main(int argc, char **argv)
     cmocka_unit_test(renew__sighup_takes_them_at_once),
     cmocka_unit_test(renew__a_pair_that_does_not_fit_is_refused_once_and_the_old_one_stays),
     cmocka_unit_test(renew__while_many_shake_hands_none_fails),
+    cmocka_unit_test(settings__the_pair_may_stand_in_perdure_toml_and_sighup_takes_another),
+    cmocka_unit_test(settings__the_command_line_wins_over_perdure_toml),
+    cmocka_unit_test(settings__hosts_and_the_logs_level_change_with_a_reload),
+    cmocka_unit_test(settings__an_address_and_a_socket_with_its_mode_may_stand_there),
     cmocka_unit_test(guard__the_certificates_names_are_hosts_and_the_origin_is_https),
     cmocka_unit_test(watch__events_reach_all_and_a_stop_is_told_and_ends_the_stream_well),
     cmocka_unit_test(watch__resumes_where_it_broke_off),

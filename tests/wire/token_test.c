@@ -23,19 +23,6 @@
 
 static const char *const none[] = {NULL};
 
-/* `perdure token ARGS…` on the server's home, which runs; the first line that it prints. */
-static char *token(const served *s, const char *args)
-{
-  char *command = text_of("%s --store %s/home token %s 2>/dev/null", served_binary, s->folder, args), line[512] = "";
-  FILE *f = popen(command, "r");
-  assert_non_null(f);
-  if (!fgets(line, sizeof line, f)) line[0] = 0;
-  line[strcspn(line, "\n")] = 0;
-  if (pclose(f) != 0) print_message("failed: %s\n", command);
-  free(command);
-  return text_of("%s", line);
-}
-
 static reply ask_as(const served *s, const char *text, const char *more, const char *capability, const char *input)
 {
   char *path = text_of("/v1/call/%s", capability), *headers = text_of("Authorization: Bearer %s\r\n%s", text, more);
@@ -95,7 +82,7 @@ static void auth__an_agents_token_is_that_agents_and_revoking_ends_it(void **sta
 {
   (void)state;
   served *s = served_start(none);
-  char *text = token(s, "create --agent writer");
+  char *text = served_token(s, "create --agent writer");
   want_call(s, text, "", "state.persistent.set", "{\"key\":\"k\",\"value\":1}", 200);
   want_call(s, text, "Perdure-Agent: writer\r\n", "state.persistent.get", "{\"key\":\"k\"}", 200);
   want_call(s, text, "Perdure-Agent: other\r\n", "state.persistent.get", "{\"key\":\"k\"}", 403);
@@ -107,7 +94,7 @@ static void auth__an_agents_token_is_that_agents_and_revoking_ends_it(void **sta
   char id[17];
   snprintf(id, sizeof id, "%.16s", text + 3);
   char *args = text_of("revoke %s", id);
-  free(token(s, args));
+  free(served_token(s, args));
   want_call(s, text, "", "state.persistent.get", "{\"key\":\"k\"}", 401);
   free(args);
   free(text);
@@ -138,7 +125,7 @@ static void auth__an_auditor_watches_everything_and_makes_nothing(void **state)
 {
   (void)state;
   served *s = served_start(none);
-  char *boss = token(s, "create --role operator"), *auditor = token(s, "create --role auditor");
+  char *boss = served_token(s, "create --role operator"), *auditor = served_token(s, "create --role auditor");
   want_call(s, boss, "Perdure-Agent: writer\r\n", "state.persistent.set", "{\"key\":\"k\",\"value\":1}", 200);
   assert_int_equal(status_of_watch(s, auditor, "store=writer", ""), 200);
   assert_int_equal(status_of_watch(s, auditor, "store=nobody", "Perdure-Agent: nobody\r\n"), 404);
@@ -177,16 +164,16 @@ static void auth__a_watch_ends_with_its_token(void **state)
 {
   (void)state;
   served *s = served_start(none);
-  char *revoked = token(s, "create --agent writer"), *rotated = token(s, "create --agent writer"),
-       *expired = token(s, "create --agent writer --expires 3s"), *kept = token(s, "create --agent writer"),
-       *in_grace = token(s, "create --agent writer");
+  char *revoked = served_token(s, "create --agent writer"), *rotated = served_token(s, "create --agent writer"),
+       *expired = served_token(s, "create --agent writer --expires 3s"), *kept = served_token(s, "create --agent writer"),
+       *in_grace = served_token(s, "create --agent writer");
   int of_revoked = begin_watch(s, revoked), of_rotated = begin_watch(s, rotated), of_expired = begin_watch(s, expired),
       of_kept = begin_watch(s, kept), of_grace = begin_watch(s, in_grace);
   char *revoke = text_of("revoke %.16s", revoked + 3), *rotate = text_of("rotate %.16s", rotated + 3),
        *with_grace = text_of("rotate %.16s --grace 1h", in_grace + 3);
-  free(token(s, revoke));
-  free(token(s, rotate));
-  free(token(s, with_grace));
+  free(served_token(s, revoke));
+  free(served_token(s, rotate));
+  free(served_token(s, with_grace));
   assert_true(ends(of_revoked));
   assert_true(ends(of_rotated));
   assert_true(ends(of_expired));
@@ -211,7 +198,7 @@ static void auth__operator_and_auditor(void **state)
 {
   (void)state;
   served *s = served_start(none);
-  char *boss = token(s, "create --role operator"), *auditor = token(s, "create --role auditor");
+  char *boss = served_token(s, "create --role operator"), *auditor = served_token(s, "create --role auditor");
   want_call(s, boss, "Perdure-Agent: writer\r\n", "state.persistent.set", "{\"key\":\"k\",\"value\":1}", 200);
   want_call(s, boss, "", "tokens.list", "{}", 200);
   want_call(s, auditor, "Perdure-Agent: writer\r\n", "state.persistent.get", "{\"key\":\"k\"}", 200);
@@ -229,7 +216,7 @@ static void auth__scopes_hold_for_calls_reads_and_watches(void **state)
 {
   (void)state;
   served *s = served_start(none);
-  char *text = token(s, "create --agent writer --capability 'state.persistent.*' --prefix drafts/");
+  char *text = served_token(s, "create --agent writer --capability 'state.persistent.*' --prefix drafts/");
   want_call(s, text, "", "state.persistent.set", "{\"key\":\"drafts/1\",\"value\":1}", 200);
   want_call(s, text, "", "state.persistent.set", "{\"key\":\"other\",\"value\":1}", 403);
   want_call(s, text, "", "state.persistent.list", "{}", 403);
@@ -237,7 +224,7 @@ static void auth__scopes_hold_for_calls_reads_and_watches(void **state)
   want_call(s, text, "", "state.shared.get", "{\"key\":\"drafts/1\"}", 403);
   want_get(s, text, "/v1/agents/writer/state/drafts/1", 200);
   want_get(s, text, "/v1/agents/writer/state/other", 403);
-  char *past = token(s, "create --agent writer --capability 'history.*' --prefix drafts/");
+  char *past = served_token(s, "create --agent writer --capability 'history.*' --prefix drafts/");
   want_call(s, past, "", "history.get", "{\"key\":\"drafts/1\",\"at\":\"main\"}", 200);
   want_call(s, past, "", "history.get", "{\"key\":\"other\"}", 403);
   want_call(s, past, "", "history.log", "{\"prefix\":\"drafts/\"}", 200);
@@ -255,7 +242,7 @@ static void auth__scopes_hold_for_calls_reads_and_watches(void **state)
   want_get(s, text, "/v1/agents/shared/state", 403);
   want_get(s, text, "/v1/watch", 403);
   want_get(s, text, "/v1/watch?store=shared&prefix=drafts/", 403);
-  want_get(s, text, "/mcp", 403);
+  want_get(s, text, "/mcp", 405); /* narrow_test.c walks there */
   free(text);
   served_free(s);
 }
@@ -264,7 +251,7 @@ static void auth__a_token_may_ask_only_so_often(void **state)
 {
   (void)state;
   served *s = served_start(none);
-  char *text = token(s, "create --agent writer --rate 1"), *other = token(s, "create --agent writer");
+  char *text = served_token(s, "create --agent writer --rate 1"), *other = served_token(s, "create --agent writer");
   int refused = 0;
   for (int i = 0; i < 1000 && !refused; i++) { /* were each answer a second late, none would be refused */
     reply r = ask_as(s, text, "", "state.persistent.get", "{\"key\":\"k\"}");
@@ -388,8 +375,8 @@ static void try_capability(const walk *k, pd_json capability, size_t *tried)
 static void set_up(walk *k)
 {
   k->s = served_start(none);
-  k->victim = token(k->s, "create --agent victim");
-  k->stranger = token(k->s, "create --agent stranger");
+  k->victim = served_token(k->s, "create --agent victim");
+  k->stranger = served_token(k->s, "create --agent stranger");
   reply r = ask_as(k->s, k->victim, "", "session.begin", "{}");
   const char *at = strstr(r.body, "\"session_id\":\"");
   assert_non_null(at);

@@ -183,9 +183,9 @@ static void resource__a_commit_is_of_the_callers_store_or_of_the_shared_one_and_
 
 /* ---- what the caller may not call, it does not see ---- */
 
-static bool sees_shared_alone(void *ctx, const char *capability)
+static bool sees_shared_alone(void *ctx, const char *capability, pd_bytes key)
 {
-  (void)ctx;
+  (void)ctx, (void)key;
   return strncmp(capability, "state.shared.", 13) == 0; /* and no history */
 }
 

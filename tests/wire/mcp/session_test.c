@@ -31,7 +31,7 @@ static void begin(mcp_world *m, char id[PD_MCP_SESSION_ID_SIZE], const char *cap
 static pd_code find(mcp_world *m, const char *agent, const char *id)
 {
   pd_mcp_session *session = NULL;
-  pd_code code = pd_mcp_session_find(m->mcp, agent, id, &session, NULL);
+  pd_code code = pd_mcp_session_find(m->mcp, agent, NULL, id, &session, NULL);
   pd_mcp_session_release(session);
   return code;
 }
@@ -66,7 +66,7 @@ static void session__it_keeps_revision_level_and_state_until_it_ends(void **stat
   begin(&m, id, "{}");
   pd_mcp_counts(m.mcp, &sessions, &streams);
   assert_int_equal(sessions, 1);
-  assert_int_equal(pd_mcp_session_find(m.mcp, "main", id, &m.peer.session, NULL), PD_OK);
+  assert_int_equal(pd_mcp_session_find(m.mcp, "main", NULL, id, &m.peer.session, NULL), PD_OK);
   mcp_tool(&m, "state_session_set", "{\"key\":\"k\",\"value\":1}");
   mcp_tool(&m, "state_session_get", "{\"key\":\"k\"}");
   assert_string_equal(mcp_last(&m, "result.structuredContent.found"), "true");
@@ -113,7 +113,7 @@ static void session__ids_survive_a_restart_with_the_same_key(void **state)
   pd_mcp_options options = {.home = m.w.home, .uri = m.w.uri, .key_file = key_file};
   assert_int_equal(pd_mcp_new(&options, &m.mcp, NULL), PD_OK);
   assert_int_equal(find(&m, "eve", id), PD_NOT_FOUND);
-  assert_int_equal(pd_mcp_session_find(m.mcp, "main", id, &m.peer.session, NULL), PD_OK);
+  assert_int_equal(pd_mcp_session_find(m.mcp, "main", NULL, id, &m.peer.session, NULL), PD_OK);
   mcp_send(&m, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"nope\"}");
   assert_non_null(strstr(mcp_last(&m, "error.message"), "2025-06-18")); /* the revision came with the id */
   mcp_close(&m);
@@ -157,7 +157,7 @@ static void session__a_second_stream_takes_the_place_of_the_first(void **state)
   size_t first = 0, second = 0;
   open_http(&m, NULL);
   begin(&m, id, "{}");
-  assert_int_equal(pd_mcp_session_find(m.mcp, "main", id, &m.peer.session, NULL), PD_OK);
+  assert_int_equal(pd_mcp_session_find(m.mcp, "main", NULL, id, &m.peer.session, NULL), PD_OK);
   pd_mcp_out out = {.send = count_message, .done = note_done, .ctx = &first};
   assert_int_equal(pd_mcp_session_stream(m.mcp, m.peer.session, &out, NULL), PD_OK);
   mcp_send(&m, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"resources/subscribe\",\"params\":{\"uri\":\"state://shared/x\"}}");

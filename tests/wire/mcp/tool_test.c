@@ -294,9 +294,9 @@ static pd_code deny_writes(void *ctx, const pd_ctx *who, const char *capability,
   return pd_call(who, capability, input, out, err);
 }
 
-static bool sees_state(void *ctx, const char *capability)
+static bool sees_state(void *ctx, const char *capability, pd_bytes key)
 {
-  (void)ctx;
+  (void)ctx, (void)key;
   return strncmp(capability, "state.", 6) == 0;
 }
 
