@@ -186,7 +186,10 @@ static pd_code flush(const pd_raw_call *call, const struct verb *verb, pd_error 
   pd_server *server = call->request->server;
   if (!server->is_buffered || (*verb->what && !verb->writes)) return PD_OK;
   pd_code code = pd_home_borrow(server->home, call->name, false, &store, err);
-  return code == PD_NOT_FOUND ? PD_OK : code ? code : pd_store_flush(store, err);
+  if (code) return code == PD_NOT_FOUND ? PD_OK : code;
+  code = pd_store_flush(store, err);
+  pd_home_return(server->home, store);
+  return code;
 }
 
 static pd_code answer(pd_raw_call *call, const struct verb *verb, pd_error *err)
