@@ -14,12 +14,12 @@
 static pd_code name_restore(pd_restore_plan *plan, int64_t now_ms, pd_error *err)
 {
   struct tm at;
-  uint8_t salt[2];
+  uint8_t salt[4]; /* two in one second have names of their own */
   time_t seconds = (time_t)(now_ms / 1000);
   gmtime_r(&seconds, &at);
   TRY(pd_random_bytes(salt, sizeof salt, err));
   size_t size = strftime(plan->id, sizeof plan->id, "%Y%m%dT%H%M%SZ", &at);
-  snprintf(plan->id + size, sizeof plan->id - size, "-%02x%02x", salt[0], salt[1]);
+  snprintf(plan->id + size, sizeof plan->id - size, "-%02x%02x%02x%02x", salt[0], salt[1], salt[2], salt[3]);
   return PD_OK;
 }
 

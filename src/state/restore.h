@@ -14,7 +14,7 @@
 
 #include "state/backup.h"
 
-#define PD_RESTORE_ID_SIZE 32 /* with its NUL: 20261115T100000Z-1a2b */
+#define PD_RESTORE_ID_SIZE 32 /* with its NUL: 20261115T100000Z-1a2b3c4d */
 #define PD_RESTORE_AS "restoring"
 #define PD_RESTORE_BEFORE "before-restore"
 

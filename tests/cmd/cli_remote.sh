@@ -274,7 +274,7 @@ for side in local far; do
   echo 'correct horse battery' >$side/pass
   echo 'another horse battery' >$side/new
 done
-filter='sed -E "s/[0-9]+ (bytes|B|KiB)/SIZE/g; s/TIME-[0-9a-f]{4}/TIME/g; s#/[^ ]*/(local|far)/##; s/bkp-TIME(-[0-9a-f]+)?/BACKUP/g; s/\"(size|bytes)\":[0-9]+/X/g; s/(size|bytes): .*/X/; s/[0-9a-f]{64}/ID/g"'
+filter='sed -E "s/[0-9]+ (bytes|B|KiB)/SIZE/g; s/TIME-[0-9a-f]{8}/TIME/g; s#/[^ ]*/(local|far)/##; s/bkp-TIME(-[0-9a-f]+)?/BACKUP/g; s/\"(size|bytes)\":[0-9]+/X/g; s/(size|bytes): .*/X/; s/[0-9a-f]{64}/ID/g"'
 for c in "vault status" "vault unlock --passphrase-file pass" "vault init --passphrase-file pass" "vault init --passphrase-file pass" "vault status" \
   "persistent set k 1" "backup create --operator" "vault unlock --passphrase-file new" "vault unlock --passphrase-file pass" "--json vault status"; do
   same $c

@@ -60,8 +60,20 @@ stop() {
 # What a server has to pass for a revision, as the suite has it.
 scenarios() { awk '/^[a-z_]+:/ { is_ours = /^server:/ } is_ours && /^ *- / { print $2 }' "$folder/node_modules/@modelcontextprotocol/conformance/requirements/$1.yaml"; }
 
-# run REVISION: into $tmp/out
-run() { timeout 300 "$node" "$suite" server --url "$address/mcp" --requirements "$1" >"$tmp/out" 2>&1; }
+# run REVISION NAME…: into $tmp/out. Some scenarios wait for moments only: those that fail on a busy machine pass when all is run once more, where
+# a fault of ours fails each time.
+run() {
+  revision=$1
+  shift
+  : >"$tmp/out"
+  for _ in 1 2 3; do
+    timeout 300 "$node" "$suite" server --url "$address/mcp" --requirements "$revision" --timeout 120000 >>"$tmp/out" 2>&1
+    failed=
+    for name; do grep -q "^✓ $name:" "$tmp/out" || failed="$failed $name"; done
+    [ -n "$failed" ] || return 0
+    echo "# $revision: not passed yet:$failed"
+  done
+}
 
 # want NAME REVISION PREFIX
 want() {
@@ -75,8 +87,9 @@ want() {
 
 start "$fixture" "$tmp/fixture"
 for revision in 2025-11-25 2026-07-28; do
-  run "$revision"
   names=$(scenarios "$revision")
+  # shellcheck disable=SC2086 # a list of words
+  run "$revision" $names
   for name in $names; do want "$name" "$revision" fixture; done
 done
 # 30 scenarios of the old era, 37 of the new: the list is not empty by mistake
@@ -86,11 +99,13 @@ stop mcp__the_fixture_stops_when_it_is_told_to
 
 "$perdure" --store "$tmp/home" persistent set plan 1 >/dev/null
 start "$perdure" serve --home "$tmp/home" --listen 127.0.0.1:0 --no-auth
-run 2025-11-25
-for name in server-initialize server-session-lifecycle logging-set-level ping tools-list server-sse-multiple-streams resources-list prompts-list \
-  dns-rebinding-protection; do want "$name" 2025-11-25 serve; done
-run 2026-07-28
-for name in tools-list server-sse-multiple-streams resources-list sep-2164-resource-not-found prompts-list dns-rebinding-protection caching \
-  input-required-result-unsupported-methods http-header-validation; do want "$name" 2026-07-28 serve; done
+set -- server-initialize server-session-lifecycle logging-set-level ping tools-list server-sse-multiple-streams resources-list prompts-list \
+  dns-rebinding-protection
+run 2025-11-25 "$@"
+for name; do want "$name" 2025-11-25 serve; done
+set -- tools-list server-sse-multiple-streams resources-list sep-2164-resource-not-found prompts-list dns-rebinding-protection caching \
+  input-required-result-unsupported-methods http-header-validation
+run 2026-07-28 "$@"
+for name; do want "$name" 2026-07-28 serve; done
 stop mcp__perdure_serve_stops_when_it_is_told_to
 finish

@@ -13,8 +13,13 @@ if [ "$(cat "$folder/installed" 2>/dev/null)" != "$packages" ] || [ ! -x "$node"
   command -v npm >/dev/null || { echo "npm.sh: there is no npm; tools/deps test installs it" >&2; exit 1; }
   rm -f "$folder/installed"
   echo '{"private":true}' >"$folder/package.json"
+  tries=1 # the network may have a bad moment
   # shellcheck disable=SC2086 # a list of words on purpose
-  (cd "$folder" && npm install --no-audit --no-fund --no-package-lock --no-save --ignore-scripts --loglevel=error $packages) >&2
+  until (cd "$folder" && npm install --no-audit --no-fund --no-package-lock --no-save --ignore-scripts --loglevel=error $packages) >&2; do
+    [ $tries -lt 5 ] || { echo "npm.sh: npm install failed $tries times" >&2; exit 1; }
+    sleep $((tries * 5))
+    tries=$((tries + 1))
+  done
   [ -x "$node" ] || { echo "npm.sh: $node is not there after npm install" >&2; exit 1; }
   printf '%s\n' "$packages" >"$folder/installed"
 fi

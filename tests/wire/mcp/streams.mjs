@@ -142,6 +142,9 @@ await test('streams__what_is_no_id_of_ours_is_refused', async () => {
 
 // ---- the stream of a call ----
 
+// What is not acknowledged comes again after some time, to who waits then.
+const acknowledge = (result) => post(url, tool('queue_ack', { message_ids: result.structuredContent.messages.map((m) => m.message_id) }));
+
 await test('streams__a_call_whose_connection_broke_goes_on_and_its_answer_is_fetched', async () => {
   const session = await begin(url);
   const s = await open(url, 'POST', session, tool('queue_receive', { wait_ms: 60000 }));
@@ -155,6 +158,7 @@ await test('streams__a_call_whose_connection_broke_goes_on_and_its_answer_is_fet
   assert.equal(t.events.length, 1);
   assert.equal(t.events[0].data.id, ids);
   assert.equal(t.events[0].data.result.structuredContent.messages[0].body, 'hello');
+  await acknowledge(t.events[0].data.result);
   const u = await open(url, 'GET', { ...session, 'Last-Event-ID': t.events[0].id }); // all was heard
   await until('its end', () => u.ended);
   assert.equal(u.events.length, 0);
@@ -175,7 +179,7 @@ await test('streams__the_end_of_a_session_is_the_end_of_its_calls', async () => 
   run(path, 'call', 'queue.send', '{"to":"ada","body":"later"}', '--operator');
   const left = JSON.parse((await post(url, tool('queue_receive', {}))).text);
   assert.equal(left.result.structuredContent.count, 1); // the wait did not take it
-  await post(url, tool('queue_ack', { message_ids: left.result.structuredContent.messages.map((m) => m.message_id) }));
+  await acknowledge(left.result);
 });
 
 await test('streams__a_modern_client_that_goes_away_has_cancelled_its_call', async () => {
@@ -190,6 +194,7 @@ await test('streams__a_modern_client_that_goes_away_has_cancelled_its_call', asy
   const left = JSON.parse((await post(url, tool('queue_receive', {}))).text);
   assert.equal(left.result.structuredContent.count, 1);
   assert.equal(s.events.length, 0); // and no ids: there is nothing to come back to
+  await acknowledge(left.result);
 });
 
 // ---- the official clients, through a line that breaks ----
@@ -237,8 +242,9 @@ for (const kind of ['sdk 1, legacy', 'sdk 2, legacy']) {
     for (let i = 0; i < 5; i++) await sleep(100); // and the client has heard so, too
     line.cut();
     run(path, 'call', 'queue.send', `{"to":"ada","body":"${kind}"}`, '--operator');
-    const bodies = (await waiting).structuredContent.messages.map((m) => m.body);
+    const result = await waiting, bodies = result.structuredContent.messages.map((m) => m.body);
     assert.ok(bodies.includes(kind), JSON.stringify(bodies));
+    await acknowledge(result);
   });
   await s.client.close();
   line.close();
