@@ -6,6 +6,8 @@
  *   K2  A node is marked saved only after the bag took it, children before parents.
  *   K3  Nothing depends on a keyframe but speed: if writing one fails, the store is as good as before.
  *   K4  A gc of another process may sweep what was put before the record that names it: then the keyframe is not written.
+ *   K5  A catalog repeats every ref and every keyframe before. One is written by itself only if twice as many bytes came to the log and the
+ *       trees: so all catalogs together are at most half of what they stand for, however many refs there are.
  */
 #include "base/base.h"
 #include "base/buf.h"
@@ -19,21 +21,43 @@
 #define DUE_RECORDS_MAX 49152
 #define DUE_BYTES_MAX ((uint64_t)64 << 20)
 #define DUE_RATIO 24          /* log bytes for each byte of nodes that a keyframe would write */
+#define DUE_CATALOG_RATIO 4   /* log bytes for each byte of the catalog, if nothing presses */
+#define WORTH_RATIO 2         /* bytes of log and nodes for each byte of the catalog, in any case (K5) */
 #define DUE_CACHE_SHARE 8     /* nodes that are not saved cannot leave the cache */
 #define DUE_RECORDS_STUCK 128 /* nor can the values that they hold, which may be large */
+#define REF_SIZE 144          /* of a ref in a catalog, about */
 #define CHUNK_COUNT 256
 #define CONFLICT_TRIES 3
 #define CHUNK_BYTES ((size_t)512 << 10)
 
-bool pd_keyframe_is_due(const pd_store *s)
+/* The size that the next catalog would have, at most. */
+static uint64_t catalog_size(const pd_store *s)
+{
+  size_t more = s->slot_count > s->catalog_slots ? s->slot_count - s->catalog_slots : 0;
+  return s->catalog_size + (uint64_t)more * REF_SIZE;
+}
+
+/* Bytes of nodes that a keyframe would save. */
+static size_t unsaved_bytes(pd_store *s)
+{
+  if (s->dirty_left > s->tree.pool.dirty_bytes) s->dirty_left = s->tree.pool.dirty_bytes;
+  return s->tree.pool.dirty_bytes - s->dirty_left;
+}
+
+bool pd_keyframe_is_worth(pd_store *s)
+{
+  return s->tail_bytes + unsaved_bytes(s) >= WORTH_RATIO * catalog_size(s);
+}
+
+bool pd_keyframe_is_due(pd_store *s)
 {
   uint64_t covered = s->frame_count ? s->frames[s->frame_count - 1].covers : 0;
   uint64_t records = s->log_seq - covered;
-  if (s->is_keyframing || s->wants_keyframe || s->is_read_only) return false;
+  if (s->is_keyframing || s->wants_keyframe || s->is_read_only || !pd_keyframe_is_worth(s)) return false; /* K5 */
   if (records >= DUE_RECORDS_MAX || s->tail_bytes >= DUE_BYTES_MAX) return true;
-  if (s->tree.pool.dirty_bytes > s->cache_size_max / DUE_CACHE_SHARE) return true;
+  if (unsaved_bytes(s) > s->cache_size_max / DUE_CACHE_SHARE) return true;
   if (s->trim_again_bytes && records >= DUE_RECORDS_STUCK) return true;
-  return records >= DUE_RECORDS_MIN && s->tail_bytes >= DUE_RATIO * s->tree.pool.dirty_bytes;
+  return records >= DUE_RECORDS_MIN && s->tail_bytes >= DUE_RATIO * unsaved_bytes(s) + DUE_CATALOG_RATIO * catalog_size(s);
 }
 
 /* The moment to be kept. */
@@ -45,7 +69,10 @@ typedef struct moment {
   uint64_t base;
   pd_node **dirty; /* children before parents, referenced: not to be evicted, nor changed in place, before they are marked */
   size_t dirty_count, dirty_capacity;
-  uint64_t reload_count; /* of the store, when it was begun */
+  uint64_t reload_count;          /* of the store, when it was begun */
+  size_t slot_count, dirty_bytes; /* then, too */
+  size_t saved_bytes;
+  size_t catalog_size;
 } moment;
 
 static void moment_done(pd_store *s, moment *m)
@@ -108,11 +135,13 @@ static pd_code capture(pd_store *s, moment *m, pd_error *err)
   m->run_count = s->run_count;
   if (s->run_count) memcpy(m->run, s->run, s->run_count * sizeof *s->run);
   m->base = s->frame_count ? s->frames[s->frame_count - 1].covers : 0;
+  m->slot_count = s->slot_count;
   for (size_t i = 0; i < s->slot_count; i++) {
     if (!s->slots[i]->seen.last_seq) continue; /* staged, never appended */
     m->catalog.ref_count++;
     TRY(capture_ref(s, m, s->slots[i], m->catalog.ref_count - 1, err));
   }
+  m->dirty_bytes = s->tree.pool.dirty_bytes; /* now: to build the tree of a head makes nodes */
   return PD_OK;
 }
 
@@ -167,7 +196,9 @@ static pd_code save_nodes(pd_store *s, moment *m, pd_error *err)
     if (!code && c->count) code = put_chunk(s, c, err);
     if (code) break;
     pd_store_lock(s);
+    size_t before = s->tree.pool.dirty_bytes;
     for (size_t i = 0; i < c->count; i++) pd_node_mark_saved(&s->tree.pool, c->nodes[i], &c->ids[i]); /* K2 */
+    m->saved_bytes += before - s->tree.pool.dirty_bytes;
     pd_store_unlock(s);
   }
   pd_buf_done(&c->bytes);
@@ -191,6 +222,7 @@ static pd_code save_catalog(pd_store *s, moment *m, pd_catalog_frame *out, pd_er
   for (size_t i = 0; i < m->catalog.ref_count; i++)
     if (m->roots[i]) m->catalog.refs[i].root_blob = m->roots[i]->blob_id;
   TRY(pd_catalog_encode(&m->catalog, &catalog, err));
+  m->catalog_size = catalog.size;
   *out = (pd_catalog_frame){.covers = m->catalog.covers, .run = m->catalog.run};
   return put_one(s, &catalog, &out->catalog, err);
 }
@@ -201,6 +233,16 @@ static pd_code check_sweep(pd_store *s, void *ctx, pd_error *err)
   const moment *m = ctx;
   if (m->reload_count == s->retention.reload_count) return PD_OK;
   return pd_error_set(err, PD_CONFLICT, "gc ran in another process while a keyframe was being written");
+}
+
+/* What K5 needs to know. */
+static void note_costs(pd_store *s, const moment *m)
+{
+  pd_store_lock(s);
+  s->catalog_size = m->catalog_size;
+  s->catalog_slots = m->slot_count;
+  s->dirty_left = m->dirty_bytes > m->saved_bytes ? m->dirty_bytes - m->saved_bytes : 0;
+  pd_store_unlock(s);
 }
 
 static pd_code write_moment(pd_store *s, moment *m, pd_error *err)
@@ -218,6 +260,7 @@ static pd_code write_moment(pd_store *s, moment *m, pd_error *err)
   TRY(save_catalog(s, m, &frame, err));
   pd_intent intent = {.kind = PD_RECORD_KEYFRAME, .frame = &frame, .guard = check_sweep, .guard_ctx = m};
   code = pd_write(s, &intent, NULL, err);
+  if (!code) note_costs(s, m);
   return code == PD_EXISTS ? PD_OK : code;
 }
 

@@ -76,6 +76,8 @@ static pd_code learn_frame(pd_store *s, const pd_rec *rec, pd_error *err)
   if (code) return code;
   pd_catalog_frame frame = {rec->seq, rec->covers, rec->catalog, catalog.run};
   pd_frame_add(s, &frame);
+  s->catalog_size = blob.size;
+  s->catalog_slots = s->slot_count;
   return PD_OK;
 }
 
@@ -224,6 +226,8 @@ static pd_code adopt_keyframe(pd_store *s, const pd_rec *rec, pd_error *err)
   for (size_t i = 0; i < catalog.frame_count; i++) pd_frame_add(s, &catalog.frames[i]);
   pd_catalog_frame frame = {rec->seq, rec->covers, rec->catalog, catalog.run};
   pd_frame_add(s, &frame);
+  s->catalog_size = blob.size;
+  s->catalog_slots = s->slot_count;
   memcpy(s->current, catalog.current, sizeof s->current);
   s->log_seq = s->seen_seq = s->tip_seq = catalog.covers;
   s->seen_audit = s->tip_audit = catalog.audit;
@@ -454,11 +458,11 @@ pd_code pd_store_flush(pd_store *store, pd_error *err)
   return code;
 }
 
-static bool closes_with_keyframe(const pd_store *s)
+static bool closes_with_keyframe(pd_store *s)
 {
   uint64_t covered = s->frame_count ? s->frames[s->frame_count - 1].covers : 0;
   bool is_long = s->log_seq - covered >= CLOSE_KEYFRAME_RECORDS || s->tail_bytes >= CLOSE_KEYFRAME_BYTES;
-  return !s->is_read_only && s->commits && is_long;
+  return !s->is_read_only && s->commits && is_long && pd_keyframe_is_worth(s);
 }
 
 pd_code pd_store_close(pd_store *store, pd_error *err)

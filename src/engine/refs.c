@@ -143,6 +143,7 @@ void pd_head_share_root(pd_store *s, pd_head *head)
 {
   head->root = NULL;
   head->has_blob = false;
+  if (head->is_deleted) return; /* no keyframe saves it: its nodes could never leave the cache */
   for (size_t i = 0; i < s->slot_count; i++) {
     const pd_head *other = &s->slots[i]->seen;
     if (other->is_deleted || other->commit.seq != head->commit.seq || !(other->root || other->has_blob)) continue;

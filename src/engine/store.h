@@ -171,7 +171,10 @@ struct pd_store {
   size_t run_count, run_capacity;
   uint32_t *run_table; /* open addressing by prefix: index into run, plus 1 */
   size_t run_table_size, run_tabled;
-  uint64_t tail_bytes; /* of records after the last frame */
+  uint64_t tail_bytes;  /* of records after the last frame */
+  size_t catalog_size;  /* of the last frame */
+  size_t catalog_slots; /* slots that there were then */
+  size_t dirty_left;    /* bytes of nodes that the last keyframe of this handle could not save: of trees of the past */
 
   struct pd_segment **segments;
   size_t segment_count, segment_capacity;
@@ -210,7 +213,8 @@ void pd_head_done(pd_store *s, pd_head *head);
 void pd_head_copy(pd_store *s, pd_head *to, const pd_head *from);
 /* What a record does to the head of its ref, but for its root. */
 void pd_head_move(pd_head *head, const pd_rec *rec);
-/* Give the head the tree of another ref at the same commit, if one has it at hand. Overwrites root without releasing it. */
+/* Give the head the tree of another ref at the same commit, if one has it at hand; one that is deleted has none. Overwrites root without
+ * releasing it. */
 void pd_head_share_root(pd_store *s, pd_head *head);
 
 /* ---- head_bytes.c ---- */
@@ -427,7 +431,9 @@ void pd_batch_clear(pd_store *s, pd_batch *batch);
 
 /* ---- keyframe.c, keeper.c ---- */
 
-bool pd_keyframe_is_due(const pd_store *s);
+bool pd_keyframe_is_due(pd_store *s);
+/* Would it save enough for what it would repeat (K5)? */
+bool pd_keyframe_is_worth(pd_store *s);
 /* Takes the lock. */
 PD_MUST_USE pd_code pd_keyframe_write(pd_store *s, pd_error *err);
 /* Nobody writes a keyframe between the two. They take the lock. */

@@ -23,7 +23,7 @@
 #define WAITING_COUNT_MAX 1000u
 #define FLYING_MAX 32u /* requests; and as many subscriptions, and as many of what waits for nothing */
 #define PATIENCE_MS 300
-#define OPENING_MS 1000 /* so long all wait for the stream of the session: what is subscribed to then is not missed */
+#define OPENING_MS 10000 /* so long all wait for the stream of the session: what is subscribed to then is not missed */
 #define AGAIN_MS 1000
 #define AGAIN_MAX 5u
 #define LEAVE_MS 2000 /* for those who wait for what may never happen: an answer of a client that is gone, a letter */
