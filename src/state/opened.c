@@ -203,12 +203,21 @@ static bool has_idle(const pd_opened *o)
   return o->oldest && o->oldest->left_ms < o->idle_before_ms;
 }
 
+/* Each that nobody holds now, once: one that cannot be flushed is not tried in a circle. False: none was closed. */
+static bool close_some(pd_opened *o)
+{
+  int64_t begun_ms = pd_clock_monotonic_ms();
+  bool has_closed = false;
+  while (!o->must_stop && (o->count > o->max || has_idle(o)) && o->oldest && o->oldest->left_ms <= begun_ms) has_closed |= close_oldest(o);
+  return has_closed;
+}
+
 static void *keep_closing(void *ctx)
 {
   pd_opened *o = ctx;
   pthread_mutex_lock(&o->lock);
   while (!o->must_stop)
-    if (!((o->count > o->max || has_idle(o)) && close_oldest(o))) pthread_cond_wait(&o->work, &o->lock);
+    if (!close_some(o)) pthread_cond_wait(&o->work, &o->lock);
   pthread_mutex_unlock(&o->lock);
   return NULL;
 }

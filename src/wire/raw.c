@@ -20,10 +20,11 @@ struct pd_raw {
   pthread_mutex_t lock;
   const pd_backend_ops *ops;
   const char *rest;
+  size_t open_max;
   raw_store stores[OPEN_MAX];
 };
 
-pd_code pd_raw_new(const char *uri, pd_raw **out, pd_error *err)
+pd_code pd_raw_new(const char *uri, size_t open_max, pd_raw **out, pd_error *err)
 {
   pd_raw *raw = calloc(1, sizeof *raw);
   if (!raw) return pd_error_memory(err, "the server's stores");
@@ -33,6 +34,7 @@ pd_code pd_raw_new(const char *uri, pd_raw **out, pd_error *err)
     return code;
   }
   pthread_mutex_init(&raw->lock, NULL);
+  raw->open_max = open_max < OPEN_MAX ? open_max : OPEN_MAX;
   *out = raw;
   return PD_OK;
 }
@@ -50,7 +52,7 @@ void pd_raw_free(pd_raw *raw)
 static raw_store *place_for(pd_raw *raw, const char *name)
 {
   raw_store *best = NULL;
-  for (size_t i = 0; i < OPEN_MAX; i++) {
+  for (size_t i = 0; i < raw->open_max; i++) {
     raw_store *s = &raw->stores[i];
     if (s->b && strcmp(s->name, name) == 0) return s;
     bool is_better = !best || (best->b && (!s->b || s->used_ms < best->used_ms));
@@ -77,7 +79,7 @@ pd_code pd_raw_borrow(pd_raw *raw, const char *store, bool create, pd_backend **
   pthread_mutex_lock(&raw->lock);
   raw_store *place = place_for(raw, store);
   if (!place)
-    code = pd_error_set(err, PD_LIMIT, "%d stores are in use at once, and no more can be", OPEN_MAX);
+    code = pd_error_set(err, PD_LIMIT, "%zu stores are in use at once, and no more can be", raw->open_max);
   else if (!place->b || strcmp(place->name, store) != 0)
     code = open_there(raw, place, store, create, err);
   if (!code) {

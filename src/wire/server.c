@@ -20,7 +20,8 @@
 
 #define LOOK_MS 1000
 #define THREADS_MAX 4
-#define STOP_MS 2000    /* for what was not finished when draining was over */
+#define STOP_MS 2000 /* for what was not finished when draining was over */
+#define RAW_STORES_MIN 4
 #define SPARE_FILES 256 /* descriptors that are neither connections nor agents' stores */
 
 /* The signals that are ours; blocked, so that every thread that is started from here on leaves them to pd_server_run. */
@@ -125,7 +126,7 @@ static pd_code set_up(pd_server *server, pd_error *err)
   TRY(pd_rates_new(&server->rates, err));
   TRY(pd_hub_new(server, &server->hub, err));
   TRY(pd_metrics_new(&server->metrics, err));
-  TRY(pd_raw_new(server->options->uri, &server->raw, err));
+  TRY(pd_raw_new(server->options->uri, RAW_STORES_MIN + server->store_room / 4, &server->raw, err));
   TRY(set_up_mcp(server, err));
   if (server->options->tls_cert)
     TRY(pd_tls_new(server->options->tls_cert, server->options->tls_key, &server->options->log, &server->tls, err));

@@ -22,9 +22,9 @@
 
 #define PD_RAW_BODY_MAX ((uint64_t)256 << 20) /* of an append, which is all or none */
 
-/* The backends that are open. */
+/* The backends that are open: at most `open_max`. */
 typedef struct pd_raw pd_raw;
-PD_MUST_USE pd_code pd_raw_new(const char *uri, pd_raw **out, pd_error *err);
+PD_MUST_USE pd_code pd_raw_new(const char *uri, size_t open_max, pd_raw **out, pd_error *err);
 /* Nobody may use one any more. Takes NULL. */
 void pd_raw_free(pd_raw *raw);
 /* The backend of a store, to be given back. PD_NOT_FOUND if it is not there and not `create`. PD_LIMIT if too many are in use. */
