@@ -320,7 +320,7 @@ static served *start_by_settings(const char *text, const char *const *args)
 static void reload_and_wait(const served *s, const char *said)
 {
   kill(s->pid, SIGHUP);
-  wait_for_log(s, said);
+  served_await_log(s, said);
 }
 
 #define PAIR(n) "tls_cert = '../cert" n ".pem'\ntls_key = '../key" n ".pem'\n"
@@ -340,7 +340,7 @@ static void settings__the_pair_may_stand_in_perdure_toml_and_sighup_takes_anothe
   wait_for_serial(s, 42);
   write_settings(s->folder, "tls_cert = '../cert.pem'\n");
   reload_and_wait(s, "reload failed, nothing was changed");
-  wait_for_log(s, "'server.tls_cert' and 'server.tls_key' belong together");
+  served_await_log(s, "'server.tls_cert' and 'server.tls_key' belong together");
   assert_int_equal(serial_now(s), 42);
   write_settings(s->folder, "");
   reload_and_wait(s, "server.tls_cert has changed: that takes effect when the server is started again");
@@ -378,12 +378,12 @@ static void settings__hosts_and_the_logs_level_change_with_a_reload(void **state
   int fd = served_connect(s);
   want_host(fd, "one.example", 200);
   want_host(fd, "two.example", 403);
-  assert_int_equal(count_in_log(s, "\"level\":\"debug\""), 0);
+  assert_int_equal(served_log_count(s, "\"level\":\"debug\""), 0);
   write_settings(s->folder, "allow_host = ['two.example']\nlog_level = 'debug'\n");
   reload_and_wait(s, "reloaded");
   want_host(fd, "one.example", 403);
   want_host(fd, "two.example", 200);
-  wait_for_log(s, "\"level\":\"debug\"");
+  served_await_log(s, "\"level\":\"debug\"");
   close(fd);
   served_free(s);
 }
