@@ -49,7 +49,7 @@ static pd_open_info info_of(const world *w)
 /* Wait for the thing: the thread that closes stores is not ours. */
 static bool comes_true(bool (*is_so)(world *w), world *w)
 {
-  int64_t end_ms = pd_clock_monotonic_ms() + 20000;
+  int64_t end_ms = pd_clock_monotonic_ms() + 60000;
   while (!is_so(w) && pd_clock_monotonic_ms() < end_ms) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
   return is_so(w);
 }
