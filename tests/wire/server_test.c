@@ -362,6 +362,8 @@ static void in_flight__more_than_an_agent_may_have_is_429_and_others_are_served(
   want_status(read_reply(fds[first], false), 200);
   served_await_metric(s, "perdure_requests_in_flight", 2); /* a place is given back some moments after the answer */
   want_status(ask_call(s, "waiter", "state.persistent.list", "{}"), 200);
+  want_status(ask_call(s, "modest", "queue.send", "{\"to\":\"waiter\",\"body\":2}"), 200);
+  want_status(read_reply(fds[1 - first], false), 200);
   close(fds[0]), close(fds[1]);
   served_free(s);
 }
