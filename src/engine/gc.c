@@ -265,7 +265,7 @@ static pd_code is_second_worth(pd_gc_run *run, const frames *f, uint64_t cut, bo
   pd_store *s = run->s;
   uint64_t bytes, living = 0, points = 0;
   *out = false;
-  if (run->policy->keep_days || cut <= run->cut) return PD_OK; /* what is young stays whole */
+  if (run->is_quiet || run->policy->keep_days || cut <= run->cut) return PD_OK; /* the next will; what is young stays whole */
   TRY(weigh(run, f, &bytes, err));
   pd_store_lock(s);
   for (size_t i = 0; i < s->slot_count; i++) living += !s->slots[i]->seen.is_deleted;

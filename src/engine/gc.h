@@ -6,9 +6,9 @@
  *   G5  A blob that was put before the mark, but whose record comes after R, would be swept: whoever writes such a record meets R first
  *       (its append conflicts) and puts the blob again, which then counts as new (B15). Keyframes and pieces check for R themselves.
  *   G6  Fingerprints stand for (record, key) and for blob ids. If two are the same, more is kept, never less.
- *   G8  A keyframe behind the cut lists refs and commits from before it. If they weigh much, gc does the same once more: now that R is there
- *       the next keyframe leaves out what R made forgotten (G7), and the next cut is behind the one that lists it. Killed between the two,
- *       the store is as after one gc that was killed.
+ *   G8  A keyframe behind the cut lists refs and commits from before it. If they weigh much, gc by hand does the same once more: now that R
+ *       is there the next keyframe leaves out what R made forgotten (G7), and the next cut is behind the one that lists it. Killed between
+ *       the two, the store is as after one gc that was killed. What runs by itself leaves that to the next one.
  */
 #ifndef PD_ENGINE_GC_H
 #define PD_ENGINE_GC_H

@@ -11,7 +11,7 @@
 #define KEEP_LAST_DEFAULT 100
 #define REDO_MAX 1000
 #define DAY_MS ((int64_t)86400 * 1000)
-#define TAIL_MIN 1024 /* records behind the last that is wanted, kept whole with it… */
+#define TAIL_MIN 64   /* records behind the last that is wanted, kept whole with it… */
 #define TAIL_SHARE 16 /* …and so many more for each that is wanted */
 #define SLACK 8       /* records that are kept whole though nobody wants them: cheaper than one more tree */
 
