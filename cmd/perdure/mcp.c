@@ -3,6 +3,7 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "commands.h"
 #include "door.h"
 #include "passphrase.h"
@@ -11,8 +12,10 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/signalfd.h>
 #include <unistd.h>
 
 /* ---- configuration of clients ---- */
@@ -201,13 +204,28 @@ static pd_code check_bridge(cli_session *cli, const args_parsed *args, pd_error 
   return PD_OK;
 }
 
+/* Readable when somebody wants it to end: it has a session to end at the server. -1: it cannot be had, and a signal ends it at once. */
+static int watch_signals(void)
+{
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGINT);
+  sigaddset(&set, SIGHUP);
+  int fd = signalfd(-1, &set, SFD_CLOEXEC);
+  if (fd >= 0) sigprocmask(SIG_BLOCK, &set, NULL);
+  return fd;
+}
+
 static pd_code carry(cli_session *cli, pd_error *err)
 {
+  CLEANUP(pd_fd_done) int stop = watch_signals();
   pd_bridge_options options = {
     .uri = cli->uri,
     .agent = cli->has_agent ? cli->agent : NULL,
     .in = STDIN_FILENO,
     .out = STDOUT_FILENO,
+    .stop = stop,
   };
   if (isatty(STDIN_FILENO)) cli_say(cli, "one JSON-RPC message a line for %s, until end of file", cli->uri);
   return pd_bridge_run(&options, err);

@@ -5,6 +5,7 @@
 #include "commands.h"
 #include "passphrase.h"
 
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -127,6 +128,17 @@ static void free_text(char **text)
   free(*text);
 }
 
+/* As many arenas as cores, not glibc's eight times that: each keeps holes of its own, which under a mixed load of half an hour came to
+ * three times what was in use and were still growing; fewer cost no time. The program's to say, not the library's: it
+ * holds for the process. */
+static void keep_memory_together(void)
+{
+#ifdef M_ARENA_MAX
+  long cores = sysconf(_SC_NPROCESSORS_ONLN);
+  if (!getenv("MALLOC_ARENA_MAX")) (void)mallopt(M_ARENA_MAX, cores < 2 ? 2 : (int)cores);
+#endif
+}
+
 /* What there is to say, then serve. */
 static pd_code serve(cli_session *cli, const args_parsed *args, pd_server *server, const pd_serve_options *options, uint64_t link_ttl_s,
                      pd_error *err)
@@ -156,6 +168,7 @@ static pd_code run_serve(cli_session *cli, const args_parsed *args, pd_error *er
   CLEANUP(free_text) char *uri = NULL;
   const char *home = args_get(args, "home");
   uint64_t link_ttl_s;
+  keep_memory_together();
   if (home && asprintf(&uri, "%s%s", cli_has_scheme(home) ? "" : "sqlite:", home) < 0) return pd_error_memory(err, "the home's name");
   if (uri) cli->uri = uri;
   TRY(take_options(cli, args, &options, err));

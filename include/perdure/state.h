@@ -52,13 +52,36 @@ PD_API pd_code pd_home_close(pd_home *home, pd_error *err);
  * that is wrong changes nothing: PD_INVALID names the line, and the rules from before stay in force. */
 PD_API PD_MUST_USE pd_code pd_home_reload(pd_home *home, pd_error *err);
 
-/* The store of an agent, or `shared` or `system`, as the home has it open; borrowed until the home closes. For reading its history; who
- * writes through it goes past permissions, quotas and audit. Made if it is not there and `create`; else PD_NOT_FOUND. PD_INVALID for a
- * name that no agent has. */
+/* The store of an agent, or `shared` or `system`, as the home has it open; borrowed until pd_home_return, or until the home closes. For
+ * reading its history; who writes through it goes past permissions, quotas and audit. Made if it is not there and `create`; else
+ * PD_NOT_FOUND. PD_INVALID for a name that no agent has; PD_STORAGE also if there are no open files to be had.
+ *
+ * A home keeps no more agents' stores open than `store.open_max` says, nor than take half of the files that the process may have open
+ * (ulimit -n): beyond that it closes those that nobody has borrowed and no call uses, the one that was used longest ago first, and opens
+ * them again when they are needed. One that is borrowed stays open: give it back. */
 PD_API PD_MUST_USE pd_code pd_home_borrow(pd_home *home, const char *name, bool create, pd_store **out, pd_error *err);
+/* Once for each borrowing, when nothing that was opened in the store (watches, iterators, threads…) is in use any more. Takes NULL. */
+PD_API void pd_home_return(pd_home *home, pd_store *store);
 
-/* Visit the stores that the home has open, in no order. The store is borrowed until the home closes; the visitor must not open others. */
+/* Visit the stores that the home has open, in no order. The visitor may ask for pd_store_counters; it must not call anything else of the
+ * home or the store, nor keep the store. */
 PD_API void pd_home_each_open(pd_home *home, void (*visit)(void *ctx, const char *name, pd_store *store), void *ctx);
+
+#define PD_STORE_FILES 6 /* that a store keeps open, in a `sqlite:` home: two connections' database and WAL, their index, the lock */
+
+typedef struct pd_open_info {
+  size_t open_count, open_max;         /* agents' stores: how many are open, and may be if not all of them are in use */
+  uint64_t opened_count, closed_count; /* stores since the home was opened; those that it closes with itself do not count */
+  pd_counters closed;                  /* of those that were closed, together; records and cache_bytes are 0 */
+} pd_open_info;
+PD_API void pd_home_open_info(pd_home *home, pd_open_info *out);
+/* Is the store open, so that no call for it has to wait for that? It may be closed the moment after. */
+PD_API bool pd_home_is_open(pd_home *home, const char *name);
+/* How many agents' stores may be open from now on, instead of what the configuration and ulimit -n say. At least 1. */
+PD_API void pd_home_open_max(pd_home *home, size_t max);
+/* Close agents' stores that nobody has used for `idle_ms`, in the background. 0: none. */
+PD_API void pd_home_close_idle(pd_home *home, uint64_t idle_ms);
+
 /* How many sessions there are now. Some of them may have idled out since they were last looked at. */
 PD_API size_t pd_session_count(pd_home *home);
 

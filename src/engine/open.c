@@ -345,7 +345,12 @@ static pd_code open_backend(pd_store *s, const char *uri, const pd_options *o, p
   const char *rest;
   if (!uri) return pd_error_set(err, PD_INVALID, "the store's URI is missing");
   TRY(pd_backend_find(uri, &s->ops, &rest, err));
-  if (s->is_buffered && !s->ops->log_claim) return pd_error_set(err, PD_UNSUPPORTED, "backend '%s' cannot be buffered", s->ops->scheme);
+  if (s->is_buffered && !s->ops->log_claim)
+    return pd_error_set(
+      err, PD_UNSUPPORTED,
+      "a store of '%s' cannot be buffered by who opens it: nothing keeps other writers out while commits wait; open it with "
+      "flush_ms 0 (a server buffers its own stores: store.flush in its perdure.toml)",
+      s->ops->scheme);
   unsigned flags = o->is_read_only ? PD_BACKEND_OPEN_READ_ONLY : o->must_exist ? 0 : PD_BACKEND_CREATE;
   TRY(s->ops->open(rest, s->agent, flags, &s->backend, err));
   if (s->ops->flags(s->backend) & PD_BACKEND_READ_ONLY) s->is_read_only = true;

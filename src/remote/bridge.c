@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "remote/errand.h"
 #include "remote/flight.h"
+#include "remote/standing.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -22,10 +23,10 @@
 #define WAITING_COUNT_MAX 1000u
 #define FLYING_MAX 32u /* requests; and as many subscriptions, and as many of what waits for nothing */
 #define PATIENCE_MS 300
-#define OPENING_MS 1000 /* so long all wait for the stream of the session: what is subscribed to then is not missed */
+#define OPENING_MS 10000 /* so long all wait for the stream of the session: what is subscribed to then is not missed */
 #define AGAIN_MS 1000
 #define AGAIN_MAX 5u
-#define LEAVE_MS 2000 /* for those who wait for an answer of a client that is gone */
+#define LEAVE_MS 2000 /* for those who wait for what may never happen: an answer of a client that is gone, a letter */
 #define DELETE_MS 3000L
 #define INTERNAL_ERROR (-32603)
 #define INVALID_REQUEST (-32600)
@@ -39,6 +40,8 @@ typedef struct trip {
   pd_errand errand;
   pd_flight flight;
   bool is_stream;
+  bool is_back;               /* the stream, after it broke off */
+  bool is_ours;               /* N4: the client has had its answer */
   bool asks;                  /* the server asked the client something on it */
   int64_t since_ms, again_ms; /* again: when it is tried once more; 0: it is on its way */
   unsigned tries;
@@ -53,9 +56,10 @@ struct bridge {
   const trip *turn, *opener; /* whose turn it is; and initialize, while it is on its way */
   trip *stream;
   char session[PD_FLIGHT_SESSION_SIZE], version[32]; /* what initialize was answered */
-  bool is_skipping, is_ended, has_heard;
+  pd_standing standing;
+  bool is_skipping, is_ended, is_stopped, is_let_in;
   int64_t ended_ms;
-  pd_error gone, failed; /* gone: what came of a request without an answer. failed: the bridge cannot go on */
+  pd_error gone, failed; /* gone: why nothing was let in. failed: the bridge cannot go on */
 };
 
 /* ---- out ---- */
@@ -73,15 +77,34 @@ static void learn_version(bridge *b, pd_json message)
     snprintf(b->version, sizeof b->version, "%.*s", (int)text.size, (const char *)text.data);
 }
 
+/* N4: what was subscribed to may have changed while nobody heard of it. */
+static void write_updated(pd_json_writer *w, pd_json uri)
+{
+  pd_json_open(w, '{');
+  pd_json_put_text(w, "jsonrpc", "2.0");
+  pd_json_put_text(w, "method", "notifications/resources/updated");
+  pd_json_key(w, "params");
+  pd_json_open(w, '{');
+  pd_json_key(w, "uri");
+  pd_json_value(w, uri);
+  pd_json_close(w, '}');
+  pd_json_close(w, '}');
+}
+
 static void deliver(trip *t, pd_json message)
 {
   CLEANUP(pd_buf_done) pd_buf line = {0};
   bridge *b = t->b;
+  pd_json uri = t->is_ours ? pd_standing_uri(&t->errand) : (pd_json){0};
   pd_json_writer w = {.out = &line, .err = &b->failed};
   if (t->errand.begins) learn_version(b, message);
   pd_errand_note(&t->errand, message, &t->asks);
-  pd_json_value(&w, message);
-  if (!w.code && pd_buf_byte(&line, '\n', &b->failed) == PD_OK) write_out(b, &line);
+  if (!b->failed.code) (void)!pd_standing_note(&b->standing, &t->errand, message, &b->failed);
+  if (!t->is_ours)
+    pd_json_value(&w, message);
+  else if (uri.kind == PD_JSON_STRING && pd_json_member(message, "result").kind == PD_JSON_OBJECT)
+    write_updated(&w, uri);
+  if (!w.code && line.size && pd_buf_byte(&line, '\n', &b->failed) == PD_OK) write_out(b, &line);
 }
 
 static void take_event(void *ctx, pd_bytes data)
@@ -93,7 +116,7 @@ static void take_event(void *ctx, pd_bytes data)
 static void fail(trip *t, int64_t code, const char *message)
 {
   CLEANUP(pd_buf_done) pd_buf lines = {0};
-  if (t->is_stream) return;
+  if (t->is_stream || t->is_ours) return;
   if (pd_errand_fail(&t->errand, code, message, &lines, &t->b->failed) == PD_OK) write_out(t->b, &lines);
 }
 
@@ -224,6 +247,38 @@ static trip *take_waiting(bridge *b, trip **at)
   return t;
 }
 
+static void wait_first(bridge *b, trip *t)
+{
+  t->next = b->waiting;
+  b->waiting = t;
+  if (b->last == &b->waiting) b->last = &t->next;
+  b->waiting_count++;
+  b->waiting_size += t->errand.text.size;
+}
+
+/* N4 */
+static void ask_again(bridge *b)
+{
+  for (size_t i = 0; i < b->standing.count && !b->failed.code; i++) {
+    trip *t = new_trip(b, false);
+    if (!t || pd_errand_init(&t->errand, pd_buf_bytes(&b->standing.wishes[i].line), &b->failed)) {
+      if (t) free_trip(t);
+      continue;
+    }
+    t->is_ours = true;
+    wait_first(b, t);
+  }
+}
+
+/* The stream is back: as it was, or of a server that knows nothing of the one before. */
+static void greet_stream(bridge *b)
+{
+  trip *t = b->stream;
+  if (!t || !t->is_back || t->again_ms || !t->flight.is_open || t->flight.status != 200) return;
+  t->is_back = false;
+  if (!t->flight.is_resumed) ask_again(b);
+}
+
 static void start_due(bridge *b)
 {
   int64_t now_ms = pd_clock_monotonic_ms();
@@ -261,8 +316,10 @@ static void try_again(bridge *b)
 
 /* ---- what came of it ---- */
 
+/* One that reached the server begins to count anew. */
 static void again_later(trip *t)
 {
+  if (t->flight.status == 200) t->tries = 0;
   uint32_t pause_ms = t->flight.events.retry_ms ? t->flight.events.retry_ms : AGAIN_MS;
   t->again_ms = pd_clock_monotonic_ms() + ((int64_t)pause_ms << (t->tries < AGAIN_MAX ? t->tries : AGAIN_MAX));
   t->tries++;
@@ -272,7 +329,7 @@ static void again_later(trip *t)
 static void end_stream(trip *t)
 {
   unsigned status = t->flight.status;
-  if (status == 200) t->tries = 0;
+  t->is_back = true;
   if (status >= 400 && status < 500)
     drop(t);
   else
@@ -336,13 +393,27 @@ static void end_call(trip *t, pd_code code, const pd_error *err)
   if (opens && *b->session && !b->is_ended) open_stream(b);
 }
 
+/* By the door of the server, whatever was asked. */
+static bool is_refused(const trip *t)
+{
+  return t->flight.status == 401 || t->flight.status == 403;
+}
+
+static void note_refusal(trip *t)
+{
+  pd_remote_reply reply = {.status = t->flight.status};
+  (void)!pd_remote_error(&reply, pd_buf_bytes(&t->flight.body), t->b->options->uri, &t->b->gone);
+  t->b->gone.code = PD_DENIED;
+}
+
 static void end_trip(trip *t, CURLcode result)
 {
   bridge *b = t->b;
   pd_error err = {0};
   pd_code code = pd_flight_land(&t->flight, b->multi, result, b->options->uri, &err);
-  if (t->flight.status) b->has_heard = true;
+  if (t->flight.status && !is_refused(t)) b->is_let_in = true;
   if (code && !t->flight.status) b->gone = err;
+  if (is_refused(t)) note_refusal(t);
   if (t->is_stream)
     end_stream(t);
   else
@@ -366,12 +437,12 @@ static void collect(bridge *b)
 static bool cancel(bridge *b, pd_json id)
 {
   for (trip **at = &b->waiting; *at; at = &(*at)->next)
-    if ((*at)->errand.json.kind == PD_JSON_OBJECT && pd_errand_has(&(*at)->errand, id)) {
+    if (!(*at)->is_ours && (*at)->errand.json.kind == PD_JSON_OBJECT && pd_errand_has(&(*at)->errand, id)) {
       free_trip(take_waiting(b, at));
       return true;
     }
   for (trip *t = b->flying; t; t = t->next)
-    if (pd_errand_has(&t->errand, id)) {
+    if (!t->is_ours && pd_errand_has(&t->errand, id)) {
       bool is_modern = *t->errand.version; /* there, to hang up is to cancel */
       pd_errand_drop(&t->errand, id);
       if (is_modern) drop(t);
@@ -448,11 +519,11 @@ static pd_code read_in(bridge *b, pd_error *err)
 /* Is there nobody left who is worth waiting for? */
 static bool is_over(const bridge *b)
 {
-  if (b->failed.code) return true;
+  if (b->failed.code || b->is_stopped) return true;
   if (!b->is_ended || b->waiting) return false;
   bool is_late = pd_clock_monotonic_ms() - b->ended_ms > LEAVE_MS;
   for (const trip *t = b->flying; t; t = t->next)
-    if (!t->is_stream && !t->errand.is_open_ended && !(t->asks && is_late)) return false;
+    if (!t->is_stream && !t->errand.is_open_ended && !((t->asks || t->errand.may_wait) && is_late)) return false;
   return true;
 }
 
@@ -473,18 +544,36 @@ static int pause_ms(const bridge *b)
   return wait_ms;
 }
 
+static bool is_ready(int fd, short events)
+{
+  struct pollfd is_there = {.fd = fd, .events = events};
+  return fd >= 0 && poll(&is_there, 1, 0) > 0;
+}
+
+/* Until the client, the server or the clock has something to say. A reader who is gone is heard of without a write. */
+static void await(bridge *b, bool has_room)
+{
+  struct curl_waitfd fds[3] = {{.fd = b->options->out}};
+  unsigned count = 1;
+  if (b->options->stop >= 0) fds[count++] = (struct curl_waitfd){.fd = b->options->stop, .events = CURL_WAIT_POLLIN};
+  if (has_room) fds[count++] = (struct curl_waitfd){.fd = b->options->in, .events = CURL_WAIT_POLLIN};
+  pd_libcurl.multi_poll(b->multi, fds, count, pause_ms(b), NULL);
+  b->is_stopped = is_ready(b->options->stop, POLLIN);
+  if (!b->failed.code && is_ready(b->options->out, 0)) pd_error_set(&b->failed, PD_STORAGE, "nobody reads standard output any more");
+}
+
 static pd_code go_round(bridge *b, pd_error *err)
 {
   int running;
   bool has_room = !b->is_ended && b->waiting_count < WAITING_COUNT_MAX && b->waiting_size < WAITING_SIZE_MAX;
-  struct curl_waitfd in = {.fd = b->options->in, .events = CURL_WAIT_POLLIN};
-  struct pollfd is_there = {.fd = b->options->in, .events = POLLIN};
-  pd_libcurl.multi_poll(b->multi, &in, has_room ? 1 : 0, pause_ms(b), NULL);
-  if (has_room && poll(&is_there, 1, 0) > 0) TRY(read_in(b, err));
+  await(b, has_room);
+  if (b->is_stopped || b->failed.code) return PD_OK;
+  if (has_room && is_ready(b->options->in, POLLIN)) TRY(read_in(b, err));
   try_again(b);
   start_due(b);
   pd_libcurl.multi_perform(b->multi, &running);
   collect(b);
+  greet_stream(b);
   start_due(b); /* what waited for one that just ended */
   return PD_OK;
 }
@@ -509,14 +598,18 @@ static void end_session(bridge *b)
 
 static void leave(bridge *b)
 {
+  const char *why = b->is_stopped ? "it was told to end before the answer came" : "the input ended before the answer came";
+  if (b->is_stopped)
+    for (trip *t = b->waiting; t; t = t->next) fail(t, INTERNAL_ERROR, why);
   while (b->waiting) free_trip(take_waiting(b, &b->waiting));
   while (b->flying) {
-    if (!b->flying->errand.is_open_ended) fail(b->flying, INTERNAL_ERROR, "the input ended before the answer came");
+    if (!b->flying->errand.is_open_ended) fail(b->flying, INTERNAL_ERROR, why);
     drop(b->flying);
   }
   end_session(b);
   pd_libcurl.multi_cleanup(b->multi);
   pd_buf_done(&b->in);
+  pd_standing_done(&b->standing);
 }
 
 pd_code pd_bridge_run(const pd_bridge_options *options, pd_error *err)
@@ -530,7 +623,7 @@ pd_code pd_bridge_run(const pd_bridge_options *options, pd_error *err)
   while (!code && !is_over(&b)) code = go_round(&b, &own);
   leave(&b);
   if (!code && b.failed.code) own = b.failed;
-  if (!code && !own.code && !b.has_heard) own = b.gone;
+  if (!code && !own.code && !b.is_let_in) own = b.gone;
   if (own.code && err) *err = own;
   return own.code;
 }

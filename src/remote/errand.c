@@ -89,6 +89,7 @@ static pd_code read_line(pd_errand *errand, pd_bytes line, pd_error *err)
 {
   TRY(pd_buf_append(&errand->text, line.data, line.size, err));
   if (pd_json_parse(pd_buf_bytes(&errand->text), &errand->json, NULL)) errand->json = (pd_json){0};
+  errand->may_wait = memmem(line.data, line.size, "\"wait_ms\"", 9) != NULL;
   if (errand->json.kind == PD_JSON_OBJECT) TRY(read_object(errand, err));
   TRY(pd_buf_byte(&errand->method, 0, err));
   return pd_buf_byte(&errand->name, 0, err);

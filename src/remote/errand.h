@@ -19,6 +19,7 @@ typedef struct pd_errand {
   bool is_quick;       /* a notification, an answer or a ping: it waits for no other */
   bool begins;         /* initialize: all others wait for it */
   bool is_open_ended;  /* a subscription: it is answered when it ends */
+  bool may_wait;       /* for something to happen (wait_ms), and not only for its turn */
   bool is_settled;     /* nobody waits for an answer any more */
   uint64_t answered[PD_ERRAND_ITEMS_MAX / 64];
 } pd_errand;

@@ -43,6 +43,7 @@ static size_t take_header(char *data, size_t size, size_t count, void *ctx)
     flight->is_events = value.size >= sizeof stream - 1 && strncasecmp(value.data, stream, sizeof stream - 1) == 0;
   if (header_is(line, "Mcp-Session-Id", &value) && value.size < sizeof flight->session)
     snprintf(flight->session, sizeof flight->session, "%.*s", (int)value.size, (const char *)value.data);
+  if (header_is(line, PD_FLIGHT_RESUMED, &value)) flight->is_resumed = true;
   flight->is_open = flight->is_open || (count <= 2 && flight->status >= 200);
   return count;
 }
@@ -82,7 +83,7 @@ pd_code pd_flight_begin(pd_flight *flight, CURLM *multi, const pd_remote_request
                         pd_error *err)
 {
   flight->status = 0;
-  flight->is_events = flight->is_open = false;
+  flight->is_events = flight->is_open = flight->is_resumed = false;
   pd_events_cut(&flight->events);
   flight->easy = pd_libcurl.easy_init();
   if (!flight->easy) return pd_error_memory(err, "a request");

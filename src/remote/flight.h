@@ -6,6 +6,7 @@
 #include "remote/events.h"
 
 #define PD_FLIGHT_SESSION_SIZE 256
+#define PD_FLIGHT_RESUMED "Perdure-Resumed" /* of the answer: docs/formats.md */
 
 typedef struct pd_flight_header {
   const char *name, *value; /* NULL or "": not sent */
@@ -18,6 +19,7 @@ typedef struct pd_flight {
   pd_buf body;                          /* of an answer that is no stream */
   unsigned status;                      /* 0: none came */
   bool is_events, is_open;              /* open: all headers of the answer are here */
+  bool is_resumed;                      /* the stream that Last-Event-ID is of goes on */
   char session[PD_FLIGHT_SESSION_SIZE]; /* Mcp-Session-Id of the answer */
   pd_events events;
 } pd_flight;

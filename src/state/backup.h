@@ -169,6 +169,8 @@ bool pd_backup_name_fits(const char *name, const char *id);
 typedef struct pd_backup_handle {
   pd_store *store;
   bool is_own;
+  pd_home *home;
+  pd_held *held; /* else: the home's */
 } pd_backup_handle;
 
 PD_MUST_USE pd_code pd_backup_handle_open(pd_home *home, const char *name, bool create, pd_backup_handle *out, pd_error *err);

@@ -25,10 +25,16 @@
 
 pd_code pd_backup_handle_open(pd_home *home, const char *name, bool create, pd_backup_handle *out, pd_error *err)
 {
-  *out = (pd_backup_handle){0};
-  if (strcmp(home->uri, "memory:") == 0) return pd_home_store(home, name, create, &out->store, err);
-  pd_store *of_home = pd_home_opened(home, name);
-  if (of_home) TRY(pd_store_flush(of_home, err)); /* what was acknowledged as buffered belongs in the backup, too */
+  *out = (pd_backup_handle){.home = home};
+  if (strcmp(home->uri, "memory:") == 0) {
+    TRY(pd_home_hold(home, name, create, &out->held, err));
+    out->store = out->held->store;
+    return PD_OK;
+  }
+  pd_held *held = pd_home_hold_opened(home, name);
+  pd_code code = held ? pd_store_flush(held->store, err) : PD_OK; /* what was acknowledged as buffered belongs in the backup, too */
+  pd_home_let(home, held);
+  TRY(code);
   pd_options options = {.must_exist = !create,
                         .cache_size_max = PD_BACKUP_CACHE_BYTES,
                         .value_size_max = UINT32_MAX - 1,
@@ -44,6 +50,7 @@ pd_code pd_backup_handle_open(pd_home *home, const char *name, bool create, pd_b
 pd_code pd_backup_handle_close(pd_backup_handle *handle, pd_error *err)
 {
   pd_store *store = handle->is_own ? handle->store : NULL;
+  if (handle->held) pd_home_let(handle->home, handle->held);
   *handle = (pd_backup_handle){0};
   return pd_store_close(store, err);
 }

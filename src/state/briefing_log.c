@@ -92,15 +92,16 @@ static bool take_record(void *ctx, const pd_record *record)
 
 static pd_code read_log(pd_briefing *b, const char *name, changes *c, pd_error *err)
 {
-  pd_store *store;
+  pd_held *held = NULL;
   pd_log_query query = {.ref = "main"};
   c->since_ms = b->since_ms;
   c->self = b->agent;
   c->err = err;
   c->items = (pd_json_writer){.out = &c->text, .err = err};
   pd_json_open(&c->items, '[');
-  pd_code code = pd_home_store(b->home, name, false, &store, err);
-  if (code == PD_OK) code = pd_log(store, &query, take_record, c, err);
+  pd_code code = pd_home_hold(b->home, name, false, &held, err);
+  if (code == PD_OK) code = pd_log(held->store, &query, take_record, c, err);
+  pd_home_let(b->home, held);
   if (code && code != PD_NOT_FOUND) return code;
   TRY(c->code);
   pd_json_close(&c->items, ']');

@@ -100,6 +100,34 @@ void pd_frame_commit(pd_frame *frame, const pd_ack *ack)
   frame->has_commit = true;
 }
 
+/* Instead of what it held; the same store most often, so it is let go last. */
+static void hold(pd_frame *frame, pd_held *held)
+{
+  pd_home_let(frame->home, frame->held);
+  frame->held = held;
+}
+
+pd_code pd_frame_own(pd_frame *frame, bool create, pd_store **out, pd_error *err)
+{
+  pd_held *held;
+  TRY(pd_home_hold(frame->home, frame->agent, create, &held, err));
+  hold(frame, held);
+  *out = held->store;
+  return PD_OK;
+}
+
+pd_code pd_frame_own_or_none(pd_frame *frame, pd_store **out, pd_error *err)
+{
+  pd_error why;
+  pd_code code = pd_frame_own(frame, false, out, &why);
+  if (code == PD_NOT_FOUND) {
+    *out = NULL;
+    return PD_OK;
+  }
+  if (code) *err = why;
+  return code;
+}
+
 void pd_out_time(pd_frame *frame, const char *key, int64_t time_ms)
 {
   char text[PD_TIME_TEXT_SIZE];
@@ -311,6 +339,7 @@ static pd_code conclude(pd_frame *frame, pd_code code, pd_buf *out, pd_error *er
   audit(frame, err, code);
   if (*frame->agent && !frame->ctx->is_operator) pd_activity_note(frame->home, frame->agent, frame->now_ms);
   pd_buf_done(&frame->details);
+  hold(frame, NULL);
   return code;
 }
 
@@ -379,13 +408,18 @@ pd_code pd_frame_must_wait(pd_frame *frame, pd_error *err)
 
 pd_code pd_frame_store(pd_frame *frame, const char *name, pd_store **out, pd_error *err)
 {
-  if (!pd_frame_is_hurried(frame)) return pd_home_store(frame->home, name, true, out, err);
-  *out = pd_home_written(frame->home, name);
-  return *out ? PD_OK : pd_frame_must_wait(frame, err);
+  bool is_own = strcmp(name, PD_STORE_SHARED) != 0;
+  if (!pd_frame_is_hurried(frame)) return is_own ? pd_frame_own(frame, true, out, err) : pd_home_store(frame->home, name, true, out, err);
+  pd_held *held = pd_home_hold_written(frame->home, name);
+  if (!held) return pd_frame_must_wait(frame, err);
+  hold(frame, held);
+  *out = held->store;
+  return PD_OK;
 }
 
 static void free_begun(pd_begun *begun)
 {
+  hold(&begun->frame, NULL);
   pd_input_done(&begun->input);
   pd_buf_done(&begun->frame.details);
   free(begun);

@@ -10,6 +10,7 @@
 
 #include "base/json.h"
 #include "state/capability.h"
+#include "state/home.h"
 
 /* An input after parsing: one slot for each field of the capability. */
 struct pd_input {
@@ -39,6 +40,7 @@ struct pd_frame {
   bool is_begun;     /* by one who does not want to wait: pd_call_begin */
   bool must_wait;    /* it cannot be done so */
   pd_later *later;   /* set by a function that ends with a staged commit */
+  pd_held *held;     /* the agent's store, until the call is over; NULL: it was not needed yet */
 };
 
 /* ---- what a capability's function uses ---- */
@@ -73,7 +75,12 @@ void pd_out_stored(pd_json_writer *out, pd_bytes value);
  * pd_frame_must_wait, and the call is run anew by one who may: so it must not have changed anything. */
 bool pd_frame_is_hurried(const pd_frame *frame);
 PD_MUST_USE pd_code pd_frame_must_wait(pd_frame *frame, pd_error *err);
-/* The store of `name`, which will be written to; made if it is not there. */
+/* The store of the agent that calls; borrowed until the call is over. Made if it is not there and `create`, which says that it will be
+ * written to; else PD_NOT_FOUND. */
+PD_MUST_USE pd_code pd_frame_own(pd_frame *frame, bool create, pd_store **out, pd_error *err);
+/* The same, but *out is NULL if there is none. */
+PD_MUST_USE pd_code pd_frame_own_or_none(pd_frame *frame, pd_store **out, pd_error *err);
+/* The store of the agent that calls, or PD_STORE_SHARED, which will be written to; made if it is not there. Where calls may be hurried. */
 PD_MUST_USE pd_code pd_frame_store(pd_frame *frame, const char *name, pd_store **out, pd_error *err);
 
 /* ---- input.c ---- */

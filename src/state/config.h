@@ -26,6 +26,7 @@ typedef struct pd_config {
   uint64_t history_forks_max, history_marks_max; /* of one agent */
   uint64_t flush_ms;                             /* 0: every write is durable before the reply */
   uint64_t cache_bytes;                          /* of each open store */
+  uint64_t store_open_max, store_idle_ms;        /* of agents; idle 0: never */
   uint64_t snapshot_keep, backup_keep;
   uint64_t alert_keep, process_keep;               /* of one agent */
   uint64_t approval_ttl_ms, approval_history_keep; /* ttl 0: never expires */

@@ -36,7 +36,8 @@ pd_code pd_history_open(pd_frame *frame, pd_store **out, pd_error *err)
   bool is_shared = is_of_shared(frame);
   pd_error why;
   if (!is_shared) TRY(check_agent(frame, err));
-  pd_code code = pd_home_store(frame->home, is_shared ? PD_STORE_SHARED : frame->agent, false, out, &why);
+  if (!is_shared) return pd_frame_own_or_none(frame, out, err);
+  pd_code code = pd_home_store(frame->home, PD_STORE_SHARED, false, out, &why);
   if (code == PD_NOT_FOUND) {
     *out = NULL;
     return PD_OK;
@@ -49,10 +50,10 @@ pd_code pd_history_own(pd_frame *frame, pd_store **out, pd_error *err)
 {
   TRY(check_agent(frame, err));
   pd_store *store;
-  pd_code code = pd_home_store(frame->home, frame->agent, false, &store, err); /* who never wrote has nothing to go back to */
+  pd_code code = pd_frame_own(frame, false, &store, err); /* who never wrote has nothing to go back to */
   if (code == PD_NOT_FOUND) return pd_history_none(frame, err);
   TRY(code);
-  return pd_home_store(frame->home, frame->agent, true, out, err);
+  return pd_frame_own(frame, true, out, err);
 }
 
 pd_code pd_history_none(pd_frame *frame, pd_error *err)

@@ -1,4 +1,4 @@
-/* home.c: opening a home, its stores and its folders. Invariants H1 to H3 are in home.h. */
+/* home.c: opening a home, its agents and its folders. Invariants H1 to H3 are in home.h. */
 #include "state/home.h"
 
 #include "base/array.h"
@@ -6,8 +6,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "state/backup.h"
+#include "state/opened.h"
 #include "state/tiers.h"
-#include "state/window.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -19,87 +19,12 @@ int64_t pd_home_now(pd_home *home)
   return home->now_ms(home->now_ctx);
 }
 
-/* ---- stores ---- */
+/* ---- agents ---- */
 
 static bool is_agent(const char *name)
 {
   return strcmp(name, PD_STORE_SHARED) != 0 && strcmp(name, PD_STORE_SYSTEM) != 0;
 }
-
-static pd_home_entry *find_store(pd_home *home, const char *name)
-{
-  for (size_t i = 0; i < home->entry_count; i++)
-    if (strcmp(home->entries[i].name, name) == 0) return &home->entries[i];
-  return NULL;
-}
-
-static pd_code open_store(pd_home *home, const char *name, bool create, pd_home_entry **out, pd_error *err)
-{
-  TRY(pd_array_grow(&home->entries, home->entry_count, &home->entry_capacity, sizeof home->entries[0], "a home's stores", err));
-  pd_options options = {
-    .must_exist = !create,
-    .flush_ms = (uint32_t)home->config.flush_ms,
-    .cache_size_max = (size_t)home->config.cache_bytes,
-    .value_size_max = PD_CALL_SIZE_MAX,
-    .author = "perdure",
-    .now_ms = home->now_ms,
-    .now_ctx = home->now_ctx,
-  };
-  pd_home_entry *entry = &home->entries[home->entry_count];
-  TRY(pd_store_open(home->uri, name, &options, &entry->store, err));
-  snprintf(entry->name, sizeof entry->name, "%s", name);
-  home->entry_count++;
-  entry->is_kept = !is_agent(name);
-  *out = entry;
-  return PD_OK;
-}
-
-pd_code pd_home_store(pd_home *home, const char *name, bool create, pd_store **out, pd_error *err)
-{
-  pthread_mutex_lock(&home->lock);
-  pd_home_entry *entry = find_store(home, name);
-  pd_code code = entry ? PD_OK : open_store(home, name, create, &entry, err);
-  if (code == PD_OK && create && !entry->is_kept) { /* once: the lock may be held over it, as over the open */
-    code = pd_window_keep(entry->store, home->config.persistent_versions, err);
-    entry->is_kept = code == PD_OK;
-  }
-  if (code == PD_OK) *out = entry->store;
-  pthread_mutex_unlock(&home->lock);
-  return code;
-}
-
-pd_code pd_home_borrow(pd_home *home, const char *name, bool create, pd_store **out, pd_error *err)
-{
-  TRY(pd_agent_check(name, err));
-  return pd_home_store(home, name, create, out, err);
-}
-
-void pd_home_each_open(pd_home *home, void (*visit)(void *ctx, const char *name, pd_store *store), void *ctx)
-{
-  pthread_mutex_lock(&home->lock);
-  for (size_t i = 0; i < home->entry_count; i++) visit(ctx, home->entries[i].name, home->entries[i].store);
-  pthread_mutex_unlock(&home->lock);
-}
-
-pd_store *pd_home_opened(pd_home *home, const char *name)
-{
-  pthread_mutex_lock(&home->lock);
-  pd_home_entry *entry = find_store(home, name);
-  pd_store *store = entry ? entry->store : NULL;
-  pthread_mutex_unlock(&home->lock);
-  return store;
-}
-
-pd_store *pd_home_written(pd_home *home, const char *name)
-{
-  pthread_mutex_lock(&home->lock);
-  pd_home_entry *entry = find_store(home, name);
-  pd_store *store = entry && entry->is_kept ? entry->store : NULL;
-  pthread_mutex_unlock(&home->lock);
-  return store;
-}
-
-/* ---- agents ---- */
 
 typedef struct name_list {
   char (*names)[PD_NAME_SIZE_MAX + 1];
@@ -180,6 +105,7 @@ static pd_code set_up(pd_home *home, const pd_home_options *options, pd_error *e
   home->config_file = options->config ? strdup(options->config) : NULL;
   if (options->config && !home->config_file) return pd_error_memory(err, "a home");
   TRY(pd_config_load(&home->config, home->folder, home->config_file, err));
+  TRY(pd_opened_new(home, &home->opened, err));
   TRY(pd_policy_new(home, &home->policy, err));
   TRY(pd_sessions_new(home, &home->sessions, err));
   TRY(pd_owners_new(&home->owners, err));
@@ -197,7 +123,6 @@ pd_code pd_home_open(const char *uri, const pd_home_options *options, pd_home **
   if (!options) options = &none;
   pd_home *home = calloc(1, sizeof *home);
   if (!home) return pd_error_memory(err, "a home");
-  pthread_mutex_init(&home->lock, NULL);
   home->now_ms = options->now_ms ? options->now_ms : pd_clock_now_ms;
   home->now_ctx = options->now_ctx;
   home->uri = strdup(uri);
@@ -208,12 +133,6 @@ pd_code pd_home_open(const char *uri, const pd_home_options *options, pd_home **
   }
   *out = home;
   return PD_OK;
-}
-
-/* Processes that write little and often, as the command line does, would never come to it. It is tried again next time. */
-static void run_gc(pd_store *store)
-{
-  if (pd_gc_auto(store, NULL, NULL, NULL)) return;
 }
 
 pd_code pd_home_close(pd_home *home, pd_error *err)
@@ -228,15 +147,8 @@ pd_code pd_home_close(pd_home *home, pd_error *err)
   pd_vault_free(home->vault);
   pd_owners_free(home->owners);
   pd_policy_free(home->policy);
-  pd_code code = PD_OK;
-  for (size_t i = 0; i < home->entry_count; i++) {
-    if (home->entries[i].is_kept && is_agent(home->entries[i].name)) run_gc(home->entries[i].store);
-    pd_code closed = pd_store_close(home->entries[i].store, code ? NULL : err);
-    if (!code) code = closed;
-  }
-  pthread_mutex_destroy(&home->lock);
+  pd_code code = pd_opened_free(home->opened, err);
   pd_config_done(&home->config);
-  free(home->entries);
   free(home->config_file);
   free(home->folder);
   free(home->uri);

@@ -1,8 +1,8 @@
 /*
  * home.h: the inside of a home.
  *
- * H1  A store is opened once a home, when first needed, and stays open until the home closes, or pd_home_drop.
- * H2  Lock order: a tier's own lock, then `lock` of the home. No lock is held while a store is called, but where a comment says so.
+ * H1  An agent's store is held while it is used (opened.h); `shared` and `system`, once open, are until the home closes.
+ * H2  Lock order: a tier's own lock, then that of the open stores. No lock is held while a store is called, but where a comment says so.
  * H3  Agents' stores are named as the agents; `shared` and `system` are no agents' names at the door.
  */
 #ifndef PD_STATE_HOME_H
@@ -16,11 +16,11 @@
 #define PD_STORE_SHARED "shared"
 #define PD_STORE_SYSTEM "system"
 
-typedef struct pd_home_entry {
-  char name[PD_NAME_SIZE_MAX + 1];
+/* A store that somebody holds. */
+typedef struct pd_held {
   pd_store *store;
-  bool is_kept; /* an agent's, that was written to: the versions it keeps are as configured */
-} pd_home_entry;
+  char name[PD_NAME_SIZE_MAX + 1];
+} pd_held;
 
 /* Each tier keeps what it needs in a struct of its own, made by its _new and freed by its _free (which takes NULL). */
 typedef struct pd_sessions pd_sessions;           /* session.c */
@@ -31,6 +31,7 @@ typedef struct pd_activity pd_activity;           /* activity.c */
 typedef struct pd_owners pd_owners;               /* owners.c */
 typedef struct pd_subscriptions pd_subscriptions; /* subscription.c */
 typedef struct pd_ear pd_ear;                     /* ear.c */
+typedef struct pd_opened pd_opened;               /* opened.c */
 
 struct pd_home {
   char *uri;
@@ -39,9 +40,7 @@ struct pd_home {
   pd_config config;
   int64_t (*now_ms)(void *ctx);
   void *now_ctx;
-  pthread_mutex_t lock; /* of the entries */
-  pd_home_entry *entries;
-  size_t entry_count, entry_capacity;
+  pd_opened *opened;
   pd_sessions *sessions;
   pd_audit *audit;
   pd_policy *policy;
@@ -53,13 +52,17 @@ struct pd_home {
 };
 
 int64_t pd_home_now(pd_home *home);
-/* The store of an agent, or PD_STORE_SHARED, PD_STORE_SYSTEM. Borrowed until the home closes. Made if it is not there and `create`;
- * else PD_NOT_FOUND. `create` also says that it will be written to (window.h). Takes the home's lock. */
-PD_MUST_USE pd_code pd_home_store(pd_home *home, const char *name, bool create, pd_store **out, pd_error *err);
+/* The store of an agent, or PD_STORE_SHARED, PD_STORE_SYSTEM; to be let go. Made if it is not there and `create`; else PD_NOT_FOUND.
+ * `create` also says that it will be written to (window.h). PD_STORAGE, too, if there are no descriptors left. */
+PD_MUST_USE pd_code pd_home_hold(pd_home *home, const char *name, bool create, pd_held **out, pd_error *err);
 /* The same if it is open already; NULL else. */
-pd_store *pd_home_opened(pd_home *home, const char *name);
-/* The same if it has been written to as well. */
-pd_store *pd_home_written(pd_home *home, const char *name);
+pd_held *pd_home_hold_opened(pd_home *home, const char *name);
+/* The same if it has been written to as well. Never waits. */
+pd_held *pd_home_hold_written(pd_home *home, const char *name);
+/* Takes NULL. */
+void pd_home_let(pd_home *home, pd_held *held);
+/* PD_STORE_SHARED or PD_STORE_SYSTEM, which need not be held: borrowed until the home closes. Else as pd_home_hold. */
+PD_MUST_USE pd_code pd_home_store(pd_home *home, const char *name, bool create, pd_store **out, pd_error *err);
 /* FOLDER/name into `out`, made (mode 0700) if it is not there. PD_UNSUPPORTED if the home has no folder; `what` is for that message. */
 PD_MUST_USE pd_code pd_home_folder(pd_home *home, const char *name, const char *what, char *out, size_t size, pd_error *err);
 /* Is it an agent that has a store here? Never true for shared and system. */

@@ -26,9 +26,9 @@ static pd_code open_box(pd_frame *frame, bool create, pd_mailbox **out, pd_error
   pd_store *store;
   TRY(pd_thread_id_check(id.text, "thread", err));
   if (create)
-    TRY(pd_home_store(frame->home, frame->agent, true, &store, err));
+    TRY(pd_frame_own(frame, true, &store, err));
   else
-    TRY(pd_threads_store(frame, &store, err));
+    TRY(pd_frame_own_or_none(frame, &store, err));
   *out = NULL;
   return store ? pd_mailbox_open(store, id.text, &options, out, err) : PD_OK;
 }

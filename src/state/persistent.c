@@ -18,19 +18,6 @@
 
 /* ---- what they share ---- */
 
-/* P2. *out is NULL if the agent has no store yet. */
-static pd_code open_to_read(pd_frame *frame, pd_store **out, pd_error *err)
-{
-  pd_error why;
-  pd_code code = pd_home_store(frame->home, frame->agent, false, out, &why);
-  if (code == PD_NOT_FOUND) {
-    *out = NULL;
-    return PD_OK;
-  }
-  if (code) *err = why;
-  return code;
-}
-
 static pd_code no_key(pd_frame *frame, pd_bytes key, pd_error *err)
 {
   return pd_error_named(err, PD_NOT_FOUND, "KeyNotFound", "agent '%s' has no key '%.*s' in its persistent state", frame->agent,
@@ -103,7 +90,7 @@ pd_code pd_cap_state_persistent_get(pd_frame *frame, pd_error *err)
   int64_t version = pd_in_int(frame, "version", 0);
   pd_store *store;
   pd_entry entry;
-  TRY(open_to_read(frame, &store, err));
+  TRY(pd_frame_own_or_none(frame, &store, err)); /* P2 */
   pd_code code = PD_NOT_FOUND;
   if (version)
     TRY(code = get_version(frame, store, key, (uint64_t)version, &value, &entry, err));
@@ -144,7 +131,7 @@ pd_code pd_cap_state_persistent_delete(pd_frame *frame, pd_error *err)
   pd_erase_options options = {.is_lazy = true, .spares_marks = true, .note = &note};
   pd_erase_report report = {0};
   bool has_left = false;
-  TRY(open_to_read(frame, &store, err));
+  TRY(pd_frame_own_or_none(frame, &store, err)); /* P2 */
   if (store) TRY(pd_history_has_left(store, &has_left, err));
   if (has_left) options.left_of = PD_HISTORY_LEFT_OF;
   pd_code code = store ? pd_erase(store, pd_in_text(frame, "key"), &options, &report, err) : PD_NOT_FOUND;
@@ -197,7 +184,7 @@ static pd_code walk(pd_frame *frame, bool has_values, totals *sum, pd_error *err
   pd_store *store;
   pd_iter *iter = NULL;
   pd_scan scan = {.prefix = pd_in_text(frame, "prefix"), .keys_only = !has_values};
-  TRY(open_to_read(frame, &store, err));
+  TRY(pd_frame_own_or_none(frame, &store, err)); /* P2 */
   if (store) TRY(pd_iter_open(store, PD_STATE_REF, &scan, &iter, err));
   pd_json_key(&frame->out, "entries");
   pd_json_open(&frame->out, '[');
@@ -260,7 +247,7 @@ pd_code pd_cap_state_persistent_history(pd_frame *frame, pd_error *err)
   if (window && (!limit || limit > window)) limit = window;
   history h = {.frame = frame, .err = err};
   pd_store *store;
-  TRY(open_to_read(frame, &store, err));
+  TRY(pd_frame_own_or_none(frame, &store, err)); /* P2 */
   if (!store) return no_key(frame, key, err);
   pd_json_key(&frame->out, "versions");
   pd_json_open(&frame->out, '[');

@@ -92,7 +92,7 @@ static pd_code begin_to_read(pd_frame *frame, home_place *out, pd_error *err)
   pd_error why;
   pd_ref ref;
   out->frame = frame;
-  pd_code code = pd_home_store(frame->home, frame->agent, false, &store, &why);
+  pd_code code = pd_frame_own(frame, false, &store, &why);
   if (!code) code = pd_ref_get(store, RUNS_REF, &ref, &why);
   if (code == PD_NOT_FOUND) return PD_OK;
   return code ? pd_error_set(err, code, "%s", why.message) : begin(frame, store, 0, out, err);
@@ -133,7 +133,7 @@ static pd_code perform(pd_frame *frame, pd_run_op *op, pd_error *err)
   bool has_lost = true;
   pd_code code = PD_OK;
   TRY(as_input(pd_run_op_check(op, err), err));
-  TRY(pd_home_store(frame->home, frame->agent, true, &store, err));
+  TRY(pd_frame_own(frame, true, &store, err));
   TRY(make_ref(frame, store, err));
   for (int i = 0; i < RACES_MAX && has_lost; i++) code = perform_once(frame, store, op, &has_lost, err);
   return code;

@@ -56,12 +56,12 @@ static void put_id(pd_json_writer *w, const char *key, const pd_id *id)
   pd_json_put_text(w, key, pd_id_hex(id, hex));
 }
 
-static void write_store(pd_json_writer *w, pd_lease *lease, const pd_head *head, tally *totals)
+static void write_store(pd_json_writer *w, pd_store *store, pd_lease *lease, const pd_head *head, tally *totals)
 {
   tally is = {0};
   pd_stats stats = {0};
-  bool is_readable = head->is_known && count_keys(lease->store, &head->commit, &is, &lease->why) == PD_OK &&
-                     pd_store_stats(lease->store, &stats, &lease->why) == PD_OK;
+  bool is_readable = head->is_known && store && count_keys(store, &head->commit, &is, &lease->why) == PD_OK &&
+                     pd_store_stats(store, &stats, &lease->why) == PD_OK;
   pd_json_open(w, '{');
   pd_json_put_text(w, "name", lease->name);
   pd_json_put_text(w, "kind", pd_store_kind(lease->name));
@@ -94,7 +94,10 @@ static void write_state(pd_json_writer *w, pd_heads *heads)
   pd_json_put_number(w, "tries", heads->tries);
   pd_json_key(w, "stores");
   pd_json_open(w, '[');
-  for (size_t i = 0; i < heads->leases.count; i++) write_store(w, &heads->leases.items[i], &heads->items[i], &totals);
+  for (size_t i = 0; i < heads->leases.count; i++) {
+    write_store(w, pd_heads_take(heads, i), &heads->leases.items[i], &heads->items[i], &totals);
+    pd_heads_put(heads, i);
+  }
   pd_json_close(w, ']');
   pd_json_key(w, "totals");
   pd_json_open(w, '{');

@@ -74,8 +74,10 @@ typedef struct pd_head {
 } pd_head;
 
 typedef struct pd_heads {
-  pd_leases leases; /* open */
-  pd_head *items;   /* one a lease */
+  pd_home *home;
+  pd_leases leases;
+  size_t open_max; /* so many of the first are open; the others are for each use: there may be more stores than descriptors */
+  pd_head *items;  /* one a lease */
   uint64_t tries;
   bool is_one_instant; /* all of them were the heads at one and the same moment */
 } pd_heads;
@@ -84,6 +86,9 @@ typedef struct pd_heads {
  * pd_heads_done, also after a failure. */
 PD_MUST_USE pd_code pd_heads_read(pd_home *home, pd_heads *out, pd_error *err);
 void pd_heads_done(pd_heads *heads);
+/* The store of a lease, NULL if it cannot be opened; to be put back before the next one is taken. */
+pd_store *pd_heads_take(pd_heads *heads, size_t index);
+void pd_heads_put(pd_heads *heads, size_t index);
 /* Tag every head, so that retention keeps it. PD_RETIRED or PD_NOT_FOUND if retention was quicker: read the heads again. */
 PD_MUST_USE pd_code pd_heads_tag(pd_heads *heads, const char *id, const pd_note *note, pd_error *err);
 /* Remove the tags of snapshots that are not there any more. What cannot be removed now is tried again next time. */

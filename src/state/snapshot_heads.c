@@ -16,6 +16,17 @@
 #define LISTS_MAX 10
 #define TAG_SIZE (sizeof PD_SNAPSHOT_TAG + PD_SNAPSHOT_ID_SIZE)
 
+pd_store *pd_heads_take(pd_heads *h, size_t i)
+{
+  pd_lease_open(h->home, &h->leases.items[i], false);
+  return h->leases.items[i].store;
+}
+
+void pd_heads_put(pd_heads *h, size_t i)
+{
+  if (i >= h->open_max) pd_lease_close(&h->leases.items[i]);
+}
+
 /* One round. *out_moved: some head is not what it was. Time belongs to it: a ref may have moved to and fro. */
 static void read_round(pd_heads *h, bool *out_moved)
 {
@@ -24,7 +35,9 @@ static void read_round(pd_heads *h, bool *out_moved)
     pd_head *head = &h->items[i];
     pd_lease *lease = &h->leases.items[i];
     pd_ref ref;
-    bool is_known = lease->store && pd_ref_get(lease->store, "main", &ref, &lease->why) == PD_OK;
+    pd_store *store = pd_heads_take(h, i);
+    bool is_known = store && pd_ref_get(store, "main", &ref, &lease->why) == PD_OK;
+    pd_heads_put(h, i);
     if (is_known != head->is_known || (is_known && (!pd_id_equal(&ref.commit.id, &head->commit.id) || ref.updated_ms != head->updated_ms)))
       *out_moved = true;
     *head = (pd_head){.is_known = is_known};
@@ -49,7 +62,8 @@ pd_code pd_heads_read(pd_home *home, pd_heads *out, pd_error *err)
   for (int lists = 0; !is_same && lists < LISTS_MAX; lists++) {
     pd_heads_done(out);
     TRY(pd_leases_list(home, &out->leases, err));
-    for (size_t i = 0; i < out->leases.count; i++) pd_lease_open(home, &out->leases.items[i], false);
+    out->home = home;
+    out->open_max = pd_leases_open_max(home);
     out->items = calloc(out->leases.count + 1, sizeof out->items[0]);
     if (!out->items) return pd_error_memory(err, "the heads of all stores");
     bool has_moved = true;
@@ -75,9 +89,14 @@ pd_code pd_heads_tag(pd_heads *heads, const char *id, const pd_note *note, pd_er
 {
   char tag[TAG_SIZE], hex[PD_ID_HEX_SIZE];
   snprintf(tag, sizeof tag, PD_SNAPSHOT_TAG "%s", id);
-  for (size_t i = 0; i < heads->leases.count; i++)
-    if (heads->items[i].is_known)
-      TRY(pd_tag_set(heads->leases.items[i].store, tag, pd_id_hex(&heads->items[i].commit.id, hex), true, note, NULL, err));
+  for (size_t i = 0; i < heads->leases.count; i++) {
+    if (!heads->items[i].is_known) continue;
+    pd_store *store = pd_heads_take(heads, i);
+    pd_code code = store ? pd_tag_set(store, tag, pd_id_hex(&heads->items[i].commit.id, hex), true, note, NULL, err)
+                         : pd_error_set(err, heads->leases.items[i].why.code, "%s", heads->leases.items[i].why.message);
+    pd_heads_put(heads, i);
+    TRY(code);
+  }
   return PD_OK;
 }
 
@@ -109,9 +128,10 @@ void pd_heads_untag(pd_heads *heads, int folder, const pd_note *note)
 {
   for (size_t i = 0; i < heads->leases.count; i++) {
     leftovers l = {.folder = folder};
-    pd_store *store = heads->leases.items[i].store;
+    pd_store *store = pd_heads_take(heads, i);
     if (store && pd_tag_list(store, take_leftover, &l, NULL) == PD_OK)
       for (size_t k = 0; k < l.count; k++) (void)!pd_tag_delete(store, l.names[k], note, NULL);
     free(l.names);
+    pd_heads_put(heads, i);
   }
 }

@@ -32,6 +32,8 @@ typedef struct step {
 } step;
 
 typedef struct plan {
+  pd_home *home;
+  size_t open_max; /* the leases of so many of the first steps stay open */
   step *steps;
   size_t count, capacity;
   char id[PD_SNAPSHOT_ID_SIZE];
@@ -41,6 +43,11 @@ static void plan_done(plan *p)
 {
   for (size_t i = 0; i < p->count; i++) pd_lease_close(&p->steps[i].lease);
   free(p->steps);
+}
+
+static void close_lease(const plan *p, step *s)
+{
+  if ((size_t)(s - p->steps) >= p->open_max) pd_lease_close(&s->lease);
 }
 
 /* ---- planning ---- */
@@ -71,6 +78,7 @@ static pd_code add_step(pd_frame *frame, plan *p, pd_json store, const char *onl
   if (code == PD_OK) code = pd_ref_get(s.lease.store, "main", &ref, &why);
   s.differs = code == PD_OK && !pd_id_equal(&ref.commit.id, &s.target);
   p->steps[p->count++] = s;
+  close_lease(p, &p->steps[p->count - 1]);
   if (code) return pd_error_named(err, code, "RestoreImpossible", "the store '%s' cannot be restored: %.300s", name, why.message);
   return PD_OK;
 }
@@ -101,7 +109,7 @@ static pd_code keep_former(const plan *p, step *s, const pd_note *note, pd_error
   return code;
 }
 
-static pd_code move_store(const plan *p, step *s, const pd_note *note, pd_error *err)
+static pd_code move_to_target(const plan *p, step *s, const pd_note *note, pd_error *err)
 {
   char hex[PD_ID_HEX_SIZE];
   pd_code code = PD_CONFLICT;
@@ -122,15 +130,34 @@ static pd_code move_store(const plan *p, step *s, const pd_note *note, pd_error 
   return code;
 }
 
-static void move_back(plan *p, const pd_note *note)
+static pd_code move_store(const plan *p, step *s, const pd_note *note, pd_error *err)
+{
+  pd_lease_open(p->home, &s->lease, false);
+  if (!s->lease.store)
+    return pd_error_named(err, s->lease.why.code, "RestoreImpossible", "the store '%s' cannot be restored: %.300s", s->lease.name,
+                          s->lease.why.message);
+  pd_code code = move_to_target(p, s, note, err);
+  close_lease(p, s);
+  return code;
+}
+
+static void move_step_back(const step *s, const pd_note *note)
 {
   char hex[PD_ID_HEX_SIZE];
+  pd_note bound = *note;
+  bound.expect_head = &s->target;
+  if (s->is_moved && pd_reset(s->lease.store, "main", pd_id_hex(&s->former, hex), &bound, NULL, NULL)) return;
+  if (*s->before) (void)!pd_ref_delete(s->lease.store, s->before, note, NULL);
+}
+
+static void move_back(plan *p, const pd_note *note)
+{
   for (size_t i = 0; i < p->count; i++) {
     step *s = &p->steps[i];
-    pd_note bound = *note;
-    bound.expect_head = &s->target;
-    if (s->is_moved && pd_reset(s->lease.store, "main", pd_id_hex(&s->former, hex), &bound, NULL, NULL)) continue;
-    if (*s->before) (void)!pd_ref_delete(s->lease.store, s->before, note, NULL);
+    if (!s->is_moved && !*s->before) continue;
+    pd_lease_open(p->home, &s->lease, false);
+    if (s->lease.store) move_step_back(s, note);
+    close_lease(p, s);
   }
 }
 
@@ -159,7 +186,7 @@ static void write_stores(pd_json_writer *w, const plan *p, bool is_dry)
 
 pd_code pd_cap_state_snapshot_restore(pd_frame *frame, pd_error *err)
 {
-  CLEANUP(plan_done) plan p = {0};
+  CLEANUP(plan_done) plan p = {.home = frame->home, .open_max = pd_leases_open_max(frame->home)};
   CLEANUP(pd_buf_done) pd_buf text = {0};
   pd_json snapshot;
   char only[PD_NAME_SIZE_MAX + 1] = "";

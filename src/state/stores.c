@@ -32,6 +32,12 @@ static void add_name(void *ctx, const char *name)
   snprintf(lease->name, sizeof lease->name, "%s", name);
 }
 
+static void add_open_name(void *ctx, const char *name, pd_store *store)
+{
+  (void)store;
+  add_name(ctx, name);
+}
+
 static int by_name(const void *a, const void *b)
 {
   return strcmp(((const pd_lease *)a)->name, ((const pd_lease *)b)->name);
@@ -42,29 +48,21 @@ pd_code pd_leases_list(pd_home *home, pd_leases *out, pd_error *err)
   listing l = {.leases = out};
   *out = (pd_leases){0};
   TRY(pd_home_agents(home->uri, add_name, &l, err));
-  pthread_mutex_lock(&home->lock); /* a private memory home is known by what it has open */
-  for (size_t i = 0; i < home->entry_count; i++) add_name(&l, home->entries[i].name);
-  pthread_mutex_unlock(&home->lock);
+  pd_home_each_open(home, add_open_name, &l); /* a private memory home is known by what it has open */
   if (l.code) return pd_error_memory(err, "a list of stores");
   if (out->count > 1) qsort(out->items, out->count, sizeof out->items[0], by_name);
   return PD_OK;
 }
 
-static pd_store *open_already(pd_home *home, const char *name)
-{
-  pd_store *found = NULL;
-  pthread_mutex_lock(&home->lock);
-  for (size_t i = 0; i < home->entry_count && !found; i++)
-    if (strcmp(home->entries[i].name, name) == 0) found = home->entries[i].store;
-  pthread_mutex_unlock(&home->lock);
-  return found;
-}
-
 void pd_lease_open(pd_home *home, pd_lease *lease, bool is_read_only)
 {
   if (lease->store) return;
-  lease->store = open_already(home, lease->name);
-  if (lease->store) return;
+  lease->home = home;
+  lease->held = pd_home_hold_opened(home, lease->name);
+  if (lease->held) {
+    lease->store = lease->held->store;
+    return;
+  }
   pd_options options = {
     .is_read_only = is_read_only,
     .must_exist = true,
@@ -80,6 +78,8 @@ void pd_lease_open(pd_home *home, pd_lease *lease, bool is_read_only)
 void pd_lease_close(pd_lease *lease)
 {
   if (lease->is_own) (void)!pd_store_close(lease->store, NULL); /* each write through it was synced by itself */
+  if (lease->held) pd_home_let(lease->home, lease->held);
+  lease->held = NULL;
   lease->store = NULL;
   lease->is_own = false;
 }
@@ -89,4 +89,11 @@ void pd_leases_done(pd_leases *leases)
   for (size_t i = 0; i < leases->count; i++) pd_lease_close(&leases->items[i]);
   free(leases->items);
   *leases = (pd_leases){0};
+}
+
+size_t pd_leases_open_max(pd_home *home)
+{
+  pd_open_info info;
+  pd_home_open_info(home, &info);
+  return info.open_max / 2 + 1;
 }

@@ -13,7 +13,9 @@ typedef struct pd_lease {
   char name[PD_NAME_SIZE_MAX + 1];
   pd_store *store; /* NULL: it cannot be opened */
   bool is_own;     /* opened for this lease */
-  pd_error why;    /* if store is NULL */
+  pd_home *home;
+  pd_held *held; /* else: the home's */
+  pd_error why;  /* if store is NULL */
 } pd_lease;
 
 typedef struct pd_leases {
@@ -27,6 +29,8 @@ PD_MUST_USE pd_code pd_leases_list(pd_home *home, pd_leases *out, pd_error *err)
 void pd_lease_open(pd_home *home, pd_lease *lease, bool is_read_only);
 void pd_lease_close(pd_lease *lease);
 void pd_leases_done(pd_leases *leases);
+/* How many may be open at once, besides the home's own: half as many. There may be more stores than descriptors. */
+size_t pd_leases_open_max(pd_home *home);
 
 /* "agent", "shared" or "system". Static storage. */
 const char *pd_store_kind(const char *name);

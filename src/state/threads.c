@@ -21,24 +21,12 @@ int64_t pd_threads_now(void *home)
   return pd_home_now(home);
 }
 
-pd_code pd_threads_store(pd_frame *frame, pd_store **out, pd_error *err)
-{
-  pd_error why;
-  pd_code code = pd_home_store(frame->home, frame->agent, false, out, &why);
-  if (code == PD_NOT_FOUND) {
-    *out = NULL;
-    return PD_OK;
-  }
-  if (code) *err = why;
-  return code;
-}
-
 pd_code pd_threads_open(pd_frame *frame, pd_thread **out, pd_error *err)
 {
   pd_thread_name id = pd_in_thread(frame);
   pd_store *store;
   TRY(pd_thread_id_check(id.text, "thread", err));
-  TRY(pd_threads_store(frame, &store, err));
+  TRY(pd_frame_own_or_none(frame, &store, err));
   if (!store) return pd_error_named(err, PD_NOT_FOUND, "NotFound", "agent '%s' has no thread '%s'", frame->agent, id.text);
   return pd_thread_open(store, id.text, out, err);
 }
@@ -118,7 +106,7 @@ pd_code pd_cap_threads_create(pd_frame *frame, pd_error *err)
   pd_store *store;
   pd_thread_options options = read_identity(frame, "thread_id", &texts);
   options.state = in_json(frame, "state");
-  TRY(pd_home_store(frame->home, frame->agent, true, &store, err));
+  TRY(pd_frame_own(frame, true, &store, err));
   TRY(pd_thread_create(store, &options, &thread, err));
   return write_new(frame, thread, err);
 }

@@ -17,8 +17,6 @@ pd_thread_name pd_in_thread(const pd_frame *frame);
 /* The home's clock, for options that take one; ctx is the home. */
 int64_t pd_threads_now(void *home);
 
-/* The agent's store, to read; NULL if there is none: an agent without a store has no threads. */
-PD_MUST_USE pd_code pd_threads_store(pd_frame *frame, pd_store **out, pd_error *err);
 /* Open the thread that the input names. PD_NOT_FOUND (NotFound), PD_INVALID (InvalidId). */
 PD_MUST_USE pd_code pd_threads_open(pd_frame *frame, pd_thread **out, pd_error *err);
 /* CLEANUP(pd_threads_shut) pd_thread *t = NULL; */

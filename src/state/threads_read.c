@@ -91,7 +91,7 @@ pd_code pd_cap_threads_list(pd_frame *frame, pd_error *err)
   bool has;
   TRY(pd_in_moment(frame, "since", &query.since_ms, &has, err));
   TRY(pd_in_moment(frame, "until", &query.until_ms, &has, err));
-  TRY(pd_threads_store(frame, &store, err));
+  TRY(pd_frame_own_or_none(frame, &store, err));
   pd_json_key(&frame->out, "threads");
   pd_json_open(&frame->out, '[');
   if (store) TRY(pd_thread_list(store, &query, list_thread, &l, err));

@@ -33,10 +33,17 @@ static const struct {
   {"system.health", PD_LANE_SLOW},
 };
 
+/* A store that is closed is opened by one who may wait for the disk. */
+static pd_lane where_open(const pd_request *request, pd_lane lane)
+{
+  bool is_of_store = lane == PD_LANE_HERE && strcmp(request->rest, "state.persistent.get") == 0;
+  return is_of_store && !pd_home_is_open(request->server->home, request->caller.agent) ? PD_LANE_WRITE : lane;
+}
+
 pd_lane pd_route_call_lane(pd_request *request)
 {
   for (size_t i = 0; i < COUNT_OF(lanes); i++)
-    if (pd_glob_match(pd_text(lanes[i].name), pd_text(request->rest))) return lanes[i].lane;
+    if (pd_glob_match(pd_text(lanes[i].name), pd_text(request->rest))) return where_open(request, lanes[i].lane);
   return PD_LANE_WRITE;
 }
 

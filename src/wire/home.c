@@ -114,6 +114,7 @@ static pd_code sign_head(pd_request *request, pd_error *err)
   TRY(pd_read_store(request, (const char *)agent.data, false, &store, err));
   bool keeps = fields[2].value.kind == PD_JSON_BOOL && pd_json_true(fields[2].value);
   pd_code code = pd_sign_head(store, key, has_at ? (const char *)at.data : NULL, keeps, &request->out, err);
+  pd_home_return(request->server->home, store);
   audit(request, "home.sign", (const char *)agent.data, code, err);
   return code;
 }

@@ -35,10 +35,11 @@ typedef struct pd_request pd_request;
 
 /* ---- settings (settings.c) ---- */
 
-/* Of [server] in perdure.toml; read with relaxed atomics, as a reload may change them. */
+/* Of [server] in perdure.toml, and some of [store]; read with relaxed atomics, as a reload may change them. */
 typedef struct pd_wire_settings {
   _Atomic uint64_t body_size_max, connection_count_max, in_flight_max, agent_in_flight_max, request_ms, idle_ms, drain_ms;
   _Atomic uint64_t heartbeat_ms, watcher_count_max, watch_queue_bytes, rate;
+  _Atomic uint64_t store_open_max, store_idle_ms;
 } pd_wire_settings;
 
 /* ---- connections (connection.c) ---- */
@@ -239,6 +240,7 @@ struct pd_server {
   size_t listener_count;
   pd_conns conns;
   size_t connection_room; /* of all listeners: who were accepted beyond it would have no descriptor */
+  size_t store_room;      /* agents' stores that there are descriptors for */
   atomic_llong files_told_ms;
   pd_pool writers, slow, readers; /* readers: for watchers that are behind */
   pd_settler settler;
@@ -285,7 +287,8 @@ PD_MUST_USE pd_code pd_lock_home(pd_server *server, pd_error *err);
 PD_MUST_USE pd_code pd_daemon_start(pd_listener *listener, unsigned threads, pd_error *err);
 /* read.c: may the caller read of the store `name` what a call of `like` tells? `key` may be NULL. PD_DENIED. */
 PD_MUST_USE pd_code pd_read_permit(const pd_request *request, const char *name, const char *like, const char *key, pd_error *err);
-/* The store, which may be made if it is the caller's own or the shared one. PD_NOT_FOUND, also for `system`. */
+/* The store, which may be made if it is the caller's own or the shared one; to be given back (pd_home_return). PD_NOT_FOUND, also for
+ * `system`. */
 PD_MUST_USE pd_code pd_read_store(const pd_request *request, const char *name, bool create, pd_store **out, pd_error *err);
 /* connection.c */
 void pd_conn_notify(void *cls, struct MHD_Connection *connection, void **socket_context, enum MHD_ConnectionNotificationCode code);

@@ -41,7 +41,7 @@ void pd_hub_free(pd_hub *hub)
 {
   if (!hub) return;
   pthread_mutex_lock(&hub->lock);
-  while (hub->topics) pthread_cond_wait(&hub->changed, &hub->lock); /* their threads end when nobody follows them */
+  while (hub->topic_count) pthread_cond_wait(&hub->changed, &hub->lock); /* their threads end when nobody follows them */
   pthread_mutex_unlock(&hub->lock);
   pd_team_free(hub->team);
   pthread_cond_destroy(&hub->changed);
@@ -135,7 +135,6 @@ static bool is_over(pd_topic *topic)
     pd_topic **link = &hub->topics;
     while (*link != topic) link = &(*link)->next;
     *link = topic->next;
-    pthread_cond_broadcast(&hub->changed);
   }
   pthread_mutex_unlock(&hub->lock);
   return is_unused;
@@ -144,6 +143,7 @@ static bool is_over(pd_topic *topic)
 static void free_topic(pd_topic *topic)
 {
   pd_watch_close(topic->watch);
+  pd_home_return(topic->hub->server->home, topic->store);
   pthread_mutex_destroy(&topic->lock);
   free(topic->live);
   free(topic);
@@ -162,7 +162,12 @@ static void *follow(void *ctx)
     pass_over(topic);
     if (code != PD_NOT_FOUND) nanosleep(&(struct timespec){.tv_nsec = SLICE_MS * 1000000L}, NULL); /* it fails: not in a circle */
   }
+  pd_hub *hub = topic->hub;
   free_topic(topic);
+  pthread_mutex_lock(&hub->lock);
+  hub->topic_count--; /* last: who waits for it closes the home */
+  pthread_cond_broadcast(&hub->changed);
+  pthread_mutex_unlock(&hub->lock);
   return NULL;
 }
 
@@ -181,7 +186,7 @@ static pd_code start_thread(pd_topic *topic, pd_error *err)
   return failed ? pd_error_set(err, PD_STORAGE, "cannot start a thread to watch %s: %s", topic->name, strerror(failed)) : PD_OK;
 }
 
-static pd_code make_topic(pd_hub *hub, const char *name, pd_store *store, pd_topic **out, pd_error *err)
+static pd_code make_topic(pd_hub *hub, const char *name, pd_topic **out, pd_error *err)
 {
   pd_topic *topic = calloc(1, sizeof *topic);
   if (!topic) return pd_error_memory(err, "a watch");
@@ -190,12 +195,14 @@ static pd_code make_topic(pd_hub *hub, const char *name, pd_store *store, pd_top
   pthread_mutex_init(&topic->lock, NULL);
   pd_code code = make_room(topic, err);
   topic->refs = 1;
-  if (!code) code = pd_watch_open(store, NULL, &topic->watch, err);
+  if (!code) code = pd_home_borrow(hub->server->home, name, false, &topic->store, err);
+  if (!code) code = pd_watch_open(topic->store, NULL, &topic->watch, err);
   if (!code) topic->position = pd_watch_where(topic->watch);
   topic->next = hub->topics;
   if (!code) hub->topics = topic;
   if (!code) code = start_thread(topic, err);
   if (!code) {
+    hub->topic_count++;
     *out = topic;
     return PD_OK;
   }
@@ -204,13 +211,13 @@ static pd_code make_topic(pd_hub *hub, const char *name, pd_store *store, pd_top
   return code;
 }
 
-pd_code pd_topic_take(pd_hub *hub, const char *name, pd_store *store, pd_topic **out, pd_error *err)
+pd_code pd_topic_take(pd_hub *hub, const char *name, pd_topic **out, pd_error *err)
 {
   pthread_mutex_lock(&hub->lock);
   pd_topic *topic = hub->topics;
   while (topic && strcmp(topic->name, name) != 0) topic = topic->next;
   bool is_there = topic != NULL;
-  pd_code code = topic ? make_room(topic, err) : make_topic(hub, name, store, &topic, err);
+  pd_code code = topic ? make_room(topic, err) : make_topic(hub, name, &topic, err);
   if (!code && is_there) topic->refs++;
   pthread_mutex_unlock(&hub->lock);
   if (!code) *out = topic;

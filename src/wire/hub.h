@@ -34,7 +34,7 @@ void pd_hub_drain(pd_hub *hub);
 
 typedef struct pd_hub_request {
   const char *name; /* of the store */
-  pd_store *store;  /* borrowed until the home closes */
+  pd_store *store;  /* borrowed until pd_hub_add returns: the topic borrows it for itself */
   pd_watch_options options;
   struct MHD_Connection *connection;
   int fd;         /* -1: unknown */

@@ -305,6 +305,7 @@ static void get(pd_request *request, pd_mcp_http *http)
     return;
   }
   pd_mcp_resumed how = event ? pd_mcp_flow_resume(&http->flows, request, pd_mcp_session_id(session), event) : PD_MCP_ANEW;
+  if (how == PD_MCP_RESUMED) pd_reply_header(request, "Perdure-Resumed", "1"); /* for the bridge: ANEW looks the same */
   if (how == PD_MCP_ANEW) begin_stream(request, http, session);
   if (how == PD_MCP_LOST)
     refuse(request, MHD_HTTP_BAD_REQUEST, PD_MCP_INVALID_REQUEST,

@@ -38,7 +38,9 @@ pd_code pd_mcp_keys_each(pd_mcp_turn *turn, pd_mcp_topic_kind tier, pd_bytes pre
   pd_code code = pd_home_borrow(turn->mcp->home, is_shared ? "shared" : turn->peer->agent, false, &store, err);
   if (code == PD_NOT_FOUND) return PD_OK; /* nothing was ever put there */
   TRY(code);
-  return walk_keys(store, &scan, visit, ctx, err);
+  code = walk_keys(store, &scan, visit, ctx, err);
+  pd_home_return(turn->mcp->home, store);
+  return code;
 }
 
 /* ---- threads ---- */

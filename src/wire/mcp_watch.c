@@ -26,7 +26,7 @@ typedef struct target {
 typedef struct eye {
   pd_mcp *mcp;
   char name[PD_NAME_SIZE_MAX + 1]; /* of the store */
-  pd_store *store;
+  pd_store *store;                 /* borrowed while it is watched */
   pd_watch *watch;
   target *targets;
   struct eye *next;
@@ -130,6 +130,13 @@ static void free_target(target *t)
   free(t);
 }
 
+static void close_eye(eye *e)
+{
+  pd_watch_close(e->watch);
+  pd_home_return(e->mcp->home, e->store);
+  free(e);
+}
+
 /* Under the lock. */
 static void leave(eyes *all, eye *e)
 {
@@ -141,8 +148,7 @@ static void leave(eyes *all, eye *e)
     e->targets = t->next;
     free_target(t);
   }
-  pd_watch_close(e->watch);
-  free(e);
+  close_eye(e);
   pthread_cond_broadcast(&all->left);
 }
 
@@ -176,8 +182,7 @@ static pd_code open_eye(eyes *all, pd_mcp *mcp, const char *name, eye **out, pd_
   e->next = all->first;
   if (!code && pthread_create(&thread, NULL, look, e)) code = pd_error_set(err, PD_STORAGE, "cannot start a thread to watch '%s'", name);
   if (code) {
-    pd_watch_close(e->watch);
-    free(e);
+    close_eye(e);
     return code;
   }
   pthread_detach(thread);

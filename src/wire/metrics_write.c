@@ -24,10 +24,10 @@ pd_lane pd_route_metrics_lane(pd_request *request)
 typedef struct store_list {
   struct {
     char name[PD_NAME_SIZE_MAX + 1];
-    pd_store *store;
     pd_counters counters;
   } * items;
   size_t count, capacity;
+  pd_open_info info;
   pd_code code;
 } store_list;
 
@@ -37,7 +37,7 @@ static void add_store(void *ctx, const char *name, pd_store *store)
   if (!list->code) list->code = pd_array_grow(&list->items, list->count, &list->capacity, sizeof *list->items, "the metrics", NULL);
   if (list->code) return;
   snprintf(list->items[list->count].name, sizeof list->items[0].name, "%s", name);
-  list->items[list->count++].store = store;
+  pd_store_counters(store, &list->items[list->count++].counters);
 }
 
 /* The sum of the distributions of all stores, as a histogram of Prometheus. */
@@ -59,7 +59,7 @@ static pd_code write_steps(pd_buf *out, const char *name, const char *about, con
 
 static pd_code write_totals(const store_list *list, pd_buf *out, pd_error *err)
 {
-  pd_counters all = {0};
+  pd_counters all = list->info.closed; /* else the sums would fall when a store is closed */
   for (size_t i = 0; i < list->count; i++) {
     const pd_counters *one = &list->items[i].counters;
     all.sync_us += one->sync_us;
@@ -168,6 +168,20 @@ static uint64_t resident_bytes(void)
   return resident * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
+static pd_code write_counter(pd_buf *out, const char *name, const char *about, uint64_t number, pd_error *err)
+{
+  return pd_buf_printf(out, err, "# HELP %s %s\n# TYPE %s counter\n%s %llu\n", name, about, name, name, (unsigned long long)number);
+}
+
+static pd_code write_open_stores(const pd_open_info *info, pd_buf *out, pd_error *err)
+{
+  TRY(write_gauge(out, "perdure_stores_open", "Agents' stores that are open.", info->open_count, err));
+  TRY(write_gauge(out, "perdure_stores_open_max", "Agents' stores that may be open, if not all of them are in use.", info->open_max, err));
+  TRY(write_counter(out, "perdure_stores_opened_total", "Stores that were opened.", info->opened_count, err));
+  return write_counter(out, "perdure_stores_closed_total", "Agents' stores that were closed for others, or for want of use.",
+                       info->closed_count, err);
+}
+
 static pd_code write_process(pd_server *server, pd_buf *out, pd_error *err)
 {
   TRY(pd_buf_printf(out, err,
@@ -177,10 +191,8 @@ static pd_code write_process(pd_server *server, pd_buf *out, pd_error *err)
   TRY(write_gauge(out, "perdure_requests_in_flight", "Requests at work.", atomic_load(&server->in_flight), err));
   TRY(write_gauge(out, "perdure_watchers", "Who follow GET /v1/watch.", pd_hub_count(server->hub), err));
   TRY(write_gauge(out, "perdure_sessions", "Sessions.", pd_session_count(server->home), err));
-  TRY(pd_buf_printf(out, err,
-                    "# HELP perdure_watchers_cut_total Watchers that were cut off for being too slow.\n"
-                    "# TYPE perdure_watchers_cut_total counter\nperdure_watchers_cut_total %llu\n",
-                    (unsigned long long)pd_hub_cut_count(server->hub)));
+  TRY(
+    write_counter(out, "perdure_watchers_cut_total", "Watchers that were cut off for being too slow.", pd_hub_cut_count(server->hub), err));
   if (server->tls)
     TRY(write_gauge(out, "perdure_tls_certificate_expires_seconds", "When the certificate ends, since 1970.",
                     (uint64_t)pd_tls_expires_s(server->tls), err));
@@ -199,11 +211,12 @@ static pd_code write_all(pd_request *request, store_list *list, pd_error *err)
   pd_server *server = request->server;
   if (!request->caller.is_operator)
     return pd_error_named(err, PD_DENIED, "PermissionDenied", "the metrics tell of all agents: they are the operator's and the auditor's");
+  pd_home_open_info(server->home, &list->info);
   pd_home_each_open(server->home, add_store, list);
   if (list->code) return pd_error_memory(err, "the metrics");
-  for (size_t i = 0; i < list->count; i++) pd_store_counters(list->items[i].store, &list->items[i].counters);
   TRY(pd_metrics_write(server->metrics, &request->out, err));
   TRY(write_stores(server, list, &request->out, err));
+  TRY(write_open_stores(&list->info, &request->out, err));
   return write_process(server, &request->out, err);
 }
 

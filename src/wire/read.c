@@ -318,7 +318,9 @@ void pd_route_agents(pd_request *request)
   reading r = {.request = request};
   pd_error err = {0};
   r.w = (pd_json_writer){.out = &request->out, .err = &err};
-  if (run(&r, &err))
+  pd_code code = run(&r, &err);
+  pd_home_return(request->server->home, r.store);
+  if (code)
     pd_reply_error(request, &err);
   else
     pd_reply(request, MHD_HTTP_OK);

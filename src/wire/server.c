@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
@@ -20,7 +21,7 @@
 #define LOOK_MS 1000
 #define THREADS_MAX 4
 #define STOP_MS 2000    /* for what was not finished when draining was over */
-#define SPARE_FILES 256 /* descriptors that are not connections */
+#define SPARE_FILES 256 /* descriptors that are neither connections nor agents' stores */
 
 /* The signals that are ours; blocked, so that every thread that is started from here on leaves them to pd_server_run. */
 static void take_signals(sigset_t *out)
@@ -37,21 +38,52 @@ static void take_signals(sigset_t *out)
 
 /* ---- opening ---- */
 
-/* As many descriptors as the system lets us have: a connection needs one. Some are left for stores: who is connected wants to be served. */
-static void make_room(pd_server *server)
+static uint64_t least(uint64_t a, uint64_t b)
+{
+  return a < b ? a : b;
+}
+
+/* As many descriptors as the system lets us have; 0: no limit is known. */
+static uint64_t most_files(void)
 {
   struct rlimit limit;
-  server->connection_room = server->settings.connection_count_max;
-  if (getrlimit(RLIMIT_NOFILE, &limit)) return;
+  if (getrlimit(RLIMIT_NOFILE, &limit)) return 0;
   if (limit.rlim_cur < limit.rlim_max) {
     limit.rlim_cur = limit.rlim_max;
     (void)setrlimit(RLIMIT_NOFILE, &limit);
   }
-  if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= server->connection_room + SPARE_FILES) return;
-  server->connection_room = limit.rlim_cur - (limit.rlim_cur < 2 * SPARE_FILES ? limit.rlim_cur / 2 : SPARE_FILES);
-  pd_log_say(&server->options->log, PD_LOG_WARN,
-             "the system allows %llu open files (ulimit -n), so that %zu connections are served at once and not server.connections_max",
-             (unsigned long long)limit.rlim_cur, server->connection_room);
+  return getrlimit(RLIMIT_NOFILE, &limit) ? 0 : limit.rlim_cur;
+}
+
+/* The agents' stores that may be open: at start, and when the setting was changed. */
+static void limit_stores(pd_server *server)
+{
+  pd_home_open_max(server->home, least(server->settings.store_open_max, server->store_room));
+}
+
+/* Connections and stores share the descriptors: who is connected wants to be served. If there are too few for what is configured, agents'
+ * stores may take a quarter of them, and connections no less than half; the rest is for everything else. */
+static void make_room(pd_server *server)
+{
+  uint64_t files = most_files(), connections = server->settings.connection_count_max, stores = server->settings.store_open_max;
+  if (!files) files = UINT64_MAX;
+  if (files / PD_STORE_FILES > stores && files >= connections + stores * PD_STORE_FILES + SPARE_FILES) {
+    server->connection_room = connections;
+    server->store_room = (files - connections - SPARE_FILES) / PD_STORE_FILES; /* a reload may ask for more of them */
+  } else {
+    server->store_room = files / 4 / PD_STORE_FILES;
+    uint64_t others = least(SPARE_FILES, files / 4) + least(stores, server->store_room) * PD_STORE_FILES;
+    server->connection_room = least(connections, files - others);
+  }
+  limit_stores(server);
+  if (server->connection_room < connections)
+    pd_log_say(&server->options->log, PD_LOG_WARN,
+               "the system allows %llu open files (ulimit -n), so that %zu connections are served at once and not server.connections_max",
+               (unsigned long long)files, server->connection_room);
+  if (server->store_room < stores)
+    pd_log_say(&server->options->log, PD_LOG_WARN,
+               "the system allows %llu open files (ulimit -n), so that %zu agents' stores stay open and not store.open_max",
+               (unsigned long long)files, server->store_room);
 }
 
 static unsigned thread_count(void)
@@ -85,6 +117,7 @@ static pd_code set_up(pd_server *server, pd_error *err)
   TRY(pd_lock_home(server, err));
   if (server->options->passphrase.data) TRY(pd_vault_unlock(server->home, server->options->passphrase, err));
   TRY(pd_wire_settings_load(server, err));
+  make_room(server);
   TRY(pd_describe(server, err));
   TRY(pd_page_prepare(server, err));
   TRY(pd_meter_new(&server->meter, err));
@@ -95,7 +128,6 @@ static pd_code set_up(pd_server *server, pd_error *err)
   TRY(set_up_mcp(server, err));
   if (server->options->tls_cert)
     TRY(pd_tls_new(server->options->tls_cert, server->options->tls_key, &server->options->log, &server->tls, err));
-  make_room(server);
   return pd_listen_all(server, err);
 }
 
@@ -161,6 +193,7 @@ static void reload(pd_server *server)
   pd_notify_say(&server->notify, "RELOADING=1\nMONOTONIC_USEC=%lld\n", (long long)pd_clock_monotonic_us());
   pd_code code = pd_home_reload(server->home, &err);
   if (!code) code = pd_wire_settings_load(server, &err);
+  if (!code) limit_stores(server);
   if (code)
     pd_log_say(&server->options->log, PD_LOG_ERROR, "reload failed, nothing was changed: %s", err.message);
   else
@@ -221,6 +254,7 @@ pd_code pd_server_run(pd_server *server, pd_error *err)
     pd_conns_recheck(server);
     pd_space_tick(server);
     pd_conns_tell_full(server);
+    pd_home_close_idle(server->home, server->settings.store_idle_ms);
     pd_hub_tick(server->hub);
     pd_mcp_http_tick(server->mcp);
     if (server->tls) pd_tls_look(server->tls);

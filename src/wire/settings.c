@@ -1,4 +1,4 @@
-/* settings.c: what [server] in the home's perdure.toml says. */
+/* settings.c: what [server] and [store] in the home's perdure.toml says. */
 #include "base/base.h"
 #include "base/error.h"
 #include "wire/http.h"
@@ -19,6 +19,8 @@ static const struct {
   {"server.rate", offsetof(pd_wire_settings, rate)},
   {"server.heartbeat", offsetof(pd_wire_settings, heartbeat_ms)},
   {"server.watchers_max", offsetof(pd_wire_settings, watcher_count_max)},
+  {"store.open_max", offsetof(pd_wire_settings, store_open_max)},
+  {"store.idle", offsetof(pd_wire_settings, store_idle_ms)},
   {"server.watch_queue", offsetof(pd_wire_settings, watch_queue_bytes)},
 };
 

@@ -10,6 +10,8 @@
  * K2  What is appended is looked at before (pd_log_check_append): no client can get into a log what no engine would write.
  * K3  Each write to a log is a line of the audit, with the token that made it.
  * K4  A page of an answer has a maximum; so has a body.
+ * K5  Where writes are buffered (store.flush), those of the server's own that wait are written before a store is opened or written to here:
+ *     they keep others from appending, and a client reads the log alone.
  */
 #ifndef PD_WIRE_STORES_H
 #define PD_WIRE_STORES_H

@@ -45,7 +45,9 @@ static pd_code begin(pd_request *request, pd_error *err)
   const char *like = !is_shared ? "state.persistent.list" : is_auditor ? "state.shared.list" : "state.shared.watch";
   TRY(pd_read_permit(request, wanted.name, like, prefix, err));
   TRY(pd_read_store(request, wanted.name, !is_auditor && (is_shared || is_own), &wanted.store, err));
-  return pd_hub_add(request->server->hub, &wanted, &request->stream, err);
+  pd_code code = pd_hub_add(request->server->hub, &wanted, &request->stream, err);
+  pd_home_return(request->server->home, wanted.store);
+  return code;
 }
 
 void pd_route_watch(pd_request *request)

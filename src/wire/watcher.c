@@ -241,8 +241,8 @@ static void end_stream(void *cls)
     pthread_mutex_unlock(&topic->lock);
   }
   atomic_fetch_sub(&topic->hub->count, 1);
+  pd_watch_close(w->watch); /* before the topic, which gives the store back */
   pd_topic_release(topic);
-  pd_watch_close(w->watch);
   pd_buf_done(&w->queue);
   pd_buf_done(&w->prefix);
   pthread_mutex_destroy(&w->lock);
@@ -275,7 +275,7 @@ pd_code pd_hub_add(pd_hub *hub, const pd_hub_request *request, struct MHD_Respon
                           (unsigned long long)hub->server->settings.watcher_count_max);
   pd_watcher *w = calloc(1, sizeof *w);
   if (!w) return pd_error_memory(err, "a watch");
-  pd_code code = pd_topic_take(hub, request->name, request->store, &w->topic, err);
+  pd_code code = pd_topic_take(hub, request->name, &w->topic, err);
   if (code) {
     free(w);
     return code;

@@ -14,10 +14,11 @@ typedef struct pd_topic pd_topic;
 
 struct pd_hub {
   pd_server *server;
-  pthread_mutex_t lock; /* of the topics and their refs; taken before a topic's */
+  pthread_mutex_t lock; /* of the topics, their refs and their number; taken before a topic's */
   pthread_cond_t changed;
   pd_topic *topics;
-  pd_team *team; /* who share the sending where many follow */
+  size_t topic_count; /* those included that are being freed */
+  pd_team *team;      /* who share the sending where many follow */
   atomic_size_t count;
   atomic_ullong cut_count;
   atomic_bool is_draining;
@@ -29,6 +30,7 @@ struct pd_topic {
   pd_topic *next;
   char name[PD_NAME_SIZE_MAX + 1];
   unsigned refs;   /* watchers; hub's lock */
+  pd_store *store; /* borrowed as long as there is the topic, and so while it has watchers */
   pd_watch *watch; /* its thread's */
   pthread_mutex_t lock;
   pd_watcher **live; /* room for all of `refs`: becoming live cannot fail */
@@ -50,11 +52,11 @@ struct pd_watcher {
   size_t place;                  /* in topic->live */
   char ref[PD_REF_SIZE_MAX + 1]; /* "": all */
   struct MHD_Connection *connection;
-  pd_watch *watch; /* while it is behind */
+  pd_watch *watch; /* while it is behind; of the topic's store */
   pd_job job;      /* reading on, by the pool */
 };
 
-pd_code pd_topic_take(pd_hub *hub, const char *name, pd_store *store, pd_topic **out, pd_error *err);
+pd_code pd_topic_take(pd_hub *hub, const char *name, pd_topic **out, pd_error *err);
 void pd_topic_release(pd_topic *topic);
 /* With the topic's lock held. */
 void pd_topic_join(pd_topic *topic, pd_watcher *watcher);

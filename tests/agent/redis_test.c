@@ -97,12 +97,13 @@ static void agent__a_server_that_became_a_replica_is_read_only(void **state)
 /* It hears the save later than we wait for the answer. */
 static void agent__a_slow_server_does_not_make_a_step_twice(void **state)
 {
-  pd_agent *agent = open_at(*state, "command_ms=60&retry_ms=0&connect_ms=3000");
-  for (int i = 0; i < 5; i++) {
+  pd_agent *agent = open_at(*state, "command_ms=1000&retry_ms=0&connect_ms=3000");
+  for (int i = 0; i < 3; i++) {
     char *event = text_of("{\"id\":\"%d\"}", i);
     stage(agent, event);
-    redis_server_sleep(*state, "0.2");
+    redis_server_pause(*state);
     REFUSED(PD_STORAGE, "did not answer in time", pd_agent_step_commit(agent, &err));
+    redis_server_resume(*state);
     pd_code code = PD_STORAGE;
     for (int tries = 0; code && tries < 100; tries++) code = pd_agent_step_commit(agent, NULL);
     assert_int_equal(code, PD_OK);
@@ -115,7 +116,7 @@ static void agent__a_slow_server_does_not_make_a_step_twice(void **state)
 static void agent__a_server_that_is_killed_and_comes_back_has_all_that_was_acknowledged(void **state)
 {
   redis_server *server = *state;
-  pd_agent *agent = open_at(server, "retry_ms=100");
+  pd_agent *agent = open_at(server, "retry_ms=600");
   for (int i = 0; i < 5; i++) {
     char *event = text_of("{\"id\":\"%d\"}", i);
     pd_effect_state what;

@@ -129,7 +129,7 @@ child=$!
 exec 8>in 9<answers
 for i in 1 2 3; do
   echo "{\"op\":\"put\",\"key\":\"k\",\"value\":$i}" >&8
-  line=$(timeout 20 head -n 1 <&9)
+  line=$(timeout 60 head -n 1 <&9)
   case $line in *"\"version\":$i,"*) ;; *) : >"$out"; bad "no answer to $i: $line" ;; esac
   run get k
   want_out "$i"

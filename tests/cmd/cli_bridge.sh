@@ -1,6 +1,7 @@
 #!/bin/sh
 # cli_bridge.sh PERDURE: `mcp` with --server: standard input and output on this side, a server's /mcp on the other.
 . "$(dirname "$0")/tap.sh"
+. "$(dirname "$0")/free_port.sh"
 umask 077
 unset PERDURE_SERVER PERDURE_TOKEN PERDURE_CA PERDURE_SESSION http_proxy https_proxy
 export XDG_RUNTIME_DIR="$tmp/run"
@@ -13,16 +14,6 @@ stop_server() {
   server=
 }
 trap 'exec 9>&-; [ -z "$bridge" ] || kill "$bridge" 2>/dev/null; stop_server; rm -rf "$tmp"' EXIT
-
-# until COMMAND…: it is true, or 10 seconds are over
-until_true() {
-  for _ in $(seq 200); do
-    "$@" && return 0
-    sleep 0.05
-  done
-  bad "waited in vain for: $*"
-  return 1
-}
 
 # serve ADDRESS ARGS…: a server of $tmp/home; $url
 serve() {
@@ -58,20 +49,22 @@ set_plan() { printf '{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"n
 get_plan() { printf '{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":"state_persistent_get","arguments":{"key":"plan"}}}' "$1"; }
 receive='{"jsonrpc":"2.0","id":50,"method":"tools/call","params":{"name":"queue_receive","arguments":{"wait_ms":60000}}}'
 
-serve 127.0.0.1:0
+serve "127.0.0.1:$(free_port)" # where it has to come back
 token=$tmp/token
 "$perdure" --store "sqlite:$tmp/home" token create --agent ada 2>/dev/null >"$token"
 "$perdure" --store "sqlite:$tmp/home" token create --role operator 2>/dev/null >"$tmp/operator"
 
-t bridge__lines_are_answered_in_order_and_it_ends_with_its_input
-printf '%s\n' "$hello" "$ready" "$(set_plan 1 '{"step":1.50}')" '' '{"jsonrpc":"2.0","id":"two","method":"tools/list"}' "$(get_plan 3)" >lines
+t bridge__each_line_is_answered_and_it_ends_with_its_input
+printf '%s\n' "$hello" "$ready" "$(set_plan 1 '{"step":1.50}')" '' '{"jsonrpc":"2.0","id":"two","method":"tools/list"}' >lines
 "$perdure" --server "$url" --token-file "$token" mcp <lines >"$out" 2>"$err"
 code=$?
 want_code 0
-want_count 4
+want_count 3
 want_no_err
-want_true [ "$(sed 's/.*"id":\([^,]*\),"result".*/\1/' "$out" | tr '\n' ' ')" = '0 1 "two" 3 ' ]
+want_true [ "$(sed 's/.*"id":\([^,]*\),"result".*/\1/' "$out" | sort | tr '\n' ' ')" = '"two" 0 1 ' ] # one that takes long is overtaken
 want_out_has '"name":"state_persistent_get"'
+get_plan 3 >lines
+"$perdure" --server "$url" --token-file "$token" mcp <lines >"$out" 2>"$err"
 want_out_has '"structuredContent":{"value":{"step":1.50},"version":1'
 run --store "sqlite:$tmp/home" --agent ada persistent get plan
 want_out_has '"step":1.50'
@@ -109,6 +102,34 @@ printf '%s\n' "$(get_plan 5)" '{"jsonrpc":"2.0","id":6,"method":"ping"}' >lines
 want_out_like '"id":5,"error":\{"code":-[0-9]+,"message":".*token'
 want_out_like '"id":6,"error"'
 want_count 2
+
+t bridge__a_wrong_token_is_told_to_every_request_and_to_the_person
+echo pd_0123456789abcdef0123456789abcdef0123456789abcdef >wrong
+printf '%s\n' "$hello" "$ready" "$(get_plan 1)" >lines
+for given in wrong ''; do
+  "$perdure" --server "$url" ${given:+--token-file "$given"} mcp <lines >"$out" 2>"$err"
+  code=$?
+  want_code 6
+  want_count 2
+  want_out_like '"id":0,"error":\{"code":-[0-9]+,"message":".*token'
+  want_out_like '"id":1,"error"'
+  want_err_like '^perdure: .*token'
+done
+
+t bridge__a_token_that_is_revoked_is_refused_from_then_on_and_what_was_let_in_was_no_failure
+"$perdure" --store "sqlite:$tmp/home" token create --agent ada --label short 2>/dev/null >short
+begin --token-file short
+say "$hello"
+say "$(get_plan 1)"
+until_true heard '"id":1,"result"'
+"$perdure" --store "sqlite:$tmp/home" token revoke "$("$perdure" --store "sqlite:$tmp/home" token list | awk '/short/ { print $1 }')" >/dev/null 2>&1
+refused() {
+  say "$(get_plan 2)"
+  heard '"id":2,"error"'
+}
+until_true refused
+end
+want_code 0
 
 t bridge__a_subscription_is_told_of_what_others_write
 begin --token-file "$token"

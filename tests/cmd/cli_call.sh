@@ -5,6 +5,7 @@
 unset PERDURE_SESSION
 export XDG_RUNTIME_DIR="$tmp/run" PERDURE_STORE="$tmp/home"
 mkdir -m 700 "$XDG_RUNTIME_DIR"
+no_holder() { [ "$(holders)" = 0 ]; }
 holders() { find "$XDG_RUNTIME_DIR" -name '*.sock' | wc -l; }
 
 t capabilities__are_listed_with_their_permission
@@ -190,7 +191,7 @@ want_true [ "$(holders)" = 1 ]
 failures held
 want_true diff -r "$tmp/here" "$tmp/held"
 run session end "$held"
-for _ in $(seq 200); do [ "$(holders)" != 0 ] || break; sleep 0.1; done
+until_true no_holder
 
 t session__without_one_there_is_none
 run session get draft
@@ -235,7 +236,7 @@ want_out_like '^ended: true$'
 run session get draft
 want_code 1
 want_err_like 'new session'
-for _ in $(seq 200); do [ "$(holders)" != 0 ] || break; sleep 0.1; done
+until_true no_holder
 want_true [ "$(holders)" = 0 ]
 unset PERDURE_SESSION
 

@@ -241,7 +241,7 @@ zpty -w z "PS1= PATH=$BIN:\$PATH; fpath=($ROOT \$fpath); autoload -U compinit; c
 zpty -r -m z line '*READY*'
 zpty -w -n z "perdure $1"$'\t'
 typeset all=
-repeat 50; do
+repeat 600; do
   sleep 0.1
   while zpty -r -t z line; do all+=$line; done
   [[ $all == *"$2"* ]] && break
@@ -249,7 +249,7 @@ done
 print -r -- "$all" | sed 's/\x1b\[[0-9;?]*[a-zA-Z]//g'
 zpty -d z
 Z
-  ROOT=$root BIN=$bin zsh -f drive.zsh 'ver' verify >"$out" 2>"$err"
+  ROOT=$root BIN=$bin zsh -f drive.zsh 'ver' version >"$out" 2>"$err"
   want_out_has verify
   want_out_has version
   ROOT=$root BIN=$bin zsh -f drive.zsh 'get user/' user/team/ >"$out" 2>"$err"

@@ -10,7 +10,7 @@ diverge() { # OURS THEIRS
   run put plan "$2" --ref side
   run put extra 1 --ref side
 }
-head_of() { "$perdure" --json refs | tr '{' '\n' | grep "\"name\":\"$1\""; }
+head_of() { "$perdure" --json refs | tr '{' '\n' | grep "\"ref\":\"$1\""; }
 
 t cli__merge_brings_in_what_the_other_changed
 run put a 1

@@ -49,10 +49,10 @@ mkfifo in answers
 child=$!
 exec 8>in 9<answers
 echo '{"op":"put","key":"k","value":"mine"}' >&8
-line=$(timeout 20 head -n 1 <&9)
+line=$(timeout 60 head -n 1 <&9)
 run put k theirs
 echo '{"op":"get","key":"k"}' >&8
-line=$(timeout 20 head -n 1 <&9)
+line=$(timeout 60 head -n 1 <&9)
 case $line in *'"text":"theirs"'*) ;; *) : >"$out"; bad "an old value: $line" ;; esac
 exec 8>&- 9<&-
 wait $child || bad "batch failed"

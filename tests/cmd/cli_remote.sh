@@ -17,6 +17,7 @@ stop_all() {
 }
 trap 'stop_all; chmod -R u+rwx "$tmp" 2>/dev/null; rm -rf "$tmp"' EXIT
 
+is_up_or_gone() { grep -q http "$folder/serve.out" || ! kill -0 "$pid"; }
 # serve FOLDER ARGS…: a server of FOLDER/home, as `perdure --store sqlite:home` there; $url, $pid
 serve() {
   folder=$1
@@ -25,11 +26,7 @@ serve() {
   (cd "$folder" && exec "$perdure" --store sqlite:home serve --listen 127.0.0.1:0 "$@" >serve.out 2>serve.err) &
   pid=$!
   pids="$pids $pid"
-  for _ in $(seq 200); do
-    grep -q http "$folder/serve.out" 2>/dev/null && break
-    kill -0 "$pid" 2>/dev/null || break
-    sleep 0.05
-  done
+  until_true is_up_or_gone
   url=$(sed -n 's/.* on \(http.*\)/\1/p' "$folder/serve.out")
 }
 
@@ -388,7 +385,7 @@ openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout key
   -addext subjectAltName=IP:127.0.0.1 >/dev/null 2>&1
 openssl s_server -accept 127.0.0.1:0 -key key.pem -cert cert.pem -www >tls.out 2>&1 </dev/null &
 pids="$pids $!"
-for _ in $(seq 100); do grep -q '^ACCEPT' tls.out && break; sleep 0.05; done
+until_true grep -q '^ACCEPT' tls.out
 port=$(sed -n 's/^ACCEPT .*://p' tls.out)
 run --server "https://127.0.0.1:$port" get a
 want_failure 4 "the server at https://127.0.0.1:$port does not answer: .*certificate"

@@ -6,15 +6,6 @@ unset PERDURE_STORAGE PERDURE_TOKEN
 events() { "$perdure" call process.list --operator 2>/dev/null | tr '{' '\n' | sed -n 's/.*"event":"\([a-z_]*\)".*/\1/p' | tac | tr '\n' ' '; }
 want_events() { [ "$(events)" = "$1${1:+ }" ] || bad "the events are '$(events)', not '$1 '"; }
 last_event() { "$perdure" call process.list --operator --limit 1 2>/dev/null; }
-# wait until a command succeeds; 20 s at most
-wait_for() {
-  waited=0
-  until "$@" >/dev/null 2>&1; do
-    sleep 0.02
-    waited=$((waited + 1))
-    [ $waited -lt 1000 ] || { bad "waited in vain for: $*"; return; }
-  done
-}
 gone() { ! kill -0 "$1" 2>/dev/null; }
 # run it in the background: its pid is in $supervisor
 run_behind() {
@@ -95,8 +86,8 @@ want_true test "$1" -ge 8 -a "$1" -le 16 -a "$2" -ge 16 -a "$2" -le 32 -a "$3" -
 
 t run__a_healthy_time_begins_the_waiting_anew
 # shellcheck disable=SC2016
-run run --agent w --backoff 2ms..4000ms --healthy 2s --max-restarts 12/1m -- \
-  sh -c 'echo x >>tries; case $(wc -l <tries) in 7) sleep 2.2; exit 1;; 9) exit 0;; *) exit 1;; esac'
+run run --agent w --backoff 2ms..4000ms --healthy 8s --max-restarts 12/1m -- \
+  sh -c 'echo x >>tries; case $(wc -l <tries) in 7) sleep 8.2; exit 1;; 9) exit 0;; *) exit 1;; esac'
 want_code 0
 grep -o 'in [0-9]* ms' "$err" | tr -dc '0-9\n' >delays
 want_true test "$(sed -n 6p delays)" -ge 32
@@ -115,7 +106,7 @@ want_out_has '"stderr_tail":"a��b"'
 
 t run__term_is_passed_on_and_ends_it_all
 run_behind --agent w --restart always -- sh -c 'trap "echo bye; exit 5" TERM; : >up; while :; do sleep 0.05; done'
-wait_for test -e up
+until_true test -e up
 kill -TERM $supervisor
 end_behind
 want_code 5
@@ -127,9 +118,9 @@ want_out_has '"process":"stopped"'
 
 t run__a_second_term_kills
 run_behind --agent w -- sh -c 'trap "echo again >>asked" TERM; : >up; while :; do sleep 0.05; done'
-wait_for test -e up
+until_true test -e up
 kill -TERM $supervisor
-wait_for test -e asked
+until_true test -e asked
 kill -INT $supervisor
 end_behind
 want_code 137
@@ -137,7 +128,7 @@ want_events 'started killed'
 
 t run__the_end_of_the_grace_kills
 run_behind --agent w --grace 100ms -- sh -c 'trap "" TERM; : >up; while :; do sleep 0.05; done'
-wait_for test -e up
+until_true test -e up
 kill -TERM $supervisor
 end_behind
 want_code 137
@@ -145,10 +136,10 @@ want_events 'started killed'
 
 t run__hup_usr1_usr2_and_winch_are_passed_on
 run_behind --agent w -- sh -c 'for s in HUP USR1 USR2 WINCH; do trap "echo $s >>got" $s; done; trap "exit 0" TERM; : >up; while :; do sleep 0.02; done'
-wait_for test -e up
+until_true test -e up
 for s in HUP USR1 USR2 WINCH; do
   kill -$s $supervisor
-  wait_for grep -q "^$s$" got
+  until_true grep -q "^$s$" got
 done
 kill -TERM $supervisor
 end_behind
@@ -157,7 +148,7 @@ want_true test "$(sort got | tr '\n' ' ')" = 'HUP USR1 USR2 WINCH '
 
 t run__a_hup_that_ends_it_is_no_crash
 run_behind --agent w -- sh -c ': >up; while :; do sleep 0.02; done'
-wait_for test -e up
+until_true test -e up
 kill -HUP $supervisor
 end_behind
 want_code 129
@@ -165,7 +156,7 @@ want_events 'started stopped'
 
 t run__term_while_it_waits_ends_it
 run_behind --agent w --backoff 1m..1m -- sh -c 'exit 9'
-wait_for grep -q 'starts again' "$err"
+until_true grep -q 'starts again' "$err"
 kill -TERM $supervisor
 end_behind
 want_code 9
@@ -174,26 +165,26 @@ want_out_has '"process":"stopped"'
 
 t run__a_dead_supervisor_takes_its_whole_group_with_it
 run_behind --agent w -- sh -c 'sleep 1000 & echo $! >grandchild; echo $$ >child; wait'
-wait_for test -s child
-wait_for sh -c "'$perdure' call process.list --operator | grep -q started"
+until_true test -s child
+until_true sh -c "'$perdure' call process.list --operator | grep -q started"
 kill -9 $supervisor
 wait $supervisor 2>/dev/null
-wait_for gone "$(cat child)"
-wait_for gone "$(cat grandchild)"
+until_true gone "$(cat child)"
+until_true gone "$(cat grandchild)"
 run --json agents
 want_out_has '"process":"lost","supervised":false'
-wait_for "$perdure" run --agent w -- true
+until_true "$perdure" run --agent w -- true
 want_events 'started killed started exited'
 
 t run__what_a_process_leaves_behind_is_ended
 # shellcheck disable=SC2016
 run run --agent w -- sh -c 'sleep 1000 >/dev/null 2>&1 & echo $! >left; exit 0'
 want_code 0
-wait_for gone "$(cat left)"
+until_true gone "$(cat left)"
 
 t run__a_second_supervisor_is_refused
 run_behind --agent w -- sh -c 'trap "exit 0" TERM; : >up; while :; do sleep 0.02; done'
-wait_for test -e up
+until_true test -e up
 "$perdure" run --agent w -- true >two 2>&1
 code=$?
 want_code 3
@@ -208,9 +199,9 @@ want_code 0
 
 t run__a_running_agent_is_listed_with_its_process
 run_behind --agent w -- sh -c 'trap "exit 0" TERM; echo $$ >up; while :; do sleep 0.02; done'
-wait_for test -s up
+until_true test -s up
 is_listed() { "$perdure" agents --json | grep -q "\"process\":\"running\",\"supervised\":true,\"pid\":$(cat up),\"supervisor_pid\":$supervisor"; }
-wait_for is_listed
+until_true is_listed
 kill -TERM $supervisor
 end_behind
 

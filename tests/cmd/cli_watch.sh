@@ -2,27 +2,17 @@
 # cli_watch.sh PERDURE: following changes.
 . "$(dirname "$0")/tap.sh"
 
-# Until the file has a line like $2; ten seconds at most.
-await() {
-  tries=0
-  while ! grep -Eq -- "$2" "$1" 2>/dev/null; do
-    tries=$((tries + 1))
-    [ $tries -lt 200 ] || { bad "nothing like '$2' in $1"; return 1; }
-    sleep 0.05
-  done
-}
-
 # A watch in the background is at work when it has told the first record: that it was opened.
 t cli__watch_tells_what_another_process_does
 run put plan/a 1
 "$perdure" watch --from 1 --no-color >lines 2>talk &
 child=$!
-await lines 'plan/a'
+until_true grep -q plan/a lines
 run put plan/b 22 --author alice --reason 'because'
 run put other x
 run del plan/a
 run undo
-await lines 'undo'
+until_true grep -q undo lines
 kill -INT $child
 wait $child
 code=$?

@@ -7,6 +7,7 @@
 set -u
 export LC_ALL=C
 unset PERDURE_STORE PERDURE_AGENT PERDURE_SESSION NO_COLOR
+. "$(dirname "$0")/free_port.sh"
 real=$(realpath "$1")
 page=$(realpath "$2")
 heading=${3:-}
@@ -26,13 +27,7 @@ awk -v heading="$heading" -v folder="$tmp/steps" '
 count=$(cat "$tmp/steps/count")
 [ "$count" -gt 0 ] || { echo "Bail out! $page has no session '$heading'"; exit 1; }
 
-# a port that nobody has: the system's choice, given back
-"$real" serve --no-auth --store memory: --listen 127.0.0.1:0 >"$tmp/probe" 2>/dev/null &
-probe=$!
-tries=0
-until grep -q http "$tmp/probe" || [ $tries -ge 1000 ]; do sleep 0.02; tries=$((tries + 1)); done
-port=$(sed -n 's/.*:\([0-9]*\)$/\1/p' "$tmp/probe")
-kill "$probe" && wait "$probe"
+port=$(free_port)
 
 cat >"$tmp/bin/perdure" <<END
 #!/bin/sh
@@ -60,7 +55,11 @@ while [ $n -lt "$count" ]; do
   eval "$(cat "$tmp/command")" >"$tmp/out" 2>"$tmp/err" </dev/null
   status=$?
   tries=0
-  case $(cat "$tmp/command") in *'&') until is_as_wanted 0 || [ $tries -ge 1000 ]; do sleep 0.02; tries=$((tries + 1)); done ;; esac
+  case $(cat "$tmp/command") in
+  *'&') until is_as_wanted 0 || [ $tries -ge 3000 ]; do sleep 0.02; tries=$((tries + 1)); done ;;
+  *' -m 1 '*) # a stream that is followed for a second; for longer where a second was not enough
+    is_as_wanted $status || { eval "$(sed 's/ -m 1 / -m 20 /' "$tmp/command")" >"$tmp/out" 2>"$tmp/err" </dev/null; status=$?; } ;;
+  esac
   name="docs__$(basename "$page" .md)__$n: $(cut -c1-100 "$tmp/steps/$n.command" | tr -d '#\\')"
   if is_as_wanted $status; then
     echo "ok $n - $name"

@@ -10,12 +10,7 @@ start() {
   : >"$out"
   env --default-signal=INT HOME_DIR=home PORT=0 "$@" "$script" "$perdure" >"$out" 2>"$err" </dev/null &
   pid=$!
-  wait_for 'Ctrl-C ends it' "$out"
-}
-wait_for() {
-  tries=0
-  until grep -q "$1" "$2" 2>/dev/null || [ $tries -ge 1000 ]; do sleep 0.02; tries=$((tries + 1)); done
-  [ $tries -lt 1000 ] || bad "never seen: $1"
+  until_true grep -q 'Ctrl-C ends it' "$out"
 }
 stop() {
   kill -"$1" "$pid"
@@ -60,7 +55,7 @@ want_code 0
 t run__takes_another_port_if_one_is_taken_and_says_so
 "$perdure" serve --no-auth --home other --listen 127.0.0.1:0 >told 2>/dev/null &
 other=$!
-wait_for http told
+until_true grep -q http told
 port=$(sed 's/.*://' told)
 start PORT="$port"
 want_err_like "port $port is taken"
@@ -73,7 +68,7 @@ wait "$other"
 t run__fails_as_the_server_does
 "$perdure" serve --no-auth --home home --listen 127.0.0.1:0 >told 2>/dev/null &
 other=$!
-wait_for http told
+until_true grep -q http told
 HOME_DIR=home PORT=0 "$script" "$perdure" >"$out" 2>"$err" </dev/null
 code=$?
 want_true [ "$code" != 0 ]
@@ -95,7 +90,7 @@ else
   env --default-signal=INT script -qefc 'make run' typescript <keys >/dev/null 2>&1 &
   pid=$!
   exec 9>keys
-  wait_for 'Ctrl-C ends it' typescript
+  until_true grep -q 'Ctrl-C ends it' typescript
   printf '\003' >&9
   wait "$pid"
   code=$?

@@ -2,6 +2,7 @@
 #
 #   t NAME        begin a test (in a fresh folder); the one before is judged
 #   run ARGS…     run perdure; its output is in $out and $err (files), its exit code in $code
+#   until_true …  wait until a command succeeds; a minute at most
 #   want_…        judge; a failure is told as a comment, and the test fails
 #   finish        judge the last test, print the plan, exit
 set -u
@@ -66,6 +67,16 @@ run_with() {
   shift
   printf '%s' "$input" | "$perdure" "$@" >"$out" 2>"$err"
   code=$?
+}
+
+# What comes after all comes within a minute, on a machine that does other things.
+until_true() {
+  waited=0
+  until "$@" >/dev/null 2>&1; do
+    sleep 0.02
+    waited=$((waited + 1))
+    [ $waited -lt 3000 ] || { bad "waited in vain for: $*"; return 1; }
+  done
 }
 
 want_code() { [ "$code" = "$1" ] || bad "exit code $code, not $1"; }

@@ -19,6 +19,11 @@ uint64_t crash_count(uint64_t small, uint64_t full)
   return how && strcmp(how, "full") == 0 ? full : small;
 }
 
+bool crash_is_enough(uint64_t lives, uint64_t lives_wanted, bool is_tested)
+{
+  return lives >= lives_wanted && (is_tested || lives >= 10 * lives_wanted);
+}
+
 void crash_seed(void)
 {
   const char *text = getenv("PERDURE_SEED");

@@ -11,6 +11,10 @@
 /* `small` in make test, `full` in make torture. */
 uint64_t crash_count(uint64_t small, uint64_t full);
 
+/* May a test end that wants so many lives, in which something was seen to be done? One whose lives are short for the machine gets more of
+ * them, up to ten times as many. */
+bool crash_is_enough(uint64_t lives, uint64_t lives_wanted, bool is_tested);
+
 /* Print the seed of this run, from PERDURE_SEED or the system; start the random numbers with it. */
 void crash_seed(void);
 uint64_t crash_random(uint64_t below);

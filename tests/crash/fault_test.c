@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#define FLUSH_MS 1000    /* the scenario flushes before */
+#define FLUSH_MS 60000   /* the scenario flushes before */
 #define CALLS_MAX 100000 /* more than the scenario ever makes: else it goes round in circles */
 
 /* Fail call n, n = 1, 2, 3… until n is past the last call. */

@@ -34,7 +34,8 @@ typedef struct fleet_watcher {
   const char *store, *prefix;
   char last_id[64];                         /* "": none yet */
   _Atomic uint64_t versions[FLEET_WRITERS]; /* seen, by writer */
-  uint64_t resumes, birth_count;
+  _Atomic uint64_t resumes;
+  uint64_t birth_count;
   bool is_cut; /* the server said so */
 } fleet_watcher;
 

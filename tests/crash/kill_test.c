@@ -96,10 +96,10 @@ static void kill__no_acknowledged_write_is_lost(void **state)
   uint64_t kills = crash_count(KILLS_SHORT, KILLS_FULL), reports = 0, silent = 0;
   crash_seed();
   crash_scratch(folder);
-  for (uint64_t done = 0; done < kills;) {
+  for (uint64_t done = 0; !crash_is_enough(done, kills, reports > kills * 5);) {
     life l = {.number_from = 1};
     snprintf(l.uri, sizeof l.uri, "sqlite:%s/s%llu", folder, (unsigned long long)done);
-    for (int i = 0; i < KILLS_PER_STORE && done < kills; i++, done++) kill_once(&l);
+    for (int i = 0; i < KILLS_PER_STORE && !crash_is_enough(done, kills, reports + l.ledger.count > kills * 5); i++, done++) kill_once(&l);
     reports += l.ledger.count;
     silent += l.silent;
     writer_ledger_done(&l.ledger);

@@ -234,14 +234,16 @@ static void thread__killed_while_appending_has_every_acknowledged_version_and_no
   uint64_t kills = crash_count(KILLS_SHORT, KILLS_FULL), silent = 0, versions = 0;
   (void)state;
   crash_seed();
-  for (uint64_t done = 0; done < kills;) {
+  for (uint64_t done = 0; !crash_is_enough(done, kills, versions > kills);) {
     life l = {0};
     crash_scratch(folder);
     snprintf(l.uri, sizeof l.uri, "sqlite:%s", folder);
-    for (int i = 0; i < KILLS_PER_STORE && done < kills; i++, done++) {
+    bool is_last = false;
+    for (int i = 0; !is_last; i++) {
       size_t from = l.count;
       kill_once(&l);
-      look(&l, from, i + 1 == KILLS_PER_STORE || done + 1 == kills);
+      is_last = crash_is_enough(++done, kills, versions + l.count > kills) || i + 1 == KILLS_PER_STORE;
+      look(&l, from, is_last);
     }
     silent += l.silent;
     versions += l.count;

@@ -386,7 +386,7 @@ static void blame__agrees_with_a_model_on_random_histories(void **state)
   (void)state;
   const char *given = getenv("PERDURE_SEED");
   unsigned start = given ? (unsigned)strtoul(given, NULL, 10) : 20261115;
-  print_message("seed %u\n", start);
+  print_message("# seed %u\n", start);
   seed = start;
   pd_store *s = open_store("memory:", NULL);
   for (int history = 0; history < 40; history++) {

@@ -98,7 +98,7 @@ static void check_long_life(const char *uri, uint32_t flush_ms)
   int number = 6000;
   for (uint64_t beyond = 5000, round = 0; round < 4; round++, beyond = status_of(s).cut + 4000) write_until_cut(s, &number, beyond);
   fill(s, number, 30000);
-  for (int i = 0; i < 3000 && status_of(s).auto_runs < 4; i++) usleep(10000); /* the last may be at it */
+  for (int i = 0; i < 12000 && status_of(s).auto_runs < 4; i++) usleep(10000); /* the last may be at it */
   assert_true(status_of(s).auto_runs >= 4);
   assert_string_equal(status_of(s).auto_trouble, "");
   expect_ok(pd_store_flush(s, &err), &err);
@@ -193,7 +193,7 @@ static void gc_auto__trouble_is_remembered_and_ends_with_the_next_success(void *
   fill(s, 0, 4500);
   fault_backend_plan((fault_plan){.at = 1, .count = UINT64_MAX, .code = PD_FULL, .ops = FAULT_BAG_MARK});
   set(s, "gc.auto", "on");
-  for (int i = 0; i < 1000 && !status_of(s).auto_trouble[0]; i++) { /* the thread that the setting started, or we */
+  for (int i = 0; i < 30000 && !status_of(s).auto_trouble[0]; i++) { /* the thread that the setting started, or we */
     pd_code code = pd_gc_auto(s, &did, NULL, &err);
     assert_true(code == PD_OK || code == PD_FULL);
     usleep(2000);
@@ -205,7 +205,7 @@ static void gc_auto__trouble_is_remembered_and_ends_with_the_next_success(void *
   pd_store_close(other, NULL);
   fault_backend_plan((fault_plan){0});
   put(s, 1, 100); /* writing goes on as ever */
-  for (int i = 0; i < 1000 && !status_of(s).auto_runs; i++) {
+  for (int i = 0; i < 30000 && !status_of(s).auto_runs; i++) {
     expect_ok(pd_gc_auto(s, &did, NULL, &err), &err);
     usleep(2000);
   }
@@ -235,7 +235,7 @@ static void gc_auto__gives_up_when_the_store_is_closed(void **state)
     usleep((useconds_t)(i * 3000));
     int64_t start = now_ms();
     expect_ok(pd_store_close(s, &err), &err);
-    assert_true(now_ms() - start < 20000); /* no judge of speed, only of waiting for ever */
+    assert_true(now_ms() - start < 120000); /* no judge of speed, only of waiting for ever */
     s = open_store(uri, 0);
     expect_ok(pd_verify(s, NULL, NULL, &err), &err);
     pd_store_close(s, NULL);

@@ -336,7 +336,7 @@ static void check_versions(pd_store *s, uint64_t count)
 static void say(void *ctx, const char *what)
 {
   (void)ctx;
-  print_message("finding: %s\n", what);
+  print_message("# finding: %s\n", what);
 }
 
 static void check_clean(pd_store *s)
@@ -373,7 +373,7 @@ static void check_logs(pd_store *s)
 
 static void round_of_gc(uint64_t seed, bool is_small)
 {
-  print_message("seed %llu\n", (unsigned long long)seed);
+  print_message("# seed %llu\n", (unsigned long long)seed);
   random_state = seed;
   model_reset();
   pd_store *s = open_store(), *other = open_store();

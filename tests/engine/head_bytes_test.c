@@ -108,7 +108,7 @@ static void bytes__are_right_after_any_sequence_through_two_handles(void **state
   (void)state;
   const char *text = getenv("PERDURE_SEED");
   unsigned seed = text ? (unsigned)strtoul(text, NULL, 10) : (unsigned)getpid();
-  print_message("PERDURE_SEED=%u\n", seed);
+  print_message("# PERDURE_SEED=%u\n", seed);
   char *folder = temp_folder_new(), *uri = text_of("sqlite:%s", folder);
   random_writes("memory:bytes", 5000, seed);
   random_writes(uri, 800, seed + 1);

@@ -188,7 +188,7 @@ static void buffered__flushes_by_itself_in_time(void **state)
   pd_store *s = open_store(&quick), *other = open_store(NULL);
   put(s, "a", "1");
   bool has = false;
-  for (int i = 0; i < 1000 && !has; i++) { /* waits for the thing, bounded */
+  for (int i = 0; i < 6000 && !has; i++) { /* waits for the thing, bounded */
     assert_int_equal(pd_has(other, NULL, pd_text("a"), &has, NULL), PD_OK);
     if (!has) usleep(10000);
   }

@@ -6,10 +6,12 @@
 
 #include "base/base.h"
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/sha256.h"
 #include "support/temp_folder.h"
 #include "wire/server_world.h"
 
+#include <fcntl.h>
 #include <perdure/backend.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -18,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -102,6 +105,78 @@ static void remote__two_engines_on_one_server_see_each_others_writes(void **stat
   assert_int_equal(pd_store_close(far, NULL), PD_OK);
   assert_int_equal(pd_store_close(near, NULL), PD_OK);
   free(home);
+}
+
+/* A server whose own writes wait for a minute before they are written. */
+static int set_up_buffered(void **state)
+{
+  static const char *const args[] = {"--no-auth", NULL};
+  static const char settings[] = "[store]\nflush = \"60s\"\n";
+  world *w = calloc(1, sizeof *w);
+  char *folder = temp_folder_new(), *home = text_of("%s/home", folder), *path = text_of("%s/perdure.toml", home);
+  if (mkdir(home, 0700)) return -1;
+  int fd = open(path, O_WRONLY | O_CREAT, 0600);
+  if (write(fd, settings, sizeof settings - 1) < 0) return -1;
+  close(fd);
+  w->s = served_start_in(folder, args);
+  w->uri = text_of("http://127.0.0.1:%d", w->s->port);
+  free(home);
+  free(path);
+  *state = w;
+  return 0;
+}
+
+static void set_by_server(const world *w, const char *key, const char *value)
+{
+  char *input = text_of("{\"key\":\"%s\",\"value\":%s}", key, value), durability[32];
+  reply r = ask_call(w->s, "main", "state.persistent.set", input);
+  assert_int_equal(r.status, 200);
+  assert_string_equal(reply_header(&r, "Perdure-Durability", durability, sizeof durability), "buffered");
+  reply_done(&r);
+  free(input);
+}
+
+static void remote__what_a_buffered_server_acknowledged_is_there_for_who_opens_the_store(void **state)
+{
+  world *w = *state;
+  for (int i = 0; i < 3; i++) {
+    char key[8];
+    snprintf(key, sizeof key, "k%d", i);
+    set_by_server(w, key, "7");
+    pd_store *store = open_store(w->uri, "main");
+    pd_buf out = {0};
+    pd_error err = {0};
+    if (pd_get(store, NULL, pd_text(key), &out, NULL, &err)) fail_msg("get %s: %s", key, err.message);
+    pd_buf_done(&out);
+    assert_int_equal(pd_store_close(store, NULL), PD_OK);
+  }
+}
+
+static void remote__who_writes_beside_a_buffered_server_does_not_wait_for_its_flush(void **state)
+{
+  world *w = *state;
+  pd_store *store = open_store(w->uri, "main");
+  int64_t since_ms = pd_clock_monotonic_ms();
+  for (int i = 0; i < 5; i++) {
+    set_by_server(w, "theirs", "1");
+    put(store, "ours", "2");
+  }
+  assert_in_range(pd_clock_monotonic_ms() - since_ms, 0, 30000); /* a single flush would be waited for twice as long */
+  pd_verify_report report = {0};
+  assert_int_equal(pd_verify(store, NULL, &report, NULL), PD_OK);
+  assert_int_equal(pd_store_close(store, NULL), PD_OK);
+}
+
+static void remote__a_store_behind_a_server_is_not_buffered_here_and_the_error_says_where_it_can_be(void **state)
+{
+  world *w = *state;
+  pd_options options = {.flush_ms = 100};
+  pd_store *store = NULL;
+  pd_error err = {0};
+  assert_int_equal(pd_store_open(w->uri, "main", &options, &store, &err), PD_UNSUPPORTED);
+  assert_non_null(strstr(err.message, "'http' cannot be buffered"));
+  assert_non_null(strstr(err.message, "flush_ms 0"));
+  assert_non_null(strstr(err.message, "store.flush"));
 }
 
 static void remote__a_log_of_many_pages_is_read_in_order_and_verifies(void **state)
@@ -493,6 +568,10 @@ int main(int argc, char **argv)
 {
   const struct CMUnitTest tests[] = {
     CASE(remote__two_engines_on_one_server_see_each_others_writes),
+    cmocka_unit_test_setup_teardown(remote__what_a_buffered_server_acknowledged_is_there_for_who_opens_the_store, set_up_buffered,
+                                    tear_down),
+    cmocka_unit_test_setup_teardown(remote__who_writes_beside_a_buffered_server_does_not_wait_for_its_flush, set_up_buffered, tear_down),
+    CASE(remote__a_store_behind_a_server_is_not_buffered_here_and_the_error_says_where_it_can_be),
     CASE(remote__a_log_of_many_pages_is_read_in_order_and_verifies),
     CASE(remote__a_watch_wakes_when_another_process_writes),
     CASE(remote__a_record_that_no_engine_would_append_is_refused),

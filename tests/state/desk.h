@@ -169,11 +169,11 @@ static inline void write_text(const char *path, const char *text)
   if (pd_file_write(path, pd_text(text), false, &err)) fail_msg("%s", err.message);
 }
 
-/* Wait, up to ten seconds, until `flushes` or `failures` has reached a number. */
+/* Wait, up to a minute, until `flushes` or `failures` has reached a number. */
 static inline void wait_for(desk *d, uint64_t flushes, uint64_t failures)
 {
   pd_statestore_stats stats;
-  for (int i = 0; i < 2000; i++) {
+  for (int i = 0; i < 12000; i++) {
     pd_statestore_stats_get(d->s, &stats);
     if (stats.flushes >= flushes && stats.failures >= failures) return;
     usleep(5000);

@@ -218,7 +218,7 @@ static void isolation__no_agent_sees_anothers_data_by_any_capability(void **stat
   char *after = state_of_victim(w, session);
   assert_string_equal(before, after);
   size_t seen = try_all(w, k, true); /* the victim itself, by the very same calls: else nothing was shown */
-  print_message("%zu things known; the victim sees the secret in %zu answers\n", k->count, seen);
+  print_message("# %zu things known; the victim sees the secret in %zu answers\n", k->count, seen);
   assert_true(seen >= 20);
   free(before);
   free(after);

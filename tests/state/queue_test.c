@@ -237,7 +237,7 @@ static void queue_receive__in_wait_ms__ends_when_a_message_comes(void **state)
   assert_int_equal(pthread_create(&thread, NULL, wait_for_message, &it), 0);
   send("alice", "main", "\"wake up\"");
   pthread_join(thread, NULL);
-  assert_true(pd_clock_monotonic_ms() - start < 30000);
+  assert_true(pd_clock_monotonic_ms() - start < 50000);
   assert_int_equal(it.code, PD_OK);
   assert_int_equal(pd_buf_byte(&it.out, 0, NULL), PD_OK);
   assert_non_null(strstr((const char *)it.out.data, "wake up"));
@@ -289,7 +289,7 @@ static void queue_receive__error_Cancelled__ends_the_wait_and_takes_nothing(void
   int64_t begun_ms = pd_clock_monotonic_ms();
   assert_int_equal(pd_call(&who, "queue.receive", pd_text("{\"wait_ms\":60000}"), &w.out, &w.err), PD_INVALID);
   assert_string_equal(pd_error_name(&w.err), "Cancelled");
-  assert_true(pd_clock_monotonic_ms() - begun_ms < 20000);
+  assert_true(pd_clock_monotonic_ms() - begun_ms < 50000);
   send("main", "main", "1");
   count_is("main", "1", "0");
 }

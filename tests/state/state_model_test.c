@@ -231,7 +231,7 @@ static void state__answers_as_the_model_does_over_50000_calls(void **state)
   play *p = calloc(1, sizeof *p);
   assert_non_null(p);
   p->seed = seed ? (unsigned)strtoul(seed, NULL, 10) : (unsigned)getpid();
-  print_message("PERDURE_SEED=%u\n", p->seed);
+  print_message("# PERDURE_SEED=%u\n", p->seed);
   p->m.session_quota = 150;
   p->m.persistent_quota = 130;
   p->m.shared_quota = 140;
@@ -240,7 +240,7 @@ static void state__answers_as_the_model_does_over_50000_calls(void **state)
   configure(p);
   begin_sessions(p);
   play_all(p, ops ? atoi(ops) : OPS);
-  print_message("%zu quotas, %zu conflicts, %zu missing\n", p->refused, p->conflicts, p->missing);
+  print_message("# %zu quotas, %zu conflicts, %zu missing\n", p->refused, p->conflicts, p->missing);
   if (!ops) assert_true(p->refused > 500 && p->conflicts > 200 && p->missing > 200);
   model_done(&p->m);
   world_close(&p->w);

@@ -19,21 +19,27 @@
 #include <unistd.h>
 
 #define ARGS_MAX 64
-#define START_TRIES 500 /* of 20 ms */
+#define START_TRIES 3000 /* of 20 ms */
+#define PORT_FIRST 10000 /* and up: below those that the system gives to whoever asks for any */
+#define PORT_COUNT 10000
 
 bool redis_server_exists(void)
 {
   return system("command -v redis-server >/dev/null 2>&1") == 0;
 }
 
+/* One that nobody has. Not one that the system chose and got back: it would be the next one's of another test. */
 static int free_port(void)
 {
-  struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-  socklen_t size = sizeof at;
-  int fd = socket(AF_INET, SOCK_STREAM, 0);
-  if (fd < 0 || bind(fd, (struct sockaddr *)&at, sizeof at) || getsockname(fd, (struct sockaddr *)&at, &size)) abort();
-  close(fd);
-  return ntohs(at.sin_port);
+  static unsigned asked;
+  for (unsigned i = 0; i < PORT_COUNT; i++) {
+    int port = PORT_FIRST + (int)(((unsigned)getpid() * 97 + asked++) % PORT_COUNT), fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons((uint16_t)port)};
+    bool is_free = bind(fd, (struct sockaddr *)&at, sizeof at) == 0;
+    close(fd);
+    if (is_free) return port;
+  }
+  abort();
 }
 
 redis_server *redis_server_new(void)
@@ -147,6 +153,18 @@ char *redis_server_ask(const redis_server *server, const char *fmt, ...)
   freeReplyObject(reply);
   redisFree(line);
   return text;
+}
+
+void redis_server_pause(const redis_server *server)
+{
+  int status;
+  kill(server->pid, SIGSTOP);
+  if (waitpid(server->pid, &status, WUNTRACED) != server->pid || !WIFSTOPPED(status)) abort();
+}
+
+void redis_server_resume(const redis_server *server)
+{
+  kill(server->pid, SIGCONT);
 }
 
 void redis_server_sleep(const redis_server *server, const char *seconds)

@@ -28,7 +28,10 @@ char *redis_server_uri(const redis_server *server, const char *options);
 char *redis_server_socket_uri(const redis_server *server, const char *options);
 /* One command over the socket, printf-like as hiredis has it; the answer as text ("OK", "1", "" for nil), freed by the caller. */
 char *redis_server_ask(const redis_server *server, const char *fmt, ...);
-/* Make it deaf for so long; returns when it is. */
+/* It stands still, and hears what was said meanwhile when it goes on. */
+void redis_server_pause(const redis_server *server);
+void redis_server_resume(const redis_server *server);
+/* Make it deaf for so long; returns when it is. For those who try again until it hears. */
 void redis_server_sleep(const redis_server *server, const char *seconds);
 
 #endif

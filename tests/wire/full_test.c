@@ -142,7 +142,7 @@ static reply ask_operator(const disk *d, const char *capability, const char *inp
 static void await(const disk *d, bool is_call, const char *what, const char *text)
 {
   char body[512] = "";
-  for (int i = 0; i < 500; i++) {
+  for (int i = 0; i < SERVED_PATIENCE_S * 50; i++) {
     reply r = is_call ? ask_operator(d, what, "{}") : ask(d->s, "GET", what, "Perdure-Role: operator\r\n", NULL);
     bool is_there = strstr(r.body, text);
     snprintf(body, sizeof body, "%s", r.body);

@@ -289,7 +289,7 @@ static void hammer__thousands_of_damaged_requests_leave_the_server_well(void **s
   print_message("# %u of %d blows were answered; %llu KiB grown in the second half\n", answers, 2 * HAMMERS * BLOWS_EACH,
                 (unsigned long long)grown >> 10);
   served_await_metric(s, "process_open_fds", files);
-  assert_true(answers > HAMMERS * BLOWS_EACH / 2); /* else nothing was tested */
+  assert_true(answers > HAMMERS * BLOWS_EACH / 10); /* else nothing was tested */
   if (!SERVED_IS_SANITIZED) assert_true(grown < GROWTH_MAX);
   assert_int_equal(served_stop(s), 0); /* under a sanitizer: and nothing leaked */
   want_verified(s, "main");

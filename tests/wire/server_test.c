@@ -31,7 +31,7 @@ static int run_serve(const char *const *args, char *out_err, size_t size)
   pid_t pid = fork();
   if (pid == 0) {
     dup2(fds[1], STDERR_FILENO);
-    alarm(20); /* one that starts after all fails the test, and does not hang it */
+    alarm(SERVED_PATIENCE_S); /* one that starts after all fails the test, and does not hang it */
     execv(served_binary, (char *const *)(uintptr_t)argv);
     _exit(127);
   }
@@ -152,27 +152,29 @@ static void socket__serves_and_is_the_owners_alone_and_goes_with_the_server(void
 
 /* ---- stopping ---- */
 
-/* A message that is waited for is a request at work. */
+static const char receive[] = "POST /v1/call/queue.receive HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                              "Perdure-Agent: waiter\r\nContent-Length: 17\r\n\r\n{\"wait_ms\":60000}";
+
+/* A message that is waited for is a request at work; another process sends it, as the server takes no more requests. */
 static void stop__requests_at_work_get_their_answers(void **state)
 {
   (void)state;
-  served *s = served_start(plain);
+  served *s = start_with("[server]\ndrain = \"60s\"\n");
   int fd = served_connect(s), idle = served_connect(s);
   want_status(ask_on(idle, "GET", "/healthz", "", NULL), 200);
-  const char *body = "{\"wait_ms\":1500}";
-  char *text =
-    text_of("POST /v1/call/queue.receive HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
-            strlen(body), body);
-  assert_true(send_bytes(fd, text, strlen(text)));
-  free(text);
-  poll(NULL, 0, 300); /* it has to be read first; were it not, the answer would be missing below */
+  assert_true(send_bytes(fd, receive, strlen(receive)));
+  served_await_in_flight(s, 1);
   kill(s->pid, SIGTERM);
   reply gone = read_reply(idle, false); /* who asks nothing is sent away */
   assert_int_equal(gone.status, 0);
   reply_done(&gone);
+  char *command = text_of("%s --store %s/home queue send waiter hello >/dev/null", served_binary, s->folder);
+  assert_int_equal(system(command), 0);
+  free(command);
   reply r = read_reply(fd, false);
   char value[32];
   assert_int_equal(r.status, 200);
+  assert_non_null(strstr(r.body, "hello"));
   assert_string_equal(reply_header(&r, "Connection", value, sizeof value), "close");
   reply_done(&r);
   close(fd);
@@ -189,10 +191,8 @@ static void stop__what_takes_longer_than_server_drain_is_cut_off(void **state)
   (void)state;
   served *s = start_with("[server]\ndrain = \"100ms\"\n");
   int fd = served_connect(s);
-  const char *text = "POST /v1/call/queue.receive HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-                     "Content-Length: 17\r\n\r\n{\"wait_ms\":60000}";
-  assert_true(send_bytes(fd, text, strlen(text)));
-  poll(NULL, 0, 300);
+  assert_true(send_bytes(fd, receive, strlen(receive)));
+  served_await_in_flight(s, 1);
   assert_int_equal(served_stop(s), 0);
   char *log = served_file(s, "log");
   assert_non_null(strstr(log, "1 requests were cut off"));
@@ -205,18 +205,6 @@ static void stop__what_takes_longer_than_server_drain_is_cut_off(void **state)
 
 /* ---- reloading ---- */
 
-static void await_log(const served *s, const char *text)
-{
-  for (int i = 0; i < 500; i++) {
-    char *log = served_file(s, "log");
-    bool is_there = strstr(log, text);
-    free(log);
-    if (is_there) return;
-    poll(NULL, 0, 20);
-  }
-  fail_msg("the log never said: %s", text);
-}
-
 static void reload__limits_change_and_a_wrong_file_changes_nothing(void **state)
 {
   (void)state;
@@ -228,11 +216,11 @@ static void reload__limits_change_and_a_wrong_file_changes_nothing(void **state)
   want_status(ask_call(s, "main", "state.persistent.list", big), 200);
   write_file(s, "perdure.toml", "[server]\nbody_max = \"2 KB\"\n");
   kill(s->pid, SIGHUP);
-  await_log(s, "\"reloaded\"");
+  served_await_log(s, "\"reloaded\"");
   want_status(ask_call(s, "main", "state.persistent.list", big), 413);
   write_file(s, "perdure.toml", "[server]\nbody_maxx = 1\n");
   kill(s->pid, SIGHUP);
-  await_log(s, "reload failed");
+  served_await_log(s, "reload failed");
   want_status(ask_call(s, "main", "state.persistent.list", big), 413);
   served_free(s);
 }
@@ -249,7 +237,7 @@ static void slow__a_head_that_never_ends_is_cut(void **state)
   assert_true(send_bytes(head, half, strlen(half)));
   assert_true(send_bytes(body, whole, strlen(whole)));
   bool is_open = true;
-  for (int i = 0; i < 100 && is_open; i++) { /* a byte now and then does not keep it */
+  for (int i = 0; i < SERVED_PATIENCE_S * 10 && is_open; i++) { /* a byte now and then does not keep it */
     is_open = send_bytes(head, "x", 1);
     poll(NULL, 0, 100);
   }
@@ -355,26 +343,26 @@ static void in_flight__more_than_an_agent_may_have_is_429_and_others_are_served(
   (void)state;
   served *s = start_with("[server]\nagent_in_flight_max = 2\n");
   int fds[2];
-  const char *text =
-    "POST /v1/call/queue.receive HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nPerdure-Agent: greedy\r\n"
-    "Content-Length: 16\r\n\r\n{\"wait_ms\":2000}";
   for (int i = 0; i < 2; i++) {
     fds[i] = served_connect(s);
-    assert_true(send_bytes(fds[i], text, strlen(text)));
+    assert_true(send_bytes(fds[i], receive, strlen(receive)));
   }
-  poll(NULL, 0, 300);
-  reply r = ask_call(s, "greedy", "state.persistent.list", "{}");
+  served_await_in_flight(s, 2);
+  reply r = ask_call(s, "waiter", "state.persistent.list", "{}");
   char value[16];
   assert_int_equal(r.status, 429);
   assert_string_equal(reply_header(&r, "Retry-After", value, sizeof value), "1");
   assert_non_null(strstr(r.body, "\"code\":\"TooManyRequests\""));
   reply_done(&r);
   want_status(ask_call(s, "modest", "state.persistent.list", "{}"), 200);
-  for (int i = 0; i < 2; i++) {
-    want_status(read_reply(fds[i], false), 200);
-    close(fds[i]);
-  }
-  want_status(ask_call(s, "greedy", "state.persistent.list", "{}"), 200);
+  want_status(ask_call(s, "modest", "queue.send", "{\"to\":\"waiter\",\"body\":1}"), 200);
+  struct pollfd either[2] = {{.fd = fds[0], .events = POLLIN}, {.fd = fds[1], .events = POLLIN}};
+  assert_true(poll(either, 2, SERVED_PATIENCE_S * 1000) > 0);
+  int first = either[0].revents ? 0 : 1;
+  want_status(read_reply(fds[first], false), 200);
+  served_await_metric(s, "perdure_requests_in_flight", 2); /* a place is given back some moments after the answer */
+  want_status(ask_call(s, "waiter", "state.persistent.list", "{}"), 200);
+  close(fds[0]), close(fds[1]);
   served_free(s);
 }
 

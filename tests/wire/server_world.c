@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #define REPLY_SIZE_MAX ((size_t)256 * 1024 * 1024)
+#define LOOK_EVERY_MS 20
 
 const char *served_binary;
 void (*served_prepare)(void);
@@ -124,7 +125,7 @@ char *served_file(const served *s, const char *name)
 
 static int connected(int fd, const struct sockaddr *address, socklen_t size)
 {
-  struct timeval limit = {.tv_sec = 20};
+  struct timeval limit = {.tv_sec = SERVED_PATIENCE_S};
   setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
   setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
   if (fd >= 0 && connect(fd, address, size) == 0) return fd;
@@ -316,14 +317,47 @@ uint64_t served_metric(const served *s, const char *name)
   return number;
 }
 
-void served_await_metric(const served *s, const char *name, uint64_t most)
+/* Until it is from `least` to `most`. */
+static void await_between(const served *s, const char *name, uint64_t least, uint64_t most)
 {
   uint64_t number = 0;
-  for (int i = 0; i < 1000; i++) {
+  for (int i = 0; i < SERVED_PATIENCE_S * 1000 / LOOK_EVERY_MS; i++) {
     number = served_metric(s, name);
-    if (number <= most) return;
-    poll(NULL, 0, 20);
+    if (number >= least && number <= most) return;
+    poll(NULL, 0, LOOK_EVERY_MS);
   }
-  fprintf(stderr, "%s stays at %llu; it was to fall to %llu\n", name, (unsigned long long)number, (unsigned long long)most);
+  fprintf(stderr, "%s stays at %llu; it was to be from %llu to %llu\n", name, (unsigned long long)number, (unsigned long long)least,
+          (unsigned long long)most);
+  abort();
+}
+
+void served_await_metric(const served *s, const char *name, uint64_t most)
+{
+  await_between(s, name, 0, most);
+}
+
+void served_await_in_flight(const served *s, uint64_t count)
+{
+  await_between(s, "perdure_requests_in_flight", count + 1, UINT64_MAX); /* the one that asks is in flight, too */
+}
+
+/* ---- the log ---- */
+
+unsigned served_log_count(const served *s, const char *text)
+{
+  char *log = served_file(s, "log");
+  unsigned count = 0;
+  for (const char *at = log; (at = strstr(at, text)); at++) count++;
+  free(log);
+  return count;
+}
+
+void served_await_log(const served *s, const char *text)
+{
+  for (int i = 0; i < SERVED_PATIENCE_S * 1000 / LOOK_EVERY_MS; i++) {
+    if (served_log_count(s, text)) return;
+    poll(NULL, 0, LOOK_EVERY_MS);
+  }
+  fprintf(stderr, "the log never said: %s\n", text);
   abort();
 }

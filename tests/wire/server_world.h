@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #define SERVED_ARGS_MAX 24
+#define SERVED_PATIENCE_S 60 /* what comes after all comes within it, on a machine that does other things */
 
 /* A sanitizer keeps what was freed: what is said of memory does not hold then. */
 #ifndef __has_feature
@@ -47,7 +48,7 @@ void served_again(served *s);
 /* A file of its folder as text; freed by the caller. "" if there is none. */
 char *served_file(const served *s, const char *name);
 
-/* A connection, with a time-out of 20 seconds for each read. */
+/* A connection, with a time-out of SERVED_PATIENCE_S for each read. */
 int served_connect(const served *s);
 int served_connect_unix(const served *s);
 
@@ -76,7 +77,14 @@ reply ask_call(const served *s, const char *agent, const char *capability, const
 
 /* One number of /metrics, which must be there. */
 uint64_t served_metric(const served *s, const char *name);
-/* Wait until it is at most `most`: 20 seconds, then the program aborts. */
+/* Wait until it is at most `most`; after SERVED_PATIENCE_S the program aborts. */
 void served_await_metric(const served *s, const char *name, uint64_t most);
+/* Wait until so many requests are at work (or more): their heads were read, and a server that stops lets them have their answers. */
+void served_await_in_flight(const served *s, uint64_t count);
+
+/* How often its log says this. */
+unsigned served_log_count(const served *s, const char *text);
+/* Wait until it does; after SERVED_PATIENCE_S the program aborts. */
+void served_await_log(const served *s, const char *text);
 
 #endif

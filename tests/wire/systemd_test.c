@@ -16,6 +16,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -110,10 +111,13 @@ static void pass_unix(const char *path)
 static void be_told(bool is_abstract)
 {
   struct sockaddr_un at = {.sun_family = AF_UNIX};
-  struct timeval limit = {.tv_sec = 20};
+  struct timeval limit = {.tv_sec = SERVED_PATIENCE_S};
   snprintf(m.notify_path, sizeof m.notify_path, "%s/perdure-notify-%d", is_abstract ? "@" : "/tmp", (int)getpid());
   memcpy(at.sun_path, m.notify_path, strlen(m.notify_path));
-  if (is_abstract) at.sun_path[0] = 0;
+  if (is_abstract)
+    at.sun_path[0] = 0;
+  else
+    unlink(m.notify_path); /* of another that had our number and was killed */
   m.notify_fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   setsockopt(m.notify_fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
   socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(m.notify_path) + !is_abstract);
@@ -204,7 +208,7 @@ static void want_refused(const char *more, const char *why)
     int fd = open(log, O_WRONLY | O_CREAT, 0600);
     in_child();
     dup2(fd, STDERR_FILENO);
-    alarm(20);
+    alarm(SERVED_PATIENCE_S);
     execv(served_binary, (char *const *)(uintptr_t)argv);
     _exit(127);
   }
@@ -311,14 +315,18 @@ static void watchdog__is_fed_while_the_server_works_and_not_while_it_stands_stil
   clock_gettime(CLOCK_MONOTONIC, &begin);
   for (int i = 0; i < 5; i++) want_told("WATCHDOG=1", text, sizeof text);
   clock_gettime(CLOCK_MONOTONIC, &end);
-  assert_true(end.tv_sec - begin.tv_sec < 10); /* five times 200 ms, with much to spare */
+  assert_true(end.tv_sec - begin.tv_sec < SERVED_PATIENCE_S); /* five times 200 ms, with much to spare */
   assert_non_null(strstr(text, "STATUS="));
   kill(s->pid, SIGSTOP);
+  int status;
+  assert_int_equal(waitpid(s->pid, &status, WUNTRACED), s->pid); /* it stands still: nothing more is under way */
+  assert_true(WIFSTOPPED(status));
   struct timeval brief = {.tv_sec = 1, .tv_usec = 500000};
   setsockopt(m.notify_fd, SOL_SOCKET, SO_RCVTIMEO, &brief, sizeof brief);
   while (recv(m.notify_fd, text, sizeof text, MSG_DONTWAIT) > 0) {}
   assert_true(recv(m.notify_fd, text, sizeof text, 0) < 0 && errno == EAGAIN);
   kill(s->pid, SIGCONT);
+  setsockopt(m.notify_fd, SOL_SOCKET, SO_RCVTIMEO, &(struct timeval){.tv_sec = SERVED_PATIENCE_S}, sizeof brief);
   want_told("WATCHDOG=1", text, sizeof text);
   served_free(s);
 }

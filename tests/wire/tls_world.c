@@ -233,7 +233,7 @@ static SSL *shake_hands(const char *folder, int port, const tls_terms *terms)
 int tls_connect(const char *folder, int port, const tls_terms *terms, tls_seen *seen)
 {
   int ends[2];
-  struct timeval limit = {.tv_sec = 20};
+  struct timeval limit = {.tv_sec = SERVED_PATIENCE_S};
   SSL *ssl = shake_hands(folder, port, terms);
   if (!ssl) return -1;
   if (seen) look(ssl, seen);

@@ -235,8 +235,10 @@ static void watch__silence_is_broken_by_heartbeats_with_the_place(void **state)
   set(s, "other", 1, 0); /* of no interest, but the place moves past it */
   char hello[64];
   snprintf(hello, sizeof hello, "%s", f.id);
-  assert_true(next(&f));
-  assert_string_equal(f.event, "heartbeat");
+  for (int i = 0; i == 0 || atoi(f.id) == atoi(hello); i++) { /* the first ones may have been due before it was written */
+    assert_true(i < SERVED_PATIENCE_S && next(&f));
+    assert_string_equal(f.event, "heartbeat");
+  }
   assert_true(atoi(f.id) > atoi(hello));
   close(f.fd);
   served_free(s);
@@ -325,7 +327,7 @@ static void watch__who_leaves_before_it_begins_leaves_nothing_behind(void **stat
     close(fd);
   }
   bool is_clean = false;
-  for (int i = 0; i < 100 && !is_clean; i++) {
+  for (int i = 0; i < SERVED_PATIENCE_S * 50 && !is_clean; i++) {
     set(s, "k", i, i); /* who is gone is noticed when there is something to tell */
     reply m = ask(s, "GET", "/metrics", "Perdure-Role: operator\r\n", NULL);
     is_clean = strstr(m.body, "\nperdure_watchers 0\n");

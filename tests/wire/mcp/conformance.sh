@@ -41,7 +41,7 @@ start() {
   : >"$tmp/said"
   "$@" >"$tmp/said" 2>"$tmp/err" &
   pid=$!
-  for _ in $(seq 100); do
+  for _ in $(seq 600); do
     address=$(grep -o 'http://127.0.0.1:[0-9]*' "$tmp/said" | head -n 1)
     [ -z "$address" ] || return 0
     sleep 0.1
@@ -61,7 +61,7 @@ stop() {
 scenarios() { awk '/^[a-z_]+:/ { is_ours = /^server:/ } is_ours && /^ *- / { print $2 }' "$folder/node_modules/@modelcontextprotocol/conformance/requirements/$1.yaml"; }
 
 # run REVISION: into $tmp/out
-run() { timeout 150 "$node" "$suite" server --url "$address/mcp" --requirements "$1" >"$tmp/out" 2>&1; }
+run() { timeout 300 "$node" "$suite" server --url "$address/mcp" --requirements "$1" >"$tmp/out" 2>&1; }
 
 # want NAME REVISION PREFIX
 want() {

@@ -220,7 +220,7 @@ static void example__every_answer_fits_its_schema_and_every_error_has_code_and_r
 {
   (void)state;
   example_each(run_example);
-  print_message("%zu answers, %zu errors\n", answered, refused);
+  print_message("# %zu answers, %zu errors\n", answered, refused);
   assert_true(answered > 60 && refused > 40);
 }
 

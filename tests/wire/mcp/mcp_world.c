@@ -54,7 +54,7 @@ void exchange_end(exchange *e)
 
 void exchange_wait(exchange *e, size_t count)
 {
-  for (int i = 0; i < 5000; i++) {
+  for (int i = 0; i < 30000; i++) { /* a minute */
     pthread_mutex_lock(&e->lock);
     bool is_there = e->count >= count;
     pthread_mutex_unlock(&e->lock);

@@ -487,7 +487,7 @@ static void resource__a_burst_of_commits_from_many_threads_is_one_notice_each(vo
   other_subscribes(&m, &o, "main", "state://persistent/plan");
   for (size_t i = 0; i < COUNT_OF(threads); i++) assert_int_equal(pthread_create(&threads[i], NULL, burst, &m), 0);
   for (size_t i = 0; i < COUNT_OF(threads); i++) pthread_join(threads[i], NULL);
-  for (int i = 0; i < 2000 && __atomic_load_n(&o.count, __ATOMIC_SEQ_CST) < 400; i++) usleep(2000);
+  for (int i = 0; i < 30000 && __atomic_load_n(&o.count, __ATOMIC_SEQ_CST) < 400; i++) usleep(2000);
   settle();
   assert_int_equal(__atomic_load_n(&o.count, __ATOMIC_SEQ_CST), 400);
   pd_mcp_session_release(o.session);

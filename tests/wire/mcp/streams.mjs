@@ -144,7 +144,7 @@ await test('streams__what_is_no_id_of_ours_is_refused', async () => {
 
 await test('streams__a_call_whose_connection_broke_goes_on_and_its_answer_is_fetched', async () => {
   const session = await begin(url);
-  const s = await open(url, 'POST', session, tool('queue_receive', { wait_ms: 20000 }));
+  const s = await open(url, 'POST', session, tool('queue_receive', { wait_ms: 60000 }));
   assert.match(s.type, /^text\/event-stream/); // after a second it says that it is there
   await until('the first event', () => s.events.length === 1);
   assert.match(s.events[0].id, /^p/);
@@ -171,7 +171,7 @@ await test('streams__the_end_of_a_session_is_the_end_of_its_calls', async () => 
   await until('the end of the stream', () => s.ended);
   assert.equal(s.events.length, 1); // what was cancelled is not answered
   assert.equal((await open(url, 'GET', { ...session, 'Last-Event-ID': s.events[0].id })).status, 404);
-  await sleep(300);
+  await sleep(1000);
   run(path, 'call', 'queue.send', '{"to":"ada","body":"later"}', '--operator');
   const left = JSON.parse((await post(url, tool('queue_receive', {}))).text);
   assert.equal(left.result.structuredContent.count, 1); // the wait did not take it
@@ -185,7 +185,7 @@ await test('streams__a_modern_client_that_goes_away_has_cancelled_its_call', asy
   const s = await open(url, 'POST', modern, message);
   assert.equal(s.status, 200);
   s.close();
-  await sleep(5000); // until the server notices that nobody is there
+  await sleep(10000); // until the server notices that nobody is there: at its second word to them, 2 s apart
   run(path, 'call', 'queue.send', '{"to":"ada","body":"for the living"}', '--operator');
   const left = JSON.parse((await post(url, tool('queue_receive', {}))).text);
   assert.equal(left.result.structuredContent.count, 1);
@@ -197,14 +197,19 @@ await test('streams__a_modern_client_that_goes_away_has_cancelled_its_call', asy
 // Forwards to the server; `cut` breaks all connections that are open.
 async function brittle(to) {
   const open = new Set();
+  const line = { heard: '' };
   const relay = net.createServer((near) => {
     const far = net.connect(new URL(to).port, '127.0.0.1');
     for (const [a, b] of [[near, far], [far, near]]) a.on('data', (d) => b.write(d)).on('close', () => b.destroy()).on('error', () => {});
+    far.on('data', (d) => { line.heard += d; });
     open.add(near);
     near.on('close', () => open.delete(near));
   });
   await new Promise((done) => relay.listen(0, '127.0.0.1', done));
-  return { url: `http://127.0.0.1:${relay.address().port}`, cut: () => open.forEach((socket) => socket.destroy()), close: () => relay.close() };
+  line.url = `http://127.0.0.1:${relay.address().port}`;
+  line.cut = () => open.forEach((socket) => socket.destroy());
+  line.close = () => relay.close();
+  return line;
 }
 
 for (const kind of ['sdk 1, legacy', 'sdk 2, legacy']) {
@@ -226,8 +231,10 @@ for (const kind of ['sdk 1, legacy', 'sdk 2, legacy']) {
     assert.equal(s.told.length, 12);
   });
   await test(`streams__${label}__a_call_is_answered_though_its_line_broke`, async () => {
-    const waiting = call(s, 'queue_receive', { wait_ms: 20000 });
-    await sleep(1500); // its stream has begun
+    line.heard = '';
+    const waiting = call(s, 'queue_receive', { wait_ms: 60000 });
+    await until('its stream', () => /^id: p/m.test(line.heard));
+    for (let i = 0; i < 5; i++) await sleep(100); // and the client has heard so, too
     line.cut();
     run(path, 'call', 'queue.send', `{"to":"ada","body":"${kind}"}`, '--operator');
     const bodies = (await waiting).structuredContent.messages.map((m) => m.body);
