@@ -1,6 +1,6 @@
 /*
- * gone_refs_test.c: refs that are deleted are known as long as a record of them is left (retired.h G7), and cost nothing afterwards: whoever
- * still knows the name, whoever makes it again, and whatever looks at the store.
+ * gone_refs_test.c: refs that are deleted are known as long as a record of them is left (retired.h G7), and cost nothing afterwards:
+ * whoever still knows the name, whoever makes it again, and whatever looks at the store.
  */
 #include "base/base.h"
 #include "base/buf.h"
