@@ -10,6 +10,9 @@
 #include <stdlib.h>
 
 #define PLAN_TRIES 8
+#define SECOND_BYTES_MIN ((uint64_t)16 << 10)
+#define SECOND_REF_BYTES 512 /* of each living ref: the lists name it again, and save little */
+#define SECOND_POINT_BYTES 8192
 
 pd_code pd_gc_tick(pd_gc_run *run, uint64_t steps, pd_error *err)
 {
@@ -218,16 +221,106 @@ static pd_code take_away(pd_gc_run *run, pd_error *err)
   return PD_OK;
 }
 
+/* ---- a second time (G8) ---- */
+
+/* The keyframes that there are before R. */
+typedef struct frames {
+  pd_catalog_frame *list;
+  size_t count;
+} frames;
+
+static void frames_done(frames *f)
+{
+  free(f->list);
+}
+
+static pd_code frames_copy(pd_store *s, frames *out, pd_error *err)
+{
+  pd_store_lock(s);
+  out->list = malloc((s->frame_count + 1) * sizeof *out->list);
+  if (out->list && s->frame_count) memcpy(out->list, s->frames, s->frame_count * sizeof *s->frames);
+  if (out->list) out->count = s->frame_count;
+  pd_store_unlock(s);
+  return out->list ? PD_OK : pd_error_memory(err, "a gc");
+}
+
+/* The bytes of what those behind the cut list. */
+static pd_code weigh(pd_gc_run *run, const frames *f, uint64_t *out_bytes, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf blob = {0};
+  *out_bytes = 0;
+  for (size_t i = 0; i < f->count; i++) {
+    if (f->list[i].seq < run->cut) continue;
+    TRY(pd_load_blob(run->s, &f->list[i].catalog, "a keyframe's catalog", &blob, err));
+    *out_bytes += blob.size;
+    TRY(pd_load_blob(run->s, &f->list[i].run, "a keyframe's commit list", &blob, err));
+    *out_bytes += blob.size;
+  }
+  return PD_OK;
+}
+
+/* Would a cut behind the last keyframe free much more than the trees cost that have to be saved for it? */
+static pd_code is_second_worth(pd_gc_run *run, const frames *f, uint64_t cut, bool *out, pd_error *err)
+{
+  pd_store *s = run->s;
+  uint64_t bytes, living = 0, points = 0;
+  *out = false;
+  if (run->is_quiet || run->policy->keep_days || cut <= run->cut) return PD_OK; /* the next will; what is young stays whole */
+  TRY(weigh(run, f, &bytes, err));
+  pd_store_lock(s);
+  for (size_t i = 0; i < s->slot_count; i++) living += !s->slots[i]->seen.is_deleted;
+  pd_store_unlock(s);
+  for (size_t i = run->want_count; i-- > 0 && run->wants[i].seq >= run->cut;) points += run->wants[i].seq < cut;
+  *out = bytes > SECOND_BYTES_MIN + living * SECOND_REF_BYTES + points * SECOND_POINT_BYTES;
+  return PD_OK;
+}
+
+static pd_code retire(pd_gc_run *run, pd_error *err)
+{
+  TRY(plan_and_save(run, err));
+  return write_plan(run, err);
+}
+
+/* `run` becomes the second one if it comes to be; what came in between is no reason to give up what the first has retired. */
+static pd_code retire_more(pd_gc_run *run, const frames *f, pd_error *err)
+{
+  pd_store *s = run->s;
+  CLEANUP(pd_erase_notes_done) pd_erase_notes none = {0};
+  pd_gc_run second = {.s = s, .policy = run->policy, .report = run->report, .is_quiet = run->is_quiet, .finished = &none};
+  bool is_worth;
+  if (f->count) second.cut_min = f->list[f->count - 1].seq + 1;
+  TRY(is_second_worth(run, f, second.cut_min, &is_worth, err));
+  if (!is_worth) return PD_OK;
+  TRY(s->ops->bag_mark(s->backend, &second.mark, err)); /* anew: what the first put goes too */
+  pd_keyframe_release(s);
+  pd_code code = pd_keyframe_write(s, err);
+  pd_keyframe_hold(s);
+  if (!code) code = retire(&second, err);
+  if (!code) {
+    pd_gc_run first = *run;
+    *run = second;
+    run->finished = first.finished;
+    run->old_cut = first.old_cut; /* the report is about both */
+    run->old_points = first.old_points;
+    first.old_points = second.old_points;
+    second = first;
+  }
+  pd_gc_run_done(&second);
+  return code == PD_CONFLICT ? PD_OK : code;
+}
+
 static pd_code try_gc(pd_gc_run *run, pd_error *err)
 {
   pd_store *s = run->s;
   CLEANUP(pd_erase_notes_done) pd_erase_notes finished = {0};
+  CLEANUP(frames_done) frames before = {0};
   run->finished = &finished;
   TRY(pd_erase_finish(s, &finished, err));
   TRY(pd_keyframe_write(s, err));
   pd_keyframe_hold(s);
-  pd_code code = plan_and_save(run, err);
-  if (!code) code = write_plan(run, err);
+  pd_code code = frames_copy(s, &before, err);
+  if (!code) code = retire(run, err);
+  if (!code) code = retire_more(run, &before, err);
   if (!code) code = take_away(run, err);
   pd_keyframe_release(s);
   return code;

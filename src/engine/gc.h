@@ -6,6 +6,9 @@
  *   G5  A blob that was put before the mark, but whose record comes after R, would be swept: whoever writes such a record meets R first
  *       (its append conflicts) and puts the blob again, which then counts as new (B15). Keyframes and pieces check for R themselves.
  *   G6  Fingerprints stand for (record, key) and for blob ids. If two are the same, more is kept, never less.
+ *   G8  A keyframe behind the cut lists refs and commits from before it. If they weigh much, gc by hand does the same once more: now that R
+ *       is there the next keyframe leaves out what R made forgotten (G7), and the next cut is behind the one that lists it. Killed between
+ *       the two, the store is as after one gc that was killed. What runs by itself leaves that to the next one.
  */
 #ifndef PD_ENGINE_GC_H
 #define PD_ENGINE_GC_H
@@ -35,6 +38,7 @@ typedef struct pd_gc_run {
   uint64_t mark;     /* of the bag, before anything */
   uint64_t plan_seq; /* the last record that the plan knows */
   uint64_t old_cut, cut;
+  uint64_t cut_min; /* not lower, if a keyframe allows it and keep_days does; 0: as low as is best */
   pd_map64 old_points;
   pd_want *wants; /* ascending by seq, each once, after planning */
   size_t want_count, want_capacity;

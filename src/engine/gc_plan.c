@@ -11,7 +11,9 @@
 #define KEEP_LAST_DEFAULT 100
 #define REDO_MAX 1000
 #define DAY_MS ((int64_t)86400 * 1000)
-#define SLACK 8 /* records that are kept whole though nobody wants them: cheaper than one more tree */
+#define TAIL_MIN 64   /* records behind the last that is wanted, kept whole with it… */
+#define TAIL_SHARE 16 /* …and so many more for each that is wanted */
+#define SLACK 8       /* records that are kept whole though nobody wants them: cheaper than one more tree */
 
 void pd_gc_run_done(pd_gc_run *run)
 {
@@ -131,6 +133,7 @@ static uint64_t choose_cut(const pd_gc_run *run, uint64_t limit)
   uint64_t share = run->has_whole ? 16 : 2;
   uint64_t cut = limit, wanted = 0;
   uint64_t newest = run->want_count ? run->wants[run->want_count - 1].seq : 0;
+  if (limit - 1 > newest + TAIL_MIN + TAIL_SHARE * run->want_count) newest = limit - 1; /* else what nobody wants is cheaper than trees */
   for (size_t i = run->want_count; i-- > 0;) {
     uint64_t seq = run->wants[i].seq;
     wanted++;
@@ -170,6 +173,7 @@ static pd_code plan_locked(pd_gc_run *run, pd_error *err)
   /* a keyframe must stand behind the cut; a dry run supposes one */
   uint64_t limit = run->is_dry ? s->log_seq + 1 : s->frame_count ? s->frames[s->frame_count - 1].covers + 1 : 1;
   run->cut = choose_cut(run, limit);
+  if (run->cut < run->cut_min) run->cut = run->cut_min < limit ? run->cut_min : limit;
   if (run->policy->keep_days) {
     uint64_t seq;
     TRY(pd_last_before(s, run->young_ms - 1, &seq, err));
@@ -397,8 +401,11 @@ static pd_code save_cut(pd_gc_run *run, const at_cut *a, pd_error *err)
   TRY(put_blob(run->s, &blob, &next->run, err));
   catalog.run = next->run;
   memcpy(catalog.current, a->refs->current, sizeof catalog.current);
-  for (; catalog.ref_count < a->refs->slot_count; catalog.ref_count++)
-    TRY(describe_ref(run, a->refs->slots[catalog.ref_count], &catalog.refs[catalog.ref_count], err));
+  for (size_t i = 0; i < a->refs->slot_count; i++) {
+    if (pd_is_forgotten(&a->refs->slots[i]->seen, run->old_cut)) continue; /* later: keyframes behind this cut may list them still */
+    TRY(describe_ref(run, a->refs->slots[i], &catalog.refs[catalog.ref_count], err));
+    catalog.ref_count++;
+  }
   pd_buf_clear(&blob);
   TRY(pd_catalog_encode(&catalog, &blob, err));
   next->audit = a->audit;

@@ -13,7 +13,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/sha256.h"
-#include "engine/store.h"
+#include "engine/retired.h"
 
 #include <stdlib.h>
 
@@ -119,8 +119,22 @@ static pd_code capture_ref(pd_store *s, moment *m, pd_ref_slot *slot, size_t i, 
   return gather_dirty(m, root, err);
 }
 
+/* The cut; 0 if it cannot be read, for a repair must be able to write a keyframe: then no name is left out. */
+static uint64_t cut_of(pd_store *s)
+{
+  return pd_retention_ready(s, NULL) ? 0 : s->retention.state.cut;
+}
+
+static bool has_deleted(const pd_store *s)
+{
+  for (size_t i = 0; i < s->slot_count; i++)
+    if (s->slots[i]->seen.is_deleted && s->slots[i]->seen.last_seq) return true;
+  return false;
+}
+
 static pd_code capture(pd_store *s, moment *m, pd_error *err)
 {
+  uint64_t cut = has_deleted(s) ? cut_of(s) : 0; /* first: it may change which keyframes are known */
   m->catalog.refs = calloc(s->slot_count + 1, sizeof *m->catalog.refs);
   m->catalog.frames = malloc((s->frame_count + 1) * sizeof *m->catalog.frames);
   m->roots = calloc(s->slot_count + 1, sizeof *m->roots);
@@ -138,6 +152,7 @@ static pd_code capture(pd_store *s, moment *m, pd_error *err)
   m->slot_count = s->slot_count;
   for (size_t i = 0; i < s->slot_count; i++) {
     if (!s->slots[i]->seen.last_seq) continue; /* staged, never appended */
+    if (pd_is_forgotten(&s->slots[i]->seen, cut)) continue;
     m->catalog.ref_count++;
     TRY(capture_ref(s, m, s->slots[i], m->catalog.ref_count - 1, err));
   }

@@ -111,13 +111,19 @@ static pd_code skip_to(pd_store *s, const pd_log_query *q, uint64_t *out_seq, pd
   return PD_OK;
 }
 
+static pd_code no_such_ref(const pd_store *s, const char *name, pd_error *err)
+{
+  if (s->retention.state.cut > 1) return pd_error_set(err, PD_NOT_FOUND, "there is no ref '%s' in the history that gc has left", name);
+  return pd_error_set(err, PD_NOT_FOUND, "there never was a ref '%s'", name);
+}
+
 static pd_code first_record(pd_store *s, const pd_log_query *q, uint64_t *out_seq, pd_error *err)
 {
   if (q->whole_store) {
     *out_seq = s->log_seq;
   } else if (q->ref) {
     pd_ref_slot *slot = pd_slot_find(s, q->ref);
-    if (!slot || !slot->seen.last_seq) return pd_error_set(err, PD_NOT_FOUND, "there never was a ref '%s'", q->ref);
+    if (!slot || !slot->seen.last_seq || pd_is_forgotten(&slot->seen, s->retention.state.cut)) return no_such_ref(s, q->ref, err);
     *out_seq = slot->seen.last_seq;
     if (q->before && q->before < *out_seq) TRY(skip_to(s, q, out_seq, err));
   } else {

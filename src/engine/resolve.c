@@ -184,6 +184,7 @@ pd_code pd_ref_after(pd_store *s, const pd_ref_slot *slot, uint64_t limit, pd_re
     if (seq <= limit && rec.kind != PD_RECORD_SWITCH) break;
     seq = rec.ref_prev_seq;
   }
+  if (!seq && limit < s->retention.state.cut && s->retention.state.cut > 1) return pd_retired_error(s, 0, err); /* G7 */
   *out = seq ? rec : (pd_rec){0};
   return PD_OK;
 }

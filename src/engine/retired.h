@@ -6,6 +6,9 @@
  *   G2  What is retired is decided by the record on PD_META_REF that says so, never by which bytes are left: they go later.
  *   G3  A process that meets such a record of another forgets everything it derived (trees, segments, catalogs) and begins again at the
  *       last keyframe: whatever it had put into the bag without a record that names it may be swept.
+ *   G7  A ref that is deleted is forgotten once its last record is before the cut: keyframes from then on leave its name out, the catalog
+ *       of a cut does if it was before the cut that was before. Nothing but its records needs the name. Of a name that is not known,
+ *       nothing can be said about the time before the cut.
  */
 #ifndef PD_ENGINE_RETIRED_H
 #define PD_ENGINE_RETIRED_H
@@ -25,6 +28,11 @@
 PD_MUST_USE pd_code pd_retention_ready(pd_store *s, pd_error *err);
 /* A commit that retention removed? */
 bool pd_is_retired(const pd_store *s, uint64_t seq);
+/* Has gc left nothing of a ref (G7)? */
+static inline bool pd_is_forgotten(const pd_head *head, uint64_t cut)
+{
+  return head->is_deleted && head->last_seq < cut;
+}
 const pd_point *pd_point_at(const pd_store *s, uint64_t seq);
 /* PD_RETIRED, saying when and by whom. */
 pd_code pd_retired_error(const pd_store *s, uint64_t seq, pd_error *err);

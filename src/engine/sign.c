@@ -16,7 +16,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/sha256.h"
-#include "engine/store.h"
+#include "engine/retired.h"
 
 #include <stdio.h>
 
@@ -222,6 +222,8 @@ static pd_code check_ref(pd_store *s, const pd_signed_head *head, pd_error *err)
   const pd_ref_slot *slot = pd_slot_find(s, head->ref);
   pd_rec rec;
   if (!*head->ref) return PD_OK;
+  TRY(pd_retention_ready(s, err));
+  if (!slot && head->seq < s->retention.state.cut) return pd_retired_error(s, head->seq, err); /* G7 */
   if (!slot) return changed(head, "there is no such ref", err);
   TRY(pd_ref_after(s, slot, head->seq, &rec, err));
   if (rec.seq) then = rec.commit;

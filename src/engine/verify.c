@@ -239,7 +239,9 @@ static pd_code replay_ref(pd_verifier *v, const pd_rec *rec, pd_error *err)
   if (head->is_deleted != (rec->kind == PD_RECORD_FORK))
     return pd_error_set(err, PD_CORRUPT, "record %llu: ref '%s' %s", (unsigned long long)rec->seq, name,
                         head->is_deleted ? "does not exist" : "exists already");
-  if (rec->ref_prev_seq != head->last_seq)
+  /* a ref that is made again after it was forgotten (G7) follows what this process still knows */
+  bool is_anew = rec->kind == PD_RECORD_FORK && rec->ref_prev_seq < v->points.cut && head->last_seq < v->points.cut;
+  if (rec->ref_prev_seq != head->last_seq && !is_anew)
     return pd_error_set(err, PD_CORRUPT, "record %llu does not follow the record before on ref '%s'", (unsigned long long)rec->seq, name);
   if (rec->kind == PD_RECORD_COMMIT)
     TRY(replay_commit(v, rec, head, err));

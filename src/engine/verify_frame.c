@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/sha256.h"
+#include "engine/retired.h"
 #include "engine/verify.h"
 
 #include <stdlib.h>
@@ -91,18 +92,39 @@ static pd_code check_run(pd_verifier *v, const pd_catalog *catalog, pd_error *er
   return expect_blob(v, &id, &run, "a keyframe's commit list", err);
 }
 
+static pd_code wrong_ref(const char *name, pd_error *err)
+{
+  return pd_error_set(err, PD_CORRUPT, "ref '%s' is not what the log gives", name);
+}
+
+/* Both are sorted by name. What was forgotten (G7) may be in either, or in none. */
+static pd_code check_refs(const pd_verifier *v, const pd_catalog *catalog, pd_error *err)
+{
+  const pd_store *r = v->replay;
+  for (size_t i = 0, k = 0; i < r->slot_count || k < catalog->ref_count;) {
+    const pd_ref_slot *slot = i < r->slot_count ? r->slots[i] : NULL;
+    const pd_catalog_ref *ref = k < catalog->ref_count ? &catalog->refs[k] : NULL;
+    int order = !slot ? 1 : !ref ? -1 : strcmp(slot->name, ref->name);
+    if (order < 0 && !pd_is_forgotten(&slot->seen, v->points.cut)) return wrong_ref(slot->name, err);
+    if (order > 0 && !(ref->is_deleted && ref->last_seq < v->points.cut)) return wrong_ref(ref->name, err);
+    if (order == 0 && !is_same_ref(ref, slot)) return wrong_ref(slot->name, err);
+    if (order > 0 && k && strcmp(ref[-1].name, ref->name) >= 0) return wrong_ref(ref->name, err);
+    i += order <= 0;
+    k += order >= 0;
+  }
+  return PD_OK;
+}
+
 static pd_code check_catalog(pd_verifier *v, const pd_catalog *catalog, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf blob = {0};
   const pd_store *r = v->replay;
   if (catalog->covers != r->seen_seq || !pd_id_equal(&catalog->audit, &r->seen_audit) || catalog->time_ms != r->seen_time_ms ||
-      strcmp(catalog->current, r->current) != 0 || catalog->ref_count != r->slot_count)
+      strcmp(catalog->current, r->current) != 0)
     return pd_error_set(err, PD_CORRUPT, "its catalog is not what the log gives");
-  for (size_t i = 0; i < r->slot_count; i++) {
+  for (size_t i = 0; i < r->slot_count; i++)
     if (!r->slots[i]->seen.is_deleted) TRY(check_nodes(v, r->slots[i]->seen.root, &blob, err));
-    if (!is_same_ref(&catalog->refs[i], r->slots[i]))
-      return pd_error_set(err, PD_CORRUPT, "ref '%s' is not what the log gives", r->slots[i]->name);
-  }
+  TRY(check_refs(v, catalog, err));
   return check_run(v, catalog, err);
 }
 
@@ -124,6 +146,15 @@ static pd_code derive_refs(pd_verifier *v, pd_catalog *out, pd_error *err)
     memcpy(ref->name, r->slots[i]->name, sizeof ref->name);
   }
   return PD_OK;
+}
+
+/* As whoever knew of the cut wrote it (G7). */
+static void leave_out_forgotten(pd_catalog *c, uint64_t cut)
+{
+  size_t kept = 0;
+  for (size_t i = 0; i < c->ref_count; i++)
+    if (!c->refs[i].is_deleted || c->refs[i].last_seq >= cut) c->refs[kept++] = c->refs[i];
+  c->ref_count = kept;
 }
 
 /* The keyframes that the writer of `f` knew: those recorded by then; or, if some were forgotten since, those that the store knows. */
@@ -160,8 +191,9 @@ static pd_code mend_catalog(pd_verifier *v, pd_due_frame *f, pd_error *err)
   c.frames = calloc(v->frame_count + v->s->frame_count + 1, sizeof *c.frames);
   if (!c.frames) return pd_error_memory(err, "a catalog");
   pd_code code = PD_NOT_FOUND;
-  for (int guess = 0; guess < 2 && code == PD_NOT_FOUND; guess++) {
-    derive_frames(v, f, guess == 1, &c);
+  for (int guess = 0; guess < 4 && code == PD_NOT_FOUND; guess++) {
+    if (guess == 2) leave_out_forgotten(&c, v->points.cut);
+    derive_frames(v, f, guess % 2 == 1, &c);
     code = derive_catalog(v, f, &c, &run, &blob, err);
   }
   if (code == PD_NOT_FOUND) return pd_error_set(err, PD_CORRUPT, "its catalog is damaged and does not follow from the log");

@@ -23,6 +23,7 @@
 #define ROUNDS_FULL 200
 #define STRIDE_SHORT 9 /* of failing calls: on average half of this */
 #define KEYS 30
+#define GONE 500
 #define COMMITS 400
 #define CALLS_MAX 10000
 #define WORD "xyzzy-the-secret-word" /* at the start of each value of key "secret" */
@@ -64,6 +65,17 @@ static void put_number(pd_store *s, kept *k, const char *ref, uint64_t number)
   k->numbers[number % KEYS] = number;
 }
 
+/* Refs that come and go: their names weigh so much that gc cuts twice (gc.h G8). */
+static void put_gone(pd_store *s)
+{
+  char name[128];
+  for (int i = 0; i < GONE; i++) {
+    snprintf(name, sizeof name, "gone/%0100d", i);
+    assert_int_equal(pd_fork(s, name, "main", NULL, NULL, NULL), PD_OK);
+    assert_int_equal(pd_ref_delete(s, name, NULL, NULL), PD_OK);
+  }
+}
+
 /* Secrets inline, in the bag and in pieces; a tag and a fork in the middle. */
 static void build_store(void)
 {
@@ -79,6 +91,7 @@ static void build_store(void)
       put_secret(s, "main", 150000);
       assert_int_equal(pd_tag_set(s, "keep", "main", false, NULL, NULL, NULL), PD_OK);
       assert_int_equal(pd_fork(s, "side", "main", NULL, NULL, NULL), PD_OK);
+      put_gone(s);
       assert_int_equal(pd_store_keyframe(s, NULL), PD_OK);
       memcpy(tag->numbers, head->numbers, sizeof tag->numbers);
       memcpy(side->numbers, head->numbers, sizeof side->numbers);
@@ -106,7 +119,7 @@ static void check_kept(pd_store *s)
   if (crash_verify(s, &err)) fail_msg("verify: %s", err.message);
 }
 
-/* ---- the two works ---- */
+/* ---- the works ---- */
 
 typedef struct work {
   const char *name;
@@ -124,6 +137,26 @@ static void check_retired(pd_store *s)
   assert_int_equal(pd_get(s, "main~350", pd_text("key-1"), NULL, NULL, NULL), PD_RETIRED);
 }
 
+static pd_code run_clear(pd_store *s, pd_error *err)
+{
+  return pd_gc(s, &(pd_gc_policy){.keep_last = 1}, NULL, err);
+}
+
+static bool ignore_record(void *ctx, const pd_record *record)
+{
+  (void)ctx;
+  (void)record;
+  return true;
+}
+
+static void check_cleared(pd_store *s)
+{
+  char name[128];
+  snprintf(name, sizeof name, "gone/%0100d", GONE / 2);
+  check_retired(s);
+  assert_int_equal(pd_log(s, &(pd_log_query){.ref = name}, ignore_record, NULL, NULL), PD_NOT_FOUND);
+}
+
 static pd_code run_erase(pd_store *s, pd_error *err)
 {
   return pd_erase(s, pd_text("secret"), &(pd_erase_options){.everywhere = true}, NULL, err);
@@ -137,7 +170,8 @@ static void check_erased(pd_store *s)
   if (system(command) == 0) fail_msg("bytes of an erased value are left in the files");
 }
 
-static const work gc_work = {"gc", run_gc, check_retired}, erase_work = {"erase", run_erase, check_erased};
+static const work gc_work = {"gc", run_gc, check_retired}, clear_work = {"clear", run_clear, check_cleared},
+                  erase_work = {"erase", run_erase, check_erased};
 
 /* After the end of a work, or of half of one. */
 static void check_and_end(const work *w)
@@ -295,6 +329,8 @@ static void fail_each_call(const work *w, fault_plan plan)
 STOP_TEST(gc, killed, FATE_KILL)
 STOP_TEST(gc, cut_from_power, FATE_CUT)
 STOP_TEST(gc, out_of_disk, FATE_FULL)
+STOP_TEST(clear, killed, FATE_KILL)
+STOP_TEST(clear, cut_from_power, FATE_CUT)
 STOP_TEST(erase, killed, FATE_KILL)
 STOP_TEST(erase, cut_from_power, FATE_CUT)
 STOP_TEST(erase, out_of_disk, FATE_FULL)
@@ -302,6 +338,8 @@ FAULT_TEST(gc, each_call_refused, .how = FAULT_BEFORE)
 FAULT_TEST(gc, each_call_done_and_reported_as_failed, .how = FAULT_AFTER)
 FAULT_TEST(gc, each_call_torn, .how = FAULT_TEAR, .code = PD_FULL)
 FAULT_TEST(gc, everything_failing_from_some_call_on, .code = PD_FULL, .count = UINT64_MAX)
+FAULT_TEST(clear, each_call_refused, .how = FAULT_BEFORE)
+FAULT_TEST(clear, each_call_done_and_reported_as_failed, .how = FAULT_AFTER)
 FAULT_TEST(erase, each_call_refused, .how = FAULT_BEFORE)
 FAULT_TEST(erase, each_call_done_and_reported_as_failed, .how = FAULT_AFTER)
 FAULT_TEST(erase, each_call_torn, .how = FAULT_TEAR, .code = PD_FULL)
@@ -341,6 +379,8 @@ int main(void)
     TEST(gc__killed_it_leaves_a_sound_store),
     TEST(gc__cut_from_power_it_leaves_a_sound_store),
     TEST(gc__out_of_disk_it_leaves_a_sound_store),
+    TEST(clear__killed_it_leaves_a_sound_store),
+    TEST(clear__cut_from_power_it_leaves_a_sound_store),
     TEST(erase__killed_it_leaves_a_sound_store),
     TEST(erase__cut_from_power_it_leaves_a_sound_store),
     TEST(erase__out_of_disk_it_leaves_a_sound_store),
@@ -348,6 +388,8 @@ int main(void)
     TEST(gc__each_call_done_and_reported_as_failed_leaves_a_sound_store),
     TEST(gc__each_call_torn_leaves_a_sound_store),
     TEST(gc__everything_failing_from_some_call_on_leaves_a_sound_store),
+    TEST(clear__each_call_refused_leaves_a_sound_store),
+    TEST(clear__each_call_done_and_reported_as_failed_leaves_a_sound_store),
     TEST(erase__each_call_refused_leaves_a_sound_store),
     TEST(erase__each_call_done_and_reported_as_failed_leaves_a_sound_store),
     TEST(erase__each_call_torn_leaves_a_sound_store),
