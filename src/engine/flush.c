@@ -346,6 +346,17 @@ static void hear(pd_ticket *ticket, unsigned *heard)
   ++*heard;
 }
 
+/* Whoever concluded it may be just about to say so. */
+static void hear_all(pd_ticket *ticket, unsigned heard)
+{
+  while (heard < ticket->calls + 1) hear(ticket, &heard);
+}
+
+static bool is_concluded(const pd_ticket *ticket)
+{
+  return __atomic_load_n(&ticket->state, __ATOMIC_ACQUIRE) != PD_WAITING;
+}
+
 /* Until the ticket is concluded. Who finds nobody flushing flushes up to `batches_max`. With the lock held on entry, and without it on
  * return. */
 static void wait_for(pd_store *s, pd_ticket *ticket, unsigned batches_max)
@@ -356,7 +367,7 @@ static void wait_for(pd_store *s, pd_ticket *ticket, unsigned batches_max)
     if (s->is_flushing) {
       pd_store_unlock(s);
       hear(ticket, &heard);
-      if (__atomic_load_n(&ticket->state, __ATOMIC_ACQUIRE) != PD_WAITING) goto concluded;
+      if (is_concluded(ticket)) goto concluded;
       pd_store_lock(s);
     } else {
       flush_batches(s, batches_max);
@@ -364,7 +375,7 @@ static void wait_for(pd_store *s, pd_ticket *ticket, unsigned batches_max)
   }
   pd_store_unlock(s);
 concluded:
-  while (heard < ticket->calls + 1) hear(ticket, &heard); /* whoever concluded it may be just about to say so */
+  hear_all(ticket, heard);
 }
 
 /* Buffered: what is staged is seen at once; the keeper appends it in time. */
@@ -540,8 +551,12 @@ pd_store *pd_later_store(const pd_later *later)
 pd_code pd_later_wait(pd_later *later, bool *out_again, pd_error *err)
 {
   pd_ticket *ticket = &later->ticket;
-  pd_store_lock(later->store);
-  wait_for(later->store, ticket, 1); /* its owner has more to do than to flush for others */
+  if (is_concluded(ticket)) {
+    hear_all(ticket, 0); /* without the lock, which others need to stage */
+  } else {
+    pd_store_lock(later->store);
+    wait_for(later->store, ticket, 1); /* its owner has more to do than to flush for others */
+  }
   *out_again = ticket->state == PD_MUST_RESTAGE;
   pd_code code = ticket->code;
   if (code && err) *err = ticket->err;

@@ -392,7 +392,6 @@ struct pd_begun {
   pd_input input;
   pd_frame frame;
   pd_code code; /* of what came after the commit was staged */
-  pd_error err;
 };
 
 bool pd_frame_is_hurried(const pd_frame *frame)
@@ -439,7 +438,6 @@ pd_code pd_call_begin(const pd_ctx *ctx, const char *capability, pd_bytes input,
   if (!code) code = run(&begun->frame, err);
   if (begun->frame.must_wait || begun->frame.later) {
     begun->code = code;
-    if (code) begun->err = *err;
     *out = begun;
     return PD_OK;
   }
@@ -457,10 +455,8 @@ pd_code pd_call_finish(pd_begun *begun, pd_buf *answer, pd_error *err)
 {
   bool again = begun->frame.must_wait;
   pd_code code = again ? PD_OK : pd_later_wait(begun->frame.later, &again, err);
-  if (!code && !again && begun->code) {
-    code = begun->code;
-    *err = begun->err;
-  }
+  if (!code && !again && begun->code)
+    code = pd_error_set(err, begun->code, "%s was done, but its answer could not be written", begun->frame.capability->name);
   if (again)
     code = call_with(&begun->ctx, &begun->input, PD_OK, answer, err); /* nothing was written: what it says now holds */
   else
