@@ -358,11 +358,10 @@ typedef bool (*pd_record_visit)(void *ctx, const pd_record *record);
 typedef struct pd_log_query {
   const char *at;   /* commits from here back along first parents; NULL: the handle's ref */
   bool whole_store; /* instead: every record of the log, newest first, of all refs */
-  const char
-    *ref;       /* instead: every record that moved this ref, newest first, also if it is deleted now; gc forgets it with its last record */
-  pd_bytes key; /* not empty: only commits that changed this key */
-  uint64_t limit;  /* 0: all */
-  uint64_t before; /* only records before this number; 0: no bound. Paging */
+  const char *ref;  /* instead: every record that moved this ref, newest first, also if it is deleted now, until gc forgets it */
+  pd_bytes key;     /* not empty: only commits that changed this key */
+  uint64_t limit;   /* 0: all */
+  uint64_t before;  /* only records before this number; 0: no bound. Paging */
 } pd_log_query;
 
 PD_API PD_MUST_USE pd_code pd_log(pd_store *store, const pd_log_query *query, pd_record_visit visit, void *ctx, pd_error *err);
