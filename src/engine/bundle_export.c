@@ -161,7 +161,7 @@ static pd_code choose_refs(pd_exporter *ex, pd_error *err)
 static pd_code choose_moment(pd_exporter *ex, pd_error *err)
 {
   pd_store *s = ex->s;
-  TRY(pd_refresh(s, err));
+  TRY(pd_refresh_to_read(s, err));
   TRY(pd_settle(s, err));
   ex->tail = ex->head.tail = s->log_seq;
   ex->head.audit = s->seen_audit;

@@ -135,7 +135,7 @@ static pd_code list_heads(pd_store *to, known *out, pd_error *err)
   out->hex = calloc(to->slot_count + 1, sizeof *out->hex);
   out->texts = calloc(to->slot_count + 1, sizeof *out->texts);
   if (!out->hex || !out->texts) code = pd_error_memory(err, "a bundle");
-  if (!code) code = pd_refresh(to, err);
+  if (!code) code = pd_refresh_to_read(to, err);
   for (size_t i = 0; !code && i < to->slot_count; i++) {
     const pd_head *head = &to->slots[i]->seen;
     if (!head->is_deleted && !pd_ref_is_hidden(to->slots[i]->name)) pd_id_hex(&head->commit.id, out->hex[out->count++]);
@@ -149,7 +149,7 @@ static pd_code keep_known(pd_store *from, known *k, pd_error *err)
   pd_code code = PD_OK;
   size_t count = 0;
   pd_store_lock(from);
-  code = pd_refresh(from, err);
+  code = pd_refresh_to_read(from, err);
   if (!code) code = pd_settle(from, err);
   for (size_t i = 0; !code && i < k->count; i++) {
     pd_id id;

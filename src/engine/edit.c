@@ -164,7 +164,7 @@ static pd_code begin_locked(pd_edit *edit, pd_error *err)
   pd_store *s = edit->store;
   pd_ref_slot *slot;
   pd_node *root;
-  TRY(pd_refresh(s, err));
+  TRY(pd_refresh_to_read(s, err));
   TRY(pd_slot_get(s, edit->note.ref, &slot, err));
   TRY(pd_head_root(s, &slot->seen, &root, err));
   edit->root = pd_node_ref(root);

@@ -52,7 +52,7 @@ static pd_code tick(pd_eraser *e, uint64_t steps, pd_error *err)
 static pd_code start_locked(pd_eraser *e, pd_error *err)
 {
   pd_store *s = e->s;
-  TRY(pd_refresh(s, err));
+  TRY(pd_refresh_to_read(s, err));
   TRY(pd_settle(s, err));
   TRY(pd_retention_ready(s, err));
   pd_ref_slot *own;

@@ -233,7 +233,7 @@ static pd_code look_only(pd_eraser *e, pd_error *err)
 {
   pd_store *s = e->s;
   pd_store_lock(s);
-  pd_code code = pd_refresh(s, err);
+  pd_code code = pd_refresh_to_read(s, err);
   if (!code) code = pd_settle(s, err);
   if (!code) code = find_versions(e, err);
   pd_store_unlock(s);

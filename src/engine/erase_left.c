@@ -59,7 +59,7 @@ pd_code pd_eraser_look_left(pd_eraser *e, pd_error *err)
 {
   pd_store *s = e->s;
   pd_store_lock(s);
-  pd_code code = pd_refresh(s, err);
+  pd_code code = pd_refresh_to_read(s, err);
   uint64_t last = s->log_seq;
   pd_store_unlock(s);
   return code ? code : look_until(e, last, err);

@@ -388,7 +388,7 @@ pd_code pd_gc_would_free(pd_store *s, const pd_gc_policy *policy, uint64_t *out_
 pd_code pd_gc_status(pd_store *store, pd_gc_info *out, pd_error *err)
 {
   pd_store_lock(store);
-  pd_code code = pd_refresh(store, err);
+  pd_code code = pd_refresh_to_read(store, err);
   if (!code) code = pd_retention_ready(store, err);
   const pd_points *state = &store->retention.state;
   if (!code) {

@@ -316,7 +316,7 @@ pd_code pd_auto_gc_policy(pd_store *s, pd_gc_policy *out, pd_error *err)
   bool is_on;
   *out = (pd_gc_policy){0};
   pd_store_lock(s);
-  pd_code code = pd_refresh(s, err);
+  pd_code code = pd_refresh_to_read(s, err);
   if (!code) code = read_policy(s, &is_on, out, err);
   pd_store_unlock(s);
   return code;

@@ -62,7 +62,7 @@ pd_code pd_head_recount(pd_store *s, pd_node *before, pd_node *after, uint64_t *
 static pd_code bytes_locked(pd_store *s, const char *name, uint64_t *out, pd_error *err)
 {
   pd_ref_slot *slot;
-  TRY(pd_refresh(s, err));
+  TRY(pd_refresh_to_read(s, err));
   TRY(pd_slot_get(s, name, &slot, err));
   if (!slot->seen.has_bytes) {
     TRY(pd_settle(s, err));

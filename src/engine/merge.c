@@ -227,7 +227,7 @@ static pd_code compare_locked(attempt *a, pd_error *err)
 {
   pd_store *s = a->store;
   pd_ref_slot *slot;
-  TRY(pd_refresh(s, err));
+  TRY(pd_refresh_to_read(s, err));
   TRY(pd_settle(s, err));
   TRY(pd_slot_get(s, a->note.ref, &slot, err));
   snprintf(a->ref, sizeof a->ref, "%s", slot->name);

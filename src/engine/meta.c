@@ -27,7 +27,7 @@ static pd_ref_slot *meta_slot(pd_store *s)
 static pd_code find_meta(pd_store *s, bool *out_exists, pd_error *err)
 {
   pd_store_lock(s);
-  pd_code code = pd_refresh(s, err);
+  pd_code code = pd_refresh_to_read(s, err);
   *out_exists = meta_slot(s) != NULL;
   pd_store_unlock(s);
   return code;

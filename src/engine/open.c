@@ -175,25 +175,49 @@ pd_code pd_catch_up(pd_store *s, pd_error *err)
   return code;
 }
 
+static bool has_staged(const pd_store *s)
+{
+  return s->pending.count || s->inflight.count;
+}
+
+/* A flusher between two batches holds nothing back: that is_flushing is set does not matter here. */
 pd_code pd_refresh(pd_store *s, pd_error *err)
 {
   if (s->retention.must_reload && !s->is_mending) return pd_catch_up(s, err);
-  if (s->is_mending || s->is_flushing || s->is_claimed || s->pending.count || s->inflight.count) return PD_OK;
+  if (s->is_mending || s->is_claimed || has_staged(s)) return PD_OK;
   if (s->ops->log_tail_hint(s->backend) == s->log_seq) return PD_OK;
   return pd_catch_up(s, err);
 }
 
-/* A batch of this handle's own may be on its way: then what is at the end of the log is that, or another's commit in front of it, and the
- * flusher finds out which in a moment. To go on without waiting would be to read a past that another has overwritten. */
+/* A batch of this handle's own may be staged or on its way: then what is at the end of the log is that, or another's commit in front of it,
+ * and appending tells which. To go on without waiting would be to read a past that another has overwritten. Whoever staged the batch may
+ * not be there yet to flush it (pd_put_later), so the first thread that finds no flush in progress flushes. */
+static pd_code refresh_up_to(pd_store *s, uint64_t tail, pd_error *err)
+{
+  s->followers++;
+  while (s->log_seq < tail && has_staged(s)) {
+    if (s->is_flushing)
+      pthread_cond_wait(&s->changed, &s->lock);
+    else
+      pd_flush_batch(s);
+  }
+  s->followers--;
+  return s->log_seq < tail ? pd_catch_up(s, err) : pd_refresh(s, err);
+}
+
 pd_code pd_refresh_to_read(pd_store *s, pd_error *err)
 {
   if (s->retention.must_reload || s->is_mending || s->is_claimed) return pd_refresh(s, err);
   uint64_t tail = s->ops->log_tail_hint(s->backend);
-  if (tail == s->log_seq) return PD_OK;
-  s->followers++;
-  while (s->log_seq < tail && (s->is_flushing || s->pending.count || s->inflight.count)) pthread_cond_wait(&s->changed, &s->lock);
-  s->followers--;
-  return pd_refresh(s, err);
+  return tail == s->log_seq ? PD_OK : refresh_up_to(s, tail, err);
+}
+
+pd_code pd_refresh_exactly(pd_store *s, pd_error *err)
+{
+  uint64_t tail;
+  if (s->retention.must_reload || s->is_mending || s->is_claimed) return pd_refresh(s, err);
+  TRY(s->ops->log_tail(s->backend, &tail, err));
+  return tail == s->log_seq ? PD_OK : refresh_up_to(s, tail, err);
 }
 
 /* ---- opening ---- */

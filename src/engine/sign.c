@@ -63,7 +63,7 @@ static pd_code look_up(pd_store *s, const char *at, pd_signed_head *out, pd_erro
 {
   pd_commit commit;
   pd_ref_slot *slot;
-  TRY(pd_refresh(s, err));
+  TRY(pd_refresh_to_read(s, err));
   TRY(pd_settle(s, err));
   TRY(pd_resolve_locked(s, at, &commit, err));
   if (pd_resolve_head(s, at, &slot)) strcpy(out->ref, slot->name);
@@ -236,7 +236,7 @@ static pd_code verify_head_locked(pd_store *s, const pd_signed_head *head, pd_er
   char hex[PD_ID_HEX_SIZE];
   pd_commit commit;
   pd_error why;
-  TRY(pd_refresh(s, err));
+  TRY(pd_refresh_to_read(s, err));
   TRY(pd_settle(s, err));
   TRY(check_audit(s, head, err));
   pd_code code = pd_resolve_locked(s, pd_id_hex(&head->commit, hex), &commit, &why);

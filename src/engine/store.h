@@ -232,8 +232,10 @@ PD_MUST_USE pd_code pd_store_open_mending(const char *uri, const char *agent, bo
 PD_MUST_USE pd_code pd_catch_up(pd_store *s, pd_error *err);
 /* pd_catch_up if the backend hints at something new and nothing is staged. */
 PD_MUST_USE pd_code pd_refresh(pd_store *s, pd_error *err);
-/* The same for who reads: also while this handle appends. May give up the lock for a moment. */
+/* For readers: also while something is staged, which it waits for or flushes itself if others have appended. May give up the lock. */
 PD_MUST_USE pd_code pd_refresh_to_read(pd_store *s, pd_error *err);
+/* The same, but by log_tail, which never lags (B5): for whoever is about to refuse a write. */
+PD_MUST_USE pd_code pd_refresh_exactly(pd_store *s, pd_error *err);
 PD_MUST_USE pd_code pd_load_node(void *ctx, const pd_id *blob_id, pd_node **out, pd_error *err);
 /* A blob of the bag, compared with its id. `out` is cleared first. PD_CORRUPT if it is missing: `what` says what it is. */
 PD_MUST_USE pd_code pd_load_blob(pd_store *s, const pd_id *id, const char *what, pd_buf *out, pd_error *err);

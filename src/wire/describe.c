@@ -4,6 +4,7 @@
  */
 #include "base/base.h"
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/sha256.h"
 #include "wire/http.h"
@@ -105,7 +106,7 @@ static const struct {
   {"/v1/home/config", GET("The settings that are in force", "")},
   {"/v1/home/doctor", GET("What could be wrong with the home, and what to do", "")},
   {"/metrics", GET("Numbers for Prometheus", "")},
-  {"/healthz", GET_OPEN("Is the process alive?")},
+  {"/healthz", GET_OPEN("Is the process alive? 503 if writes wait and none has finished for 10 s")},
   {"/readyz", GET_OPEN("Does it take requests?")},
 };
 /* clang-format on */
@@ -230,9 +231,17 @@ static void reply_status(pd_request *request, unsigned status, const char *text,
   pd_reply(request, status);
 }
 
+/* A supervisor may restart a server that fails here, so nothing less will do than that writes wait and none of them finishes. */
 void pd_route_healthz(pd_request *request)
 {
-  reply_status(request, MHD_HTTP_OK, "ok", NULL);
+  char reason[96];
+  int64_t ms = pd_stall_ms(&request->server->stall, pd_clock_monotonic_ms());
+  if (ms < PD_STALL_MS) {
+    reply_status(request, MHD_HTTP_OK, "ok", NULL);
+    return;
+  }
+  snprintf(reason, sizeof reason, "writes are waiting and none has finished for %lld s", (long long)(ms / 1000));
+  reply_status(request, MHD_HTTP_SERVICE_UNAVAILABLE, "stalled", reason);
 }
 
 /* A full disk does not make it unready: reads and watches are answered, and who is sent elsewhere would find nothing there. */

@@ -20,6 +20,7 @@
 #include "wire/pulse.h"
 #include "wire/serve.h"
 #include "wire/settle.h"
+#include "wire/stall.h"
 #include "wire/tls.h"
 
 #include <microhttpd.h>
@@ -147,6 +148,7 @@ struct pd_request {
   bool is_too_large; /* the body is longer than it may be: what follows is dropped */
   size_t dropped;
   bool is_counted; /* in flight */
+  bool is_write;   /* counted in server->stall */
   pd_begun *begun; /* the call, until its route's function finishes it */
   pd_caller caller;
   int64_t begun_us;
@@ -247,7 +249,9 @@ struct pd_server {
   size_t store_room;      /* agents' stores that there are descriptors for */
   atomic_llong files_told_ms;
   pd_pool writers, slow, readers; /* readers: for watchers that are behind */
+  pd_pool finishers; /* the settler's alone: no request can keep it from finishing what was staged */
   pd_settler settler;
+  pd_stall stall; /* of writes */
   pd_pool waiters;    /* who waits for the log to grow */
   struct pd_raw *raw; /* stores.h */
   pd_meter *meter;

@@ -220,6 +220,7 @@ static enum MHD_Result take_body(pd_request *request, const char *data, size_t *
 void pd_request_run(pd_request *request)
 {
   request->route->run(request);
+  if (request->is_write) pd_stall_end(&request->server->stall, pd_clock_monotonic_ms());
   request->state = PD_REQUEST_ANSWERED;
   MHD_resume_connection(request->connection); /* from here on it is libmicrohttpd's: W4 */
 }
@@ -232,10 +233,17 @@ static void run_job(pd_job *job)
 pd_code pd_request_pools(pd_server *server, pd_error *err)
 {
   TRY(pd_pool_init(&server->writers, 64, 4096, err));
-  pd_settler_init(&server->settler, &server->writers);
+  TRY(pd_pool_init(&server->finishers, PD_SETTLE_GROUPS, PD_SETTLE_GROUPS, err)); /* a group is one job: each has a thread when it needs one */
+  pd_settler_init(&server->settler, &server->finishers);
   TRY(pd_pool_init(&server->slow, 64, 1024, err));
   TRY(pd_pool_init(&server->waiters, 128, 1024, err));
   return pd_pool_init(&server->readers, 4, 65536, err);
+}
+
+static void begin_write(pd_request *request)
+{
+  request->is_write = true;
+  pd_stall_begin(&request->server->stall, pd_clock_monotonic_ms());
 }
 
 static enum MHD_Result hand_over(pd_request *request, pd_pool *pool)
@@ -243,6 +251,7 @@ static enum MHD_Result hand_over(pd_request *request, pd_pool *pool)
   request->state = PD_REQUEST_WORKING;
   request->job.run = run_job;
   MHD_suspend_connection(request->connection);
+  if (pool == &request->server->writers) begin_write(request);
   if (pd_pool_add(pool, &request->job)) return MHD_YES;
   if (request->begun) {
     pd_request_run(request); /* it may be staged already: only the whole answer is a true one */
@@ -251,6 +260,7 @@ static enum MHD_Result hand_over(pd_request *request, pd_pool *pool)
   request->retry_after_s = 1;
   pd_reply_failure(request, MHD_HTTP_SERVICE_UNAVAILABLE, PD_LIMIT, "Overloaded", "Wait a little, then try again.",
                    "the server has too much to do");
+  if (request->is_write) pd_stall_end(&request->server->stall, pd_clock_monotonic_ms());
   request->state = PD_REQUEST_ANSWERED;
   MHD_resume_connection(request->connection);
   return MHD_YES;
@@ -264,6 +274,7 @@ static enum MHD_Result begin_here(pd_request *request)
   request->state = PD_REQUEST_WORKING;
   request->job.run = run_job;
   MHD_suspend_connection(request->connection);
+  begin_write(request);
   pd_settler_add(&request->server->settler, group, &request->job);
   return MHD_YES;
 }

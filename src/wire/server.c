@@ -187,6 +187,7 @@ static void beat(pd_server *server)
   if (!server->notify.watchdog_ms || now_ms - server->pulse_ms < every_ms) return;
   bool is_writing = pd_pulse_take(&server->pulses[0]), is_reading = pd_pulse_take(&server->pulses[1]);
   server->pulse_ms = now_ms;
+  is_writing = is_writing && pd_stall_ms(&server->stall, now_ms) < PD_STALL_MS;
   if (is_writing && is_reading)
     tell_status(server, "WATCHDOG=1\n");
   else
@@ -293,6 +294,7 @@ pd_code pd_server_close(pd_server *server, pd_error *err)
   if (!server) return PD_OK;
   pd_link_revoke(server);
   bool is_over = pd_pool_done(&server->writers, STOP_MS); /* first: they wake connections, which have to be there */
+  is_over = pd_pool_done(&server->finishers, STOP_MS) && is_over;
   is_over = pd_pool_done(&server->slow, STOP_MS) && is_over;
   is_over = pd_pool_done(&server->waiters, STOP_MS) && is_over;
   is_over = pd_pool_done(&server->readers, STOP_MS) && is_over;

@@ -1,6 +1,7 @@
 /*
  * settle.h: calls whose commits are staged wait here for the sync that they share. Whoever finishes the first of a group syncs for all of
- * them; meanwhile the next ones gather. One worker is busy with a group at a time, so that a sync serves as many as have come.
+ * them; meanwhile the next ones gather. One worker is busy with a group at a time, so that a sync serves as many as have come. The pool has
+ * to be the settler's alone, with a thread for each group: what is staged is finished even if requests occupy every other thread.
  */
 #ifndef PD_WIRE_SETTLE_H
 #define PD_WIRE_SETTLE_H

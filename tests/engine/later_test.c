@@ -9,10 +9,18 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #define BATCH 32
+#define PATIENCE_S 120 /* a machine that does other things */
+
+static bool ignore_record(void *ctx, const pd_record *record)
+{
+  (void)ctx, (void)record;
+  return true;
+}
 
 static pd_store *open_store(const char *uri, uint32_t flush_ms)
 {
@@ -166,6 +174,37 @@ static void later__what_cannot_be_staged_at_once_is_left_to_pd_put_if(void **sta
   assert_int_equal(pd_store_close(buffered, NULL), PD_OK);
 }
 
+/* Nobody is there yet to flush what was staged: whoever needs it flushed does it. */
+static void later__a_reader_flushes_what_is_staged_when_another_handle_has_appended(void **state)
+{
+  (void)state;
+  pd_store *ours = open_store("memory:later-reader", 0), *theirs = open_store("memory:later-reader", 0);
+  pd_ack ack;
+  bool again = false;
+  pd_log_query query = {.limit = 1};
+  pd_edit *edit = NULL;
+  pd_later *later = stage(ours, "mine", "1", 0, &ack);
+  assert_int_equal(pd_put(theirs, pd_text("theirs"), pd_text("1"), NULL, NULL, NULL), PD_OK);
+  alarm(PATIENCE_S); /* a deadlock ends the program */
+  assert_int_equal(pd_get(ours, NULL, pd_text("theirs"), NULL, NULL, NULL), PD_OK);
+  assert_int_equal(pd_later_wait(later, &again, NULL), PD_OK);
+  assert_true(again);
+  later = stage(ours, "mine", "1", 0, &ack);
+  assert_int_equal(pd_put(theirs, pd_text("more"), pd_text("1"), NULL, NULL, NULL), PD_OK);
+  assert_int_equal(pd_edit_begin(ours, NULL, &edit, NULL), PD_OK);
+  assert_int_equal(pd_edit_get(edit, pd_text("more"), NULL, NULL, NULL), PD_OK);
+  pd_edit_abort(edit);
+  assert_int_equal(pd_later_wait(later, &again, NULL), PD_OK);
+  assert_true(again);
+  later = stage(ours, "mine", "1", 0, &ack);
+  assert_int_equal(pd_put(theirs, pd_text("again"), pd_text("1"), NULL, NULL, NULL), PD_OK);
+  assert_int_equal(pd_log(ours, &query, ignore_record, NULL, NULL), PD_OK);
+  assert_int_equal(pd_later_wait(later, &again, NULL), PD_OK);
+  alarm(0);
+  assert_int_equal(pd_store_close(ours, NULL), PD_OK);
+  assert_int_equal(pd_store_close(theirs, NULL), PD_OK);
+}
+
 /* ---- with others that wait in the ordinary way ---- */
 
 #define THREADS 4
@@ -234,6 +273,7 @@ int main(void)
     cmocka_unit_test(later__what_another_handle_wrote_first_asks_to_begin_anew),
     cmocka_unit_test(later__a_disk_that_refuses_fails_all_that_wait_and_keeps_nothing),
     cmocka_unit_test(later__what_cannot_be_staged_at_once_is_left_to_pd_put_if),
+    cmocka_unit_test(later__a_reader_flushes_what_is_staged_when_another_handle_has_appended),
     cmocka_unit_test(later__threads_of_both_kinds_never_wait_for_each_other_in_vain),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
