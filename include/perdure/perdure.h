@@ -278,8 +278,27 @@ PD_API PD_MUST_USE pd_code pd_edit_iter(pd_edit *edit, const pd_scan *scan, pd_i
 /* Frees the edit on success. On failure it is kept: commit again, or abort. An edit without changes makes a commit with the
  * same tree. */
 PD_API PD_MUST_USE pd_code pd_edit_commit(pd_edit *edit, pd_ack *out, pd_error *err);
+/* Forget all edits that were staged so far. Ends iterators of the edit. */
+PD_API void pd_edit_clear(pd_edit *edit);
 /* Takes NULL. */
 PD_API void pd_edit_abort(pd_edit *edit);
+
+/*
+ * Read, decide and write as one step. Use it instead of a loop around pd_edit_begin and pd_edit_commit that tries again on PD_CONFLICT.
+ *
+ * `fn` reads through `edit` and stages what is to be written there; it neither commits nor aborts it. Updates of a ref through one handle
+ * take turns, and each reads what those before it have staged: they do not conflict, and share one sync, however many threads call. `fn`
+ * may run several times, so it must begin from the start each time: a batch failed, another process was first, or a plain write came
+ * between. Give the versions that were read as conditions (pd_edit_put) where what was read must still hold.
+ *
+ * Returns when the commit is on stable storage (buffered stores: as pd_put). If `fn` stages nothing, no commit is made and the durability
+ * in `out` is PD_NOTHING. If `fn` fails, its code and error are returned; such a refusal, like the answer that there was nothing to write,
+ * rests on what every reader can see, never on a commit that may still fail. There is no limit on attempts: a slow disk or a busy process
+ * makes it slow. `fn` must not call pd_update on the same store, and should not wait: others wait for it. `out` may be NULL.
+ * PD_NOT_FOUND if the ref of `note` does not exist; PD_READ_ONLY; PD_STORAGE.
+ */
+typedef pd_code (*pd_update_fn)(void *ctx, pd_edit *edit, pd_error *err);
+PD_API PD_MUST_USE pd_code pd_update(pd_store *store, const pd_note *note, pd_update_fn fn, void *ctx, pd_ack *out, pd_error *err);
 
 /* ---- refs -------------------------------------------------------------------------------------------------------- */
 

@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/sha256.h"
+#include "engine/edit.h"
 #include "engine/iter.h"
 #include "engine/store.h"
 
@@ -171,6 +172,60 @@ static pd_code begin_locked(pd_edit *edit, pd_error *err)
   return PD_OK;
 }
 
+/* At the tip: what is staged is read as if it were there (E2). */
+static pd_code begin_at_tip(pd_edit *edit, pd_edit_base *base, pd_error *err)
+{
+  pd_store *s = edit->store;
+  pd_node *root;
+  TRY(pd_refresh(s, err));
+  const char *name = edit->note.ref && *edit->note.ref ? edit->note.ref : s->ref;
+  pd_ref_slot *slot = pd_slot_find(s, name);
+  bool is_behind = !s->is_claimed && s->ops->log_tail_hint(s->backend) != s->log_seq;
+  *base = (pd_edit_base){.staged_seq = s->tip_seq, .voided = s->voided, .is_unsynced = is_behind};
+  if (slot) {
+    base->last_seq = slot->tip.last_seq;
+    base->is_unsynced |= slot->tip.last_seq != slot->seen.last_seq;
+  }
+  if (!slot || slot->tip.is_deleted) return pd_error_set(err, PD_NOT_FOUND, "there is no ref '%s'", name);
+  TRY(pd_head_root(s, &slot->tip, &root, err));
+  edit->root = pd_node_ref(root);
+  return PD_OK;
+}
+
+/* What can be read by anybody, with all that other processes appended. */
+static pd_code begin_at_seen(pd_edit *edit, pd_edit_base *base, pd_error *err)
+{
+  pd_store *s = edit->store;
+  pd_ref_slot *slot;
+  pd_node *root;
+  *base = (pd_edit_base){.voided = s->voided};
+  TRY(pd_refresh_to_read(s, err));
+  *base = (pd_edit_base){.voided = s->voided};
+  TRY(pd_slot_get(s, edit->note.ref, &slot, err));
+  TRY(pd_head_root(s, &slot->seen, &root, err));
+  base->last_seq = slot->seen.last_seq;
+  edit->root = pd_node_ref(root);
+  return PD_OK;
+}
+
+pd_code pd_edit_begin_on(pd_store *store, const pd_note *note, bool is_on_tip, pd_edit_base *base, pd_edit **out, pd_error *err)
+{
+  pd_edit *edit = calloc(1, sizeof *edit);
+  if (!edit) return pd_error_memory(err, "an invocation");
+  edit->store = store;
+  pd_code code = copy_note(edit, note, err);
+  if (!code) {
+    pd_store_lock(store);
+    code = is_on_tip ? begin_at_tip(edit, base, err) : begin_at_seen(edit, base, err);
+    pd_store_unlock(store);
+  }
+  if (code)
+    pd_edit_abort(edit);
+  else
+    *out = edit;
+  return code;
+}
+
 pd_code pd_edit_begin(pd_store *store, const pd_note *note, pd_edit **out, pd_error *err)
 {
   pd_edit *edit = calloc(1, sizeof *edit);
@@ -190,13 +245,23 @@ pd_code pd_edit_begin(pd_store *store, const pd_note *note, pd_edit **out, pd_er
   return PD_OK;
 }
 
+void pd_edit_clear(pd_edit *edit)
+{
+  while (edit->count) free(edit->edits[--edit->count]);
+}
+
+size_t pd_edit_count(const pd_edit *edit)
+{
+  return edit->count;
+}
+
 void pd_edit_abort(pd_edit *edit)
 {
   if (!edit) return;
   pd_store_lock(edit->store);
   pd_node_unref(&edit->store->tree.pool, edit->root);
   pd_store_unlock(edit->store);
-  for (size_t i = 0; i < edit->count; i++) free(edit->edits[i]);
+  pd_edit_clear(edit);
   free(edit->edits);
   for (size_t i = 0; i < COUNT_OF(edit->texts); i++) free(edit->texts[i]);
   free(edit);
@@ -357,19 +422,35 @@ static void edits_to_changes(const pd_edit *edit, pd_change_in *changes)
   }
 }
 
-pd_code pd_edit_commit(pd_edit *edit, pd_ack *out, pd_error *err)
+static pd_code write_edit(pd_edit *edit, pd_intent *intent, pd_ack *out, pd_error *err)
 {
   pd_change_in *changes = malloc((edit->count + 1) * sizeof *changes);
   if (!changes) return pd_error_memory(err, "an invocation");
   edits_to_changes(edit, changes);
-  pd_intent intent = {
-    .kind = PD_RECORD_COMMIT, .ref = edit->note.ref, .note = &edit->note, .changes = changes, .change_count = edit->count};
+  intent->kind = PD_RECORD_COMMIT;
+  intent->ref = edit->note.ref;
+  intent->note = &edit->note;
+  intent->changes = changes;
+  intent->change_count = edit->count;
   pd_ack ack;
-  pd_code code = pd_write(edit->store, &intent, &ack, err);
+  pd_code code = pd_write(edit->store, intent, &ack, err);
   free(changes);
   if (code) return code;
   ack.version = 0; /* of a single key only */
   if (out) *out = ack;
+  return PD_OK;
+}
+
+pd_code pd_edit_stage(pd_edit *edit, const pd_edit_guard *guard, pd_later **out_later, pd_ack *out, pd_error *err)
+{
+  pd_intent intent = {.guard = guard->check, .guard_ctx = guard->ctx, .later = out_later};
+  return write_edit(edit, &intent, out, err);
+}
+
+pd_code pd_edit_commit(pd_edit *edit, pd_ack *out, pd_error *err)
+{
+  pd_intent intent = {0};
+  TRY(write_edit(edit, &intent, out, err));
   pd_edit_abort(edit); /* frees; nothing of it is pending any more */
   return PD_OK;
 }

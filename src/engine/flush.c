@@ -138,6 +138,7 @@ static void restage_batch(pd_store *s, const pd_batch *batch)
 /* E4: everything staged is void. */
 static void rewind_tips(pd_store *s)
 {
+  s->voided++;
   pd_batch_clear(s, &s->inflight);
   pd_batch_clear(s, &s->pending);
   for (size_t i = 0; i < s->slot_count; i++) pd_head_copy(s, &s->slots[i]->tip, &s->slots[i]->seen);
@@ -481,8 +482,53 @@ pd_code pd_note_check(const pd_note *note, pd_error *err)
   return check_text(note->reason, "reason", err);
 }
 
+/* ---- a commit that is waited for later ---- */
+
+struct pd_later {
+  pd_ticket ticket;
+  pd_store *store;
+};
+
+static pd_later *later_new(pd_store *s)
+{
+  pd_later *later = calloc(1, sizeof *later);
+  if (!later) return NULL;
+  later->store = s;
+  later->ticket.state = PD_WAITING;
+  sem_init(&later->ticket.wake, 0, 0); /* cannot fail for 0 */
+  return later;
+}
+
+static void later_free(pd_later *later)
+{
+  sem_destroy(&later->ticket.wake);
+  free(later);
+}
+
+/* The first half of try_write. Takes the lock. */
+static pd_code write_half(pd_store *s, const pd_intent *intent, pd_ack *out, pd_error *err)
+{
+  pd_later *later = later_new(s);
+  if (!later) return pd_error_memory(err, "a commit");
+  pd_store_lock(s);
+  bool waits = is_waited_for(s, intent);
+  pd_code code = stage_prepared(s, intent, waits ? &later->ticket : NULL, out, err);
+  if (!code && !waits) {
+    buffer(s);
+    look_after(s);
+  }
+  if (code) release_claim(s);
+  pd_store_unlock(s);
+  if (code || !waits)
+    later_free(later);
+  else
+    *intent->later = later;
+  return code;
+}
+
 pd_code pd_write_once(pd_store *s, const pd_intent *intent, pd_ack *out, pd_error *err)
 {
+  if (intent->later) return write_half(s, intent, out, err);
   pd_ack ack;
   bool again = true;
   while (again) {
@@ -494,11 +540,6 @@ pd_code pd_write_once(pd_store *s, const pd_intent *intent, pd_ack *out, pd_erro
 }
 
 /* ---- in two steps ---- */
-
-struct pd_later {
-  pd_ticket ticket;
-  pd_store *store;
-};
 
 /* Staging may be done at once: nobody needs a moment with nothing staged, and what a limit asks for is known. */
 static bool is_ready(pd_store *s, const pd_intent *intent)
@@ -528,18 +569,14 @@ pd_code pd_write_later(pd_store *s, const pd_intent *intent, pd_later **out, pd_
   if (s->is_read_only) return pd_error_set(err, PD_READ_ONLY, "the store of agent '%s' is open read-only", s->agent);
   TRY(pd_note_check(intent->note, err));
   if (pd_intent_is_large(intent)) return PD_OK;
-  pd_later *later = calloc(1, sizeof *later);
+  pd_later *later = later_new(s);
   if (!later) return pd_error_memory(err, "a commit");
-  later->store = s;
-  later->ticket.state = PD_WAITING;
-  sem_init(&later->ticket.wake, 0, 0); /* cannot fail for 0 */
   pd_code code = stage_later(s, intent, later, out_ack, err);
   if (!code && out_ack->durability == PD_STAGED) {
     *out = later;
     return PD_OK;
   }
-  sem_destroy(&later->ticket.wake);
-  free(later);
+  later_free(later);
   return code;
 }
 
@@ -548,21 +585,30 @@ pd_store *pd_later_store(const pd_later *later)
   return later->store;
 }
 
-pd_code pd_later_wait(pd_later *later, bool *out_again, pd_error *err)
+static pd_code finish_later(pd_later *later, unsigned batches_max, bool *out_again, pd_error *err)
 {
   pd_ticket *ticket = &later->ticket;
   if (is_concluded(ticket)) {
     hear_all(ticket, 0); /* without the lock, which others need to stage */
   } else {
     pd_store_lock(later->store);
-    wait_for(later->store, ticket, 1); /* its owner has more to do than to flush for others */
+    wait_for(later->store, ticket, batches_max);
   }
   *out_again = ticket->state == PD_MUST_RESTAGE;
   pd_code code = ticket->code;
   if (code && err) *err = ticket->err;
-  sem_destroy(&ticket->wake);
-  free(later);
+  later_free(later);
   return code;
+}
+
+pd_code pd_later_wait(pd_later *later, bool *out_again, pd_error *err)
+{
+  return finish_later(later, 1, out_again, err); /* its owner has more to do than to flush for others */
+}
+
+pd_code pd_later_lead(pd_later *later, bool *out_again, pd_error *err)
+{
+  return finish_later(later, LEAD_BATCHES_MAX, out_again, err);
 }
 
 /* ---- all of it ---- */

@@ -434,6 +434,7 @@ static void free_store(pd_store *s)
   pthread_cond_destroy(&s->changed);
   pthread_cond_destroy(&s->work);
   pthread_mutex_destroy(&s->lock);
+  for (size_t i = 0; i < PD_TURN_COUNT; i++) pthread_mutex_destroy(&s->turns[i]);
   free(s);
 }
 
@@ -443,6 +444,7 @@ static pd_code make_store(const char *uri, const char *agent, const pd_options *
   if (!s) return pd_error_memory(err, "a store");
   s->is_mending = is_mending;
   pthread_mutex_init(&s->lock, NULL);
+  for (size_t i = 0; i < PD_TURN_COUNT; i++) pthread_mutex_init(&s->turns[i], NULL);
   pthread_condattr_t attr;
   pthread_condattr_init(&attr);
   pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);

@@ -28,6 +28,7 @@
 
 #define PD_INLINE_SIZE_MAX ((size_t)16 << 10) /* larger values are blobs in the bag */
 #define PD_CELL_SIZE_MAX ((size_t)64 << 10)   /* larger values are not kept in memory */
+#define PD_TURN_COUNT 16
 #define PD_PENDING_SIZE_MAX ((size_t)8 << 20) /* a buffered store flushes by itself beyond this */
 
 /* Where a ref points, and the tree there if it is in memory. */
@@ -140,6 +141,7 @@ struct pd_store {
   void *now_ctx;
 
   pthread_mutex_t lock;
+  pthread_mutex_t turns[PD_TURN_COUNT]; /* update.c: taken before `lock`, one for the refs of a hash */
   pthread_cond_t changed; /* a batch or a keyframe ended, the gate opened, a claim was settled */
   pthread_cond_t work;    /* for the keeper alone: else each commit would wake it */
 
@@ -157,6 +159,7 @@ struct pd_store {
   pd_batch pending, inflight;
   pd_ticket *concluded; /* to be told once the lock is free */
   bool is_flushing;
+  uint64_t voided;    /* how often tips went back to `seen` (E4): what was read there may never have been */
   unsigned followers; /* readers that wait for a batch to end */
   size_t group_size;  /* how many commits a batch may expect, from those before */
   bool is_claimed, is_claiming;
@@ -406,12 +409,16 @@ typedef struct pd_intent {
   /* NULL, or called with the lock held each time before the record is staged: whatever it refuses is not written. */
   pd_code (*guard)(pd_store *s, void *ctx, pd_error *err);
   void *guard_ctx;
+  /* NULL, or: pd_write only stages the record, and pd_later_wait or pd_later_lead is owed. Stays NULL in a buffered store. */
+  pd_later **later;
 } pd_intent;
 
 /* Stage, append, and wait until it is acknowledged. Takes the lock. Large values are put into the bag before. */
 PD_MUST_USE pd_code pd_write(pd_store *s, const pd_intent *intent, pd_ack *out, pd_error *err);
 /* The first half of it, or nothing at all: see pd_put_later. Takes the lock. */
 PD_MUST_USE pd_code pd_write_later(pd_store *s, const pd_intent *intent, pd_later **out, pd_ack *out_ack, pd_error *err);
+/* pd_later_wait for a caller that has nothing else to do: it flushes for those behind it, too. Takes the lock. */
+PD_MUST_USE pd_code pd_later_lead(pd_later *later, bool *out_again, pd_error *err);
 /* pd_write for checked intents whose large values are in the bag. Takes the lock. */
 PD_MUST_USE pd_code pd_write_once(pd_store *s, const pd_intent *intent, pd_ack *out, pd_error *err);
 PD_MUST_USE pd_code pd_note_check(const pd_note *note, pd_error *err);

@@ -300,7 +300,8 @@ static pd_code upload_value(pd_store *s, const pd_intent *intent, const pd_chang
 {
   pd_upload *u;
   size_t used;
-  TRY(pd_upload_new(s, intent->ref, in->key, &u, err));
+  bool has_lost_basis = out->basis_seq != 0; /* a newer version is staged: until it is synced, the next try would find the same basis */
+  TRY(pd_upload_new(s, intent->ref, has_lost_basis ? (pd_bytes){"", 0} : in->key, &u, err));
   pd_code code = pd_upload_add(u, in->value, true, &used, err);
   if (!code) code = pd_upload_end(u, out, err);
   pd_upload_free(u);

@@ -123,8 +123,40 @@ static unsigned fault_flags(const pd_backend *b)
   return inner_of(b)->ops->flags(inner_of(b));
 }
 
+/* ---- the gate ---- */
+
+static pthread_cond_t gate_moved = PTHREAD_COND_INITIALIZER;
+static bool is_gate_shut;
+static uint64_t arrived_count;
+
+void fault_backend_gate(bool is_shut)
+{
+  pthread_mutex_lock(&lock);
+  is_gate_shut = is_shut;
+  if (is_shut) arrived_count = 0;
+  pthread_cond_broadcast(&gate_moved);
+  pthread_mutex_unlock(&lock);
+}
+
+void fault_backend_await_append(void)
+{
+  pthread_mutex_lock(&lock);
+  while (!arrived_count) pthread_cond_wait(&gate_moved, &lock);
+  pthread_mutex_unlock(&lock);
+}
+
+static void pass_gate(void)
+{
+  pthread_mutex_lock(&lock);
+  arrived_count++;
+  pthread_cond_broadcast(&gate_moved);
+  while (is_gate_shut) pthread_cond_wait(&gate_moved, &lock);
+  pthread_mutex_unlock(&lock);
+}
+
 static pd_code fault_log_append(pd_backend *b, uint64_t seq, const pd_bytes *records, size_t count, pd_error *err)
 {
+  pass_gate();
   WITH_FAULT(FAULT_LOG_APPEND, "log_append", inner_of(b)->ops->log_append(inner_of(b), seq, records, count, err));
 }
 

@@ -57,6 +57,10 @@ void fault_backend_plan(fault_plan plan);
 uint64_t fault_backend_calls(void);
 /* How many of them failed. */
 uint64_t fault_backend_fired(void);
+/* While the gate is shut, appends of all handles wait in front of it: a sync that takes as long as the test wants. */
+void fault_backend_gate(bool is_shut);
+/* Return once an append waits at the gate, since it was shut. */
+void fault_backend_await_append(void);
 static inline bool fault_backend_has_fired(void)
 {
   return fault_backend_fired() > 0;

@@ -1,0 +1,30 @@
+/* edit.h: invocations as update.c needs them: begun on a chosen state, and staged without waiting. Private to src/engine. */
+#ifndef PD_ENGINE_EDIT_H
+#define PD_ENGINE_EDIT_H
+
+#include "engine/store.h"
+
+/* What an invocation was begun on. */
+typedef struct pd_edit_base {
+  uint64_t last_seq;   /* the last record that moved the ref; 0: none */
+  uint64_t staged_seq; /* begun on the tip: all that was staged then */
+  uint64_t voided;     /* of the store, then */
+  bool is_unsynced;    /* it may read what is not on stable storage, or miss what another process appended */
+} pd_edit_base;
+
+/* Begin on the ref's tip, or on what every reader sees. *base is set on failure, too, once the store was looked at. Takes the lock. */
+PD_MUST_USE pd_code pd_edit_begin_on(pd_store *store, const pd_note *note, bool is_on_tip, pd_edit_base *base, pd_edit **out,
+                                     pd_error *err);
+
+/* Called with the lock held just before the record is staged (pd_intent). */
+typedef struct pd_edit_guard {
+  pd_code (*check)(pd_store *s, void *ctx, pd_error *err);
+  void *ctx;
+} pd_edit_guard;
+
+/* Stage the commit. *out_later is set unless the store is buffered. The edit is to be aborted in any case. Takes the lock. */
+PD_MUST_USE pd_code pd_edit_stage(pd_edit *edit, const pd_edit_guard *guard, pd_later **out_later, pd_ack *out, pd_error *err);
+/* How many keys it changes. */
+size_t pd_edit_count(const pd_edit *edit);
+
+#endif

@@ -1,0 +1,143 @@
+/*
+ * update.c: pd_update: read, decide and write as one step, without conflicts.
+ *
+ * Many callers that each read a counter and write it back would spin if they began on what readers see: until the batch before is
+ * synced, each of them reads the old counter and is refused. So updates of a ref take turns, and each reads the tip, with what those
+ * before it staged:
+ *
+ *   take the turn · begin on the tip · run the callback · stage the commit · give the turn up · wait for the batch
+ *
+ * The turn is never held across the sync, so all who came during one sync share the next: 64 callers need about as many syncs as one.
+ *
+ * UPD-1  A commit was staged on the tips that its callback read, or on tips where each key that the callback put a condition on is as it
+ *        was. If the batch below fails or another process was first, the tips are void (E4) and the callback is run again.
+ * UPD-2  A refusal, or the answer that there is nothing to write, rests on stable storage: if the callback read the tip and something
+ *        there was not synced, wait until it is (or is void), and ask once more on what readers see. That answer holds.
+ * UPD-3  Nothing counts attempts. A round is repeated only because somebody else's commit came in between, or a sync ended.
+ */
+#include "base/base.h"
+#include "base/error.h"
+#include "engine/edit.h"
+
+typedef struct update {
+  pd_store *store;
+  const pd_note *note;
+  pd_update_fn fn;
+  void *ctx;
+} update;
+
+typedef struct round {
+  const update *u;
+  pd_edit_base base;
+  bool is_moved; /* the tip is not what the callback read any more */
+  pd_later *later;
+  pd_ack ack;
+} round;
+
+static const char *ref_of(const update *u)
+{
+  return u->note && u->note->ref && *u->note->ref ? u->note->ref : u->store->ref;
+}
+
+/* Of the name, so that a long callback on one thread's ref does not hold up all the others. */
+static pthread_mutex_t *turn_of(const update *u)
+{
+  unsigned hash = 5381;
+  for (const char *c = ref_of(u); *c; c++) hash = hash * 33 + (unsigned char)*c;
+  return &u->store->turns[hash % PD_TURN_COUNT];
+}
+
+static pd_code check_base(pd_store *s, void *ctx, pd_error *err)
+{
+  round *r = ctx;
+  const pd_ref_slot *slot = pd_slot_find(s, ref_of(r->u));
+  bool is_void = s->voided != r->base.voided; /* a version of a key may be another one by now, though its number is the same */
+  r->is_moved = is_void || !slot || slot->tip.last_seq != r->base.last_seq;
+  return is_void ? pd_error_set(err, PD_CONFLICT, "the commits that were read were not written") : PD_OK;
+}
+
+static pd_code run_callback(round *r, pd_edit *edit, pd_error *err)
+{
+  pd_store *s = r->u->store;
+  pd_code code = r->u->fn(r->u->ctx, edit, err);
+  if (code) {
+    pd_store_lock(s);
+    r->is_moved = s->voided != r->base.voided; /* values of a void commit cannot be read */
+    pd_store_unlock(s);
+  }
+  return code;
+}
+
+static pd_code run_round(round *r, bool is_on_tip, pd_error *err)
+{
+  pd_edit *edit = NULL;
+  pd_edit_guard guard = {check_base, r};
+  pd_code code = pd_edit_begin_on(r->u->store, r->u->note, is_on_tip, &r->base, &edit, err);
+  if (!code) code = run_callback(r, edit, err);
+  if (!code && pd_edit_count(edit)) code = pd_edit_stage(edit, &guard, &r->later, &r->ack, err);
+  pd_edit_abort(edit);
+  return code;
+}
+
+/* Until all that the callback may have read is on stable storage, or void. */
+static void wait_synced(pd_store *s, const pd_edit_base *base)
+{
+  pd_store_lock(s);
+  s->followers++;
+  while (s->voided == base->voided && s->seen_seq < base->staged_seq && (s->pending.count || s->inflight.count)) {
+    if (s->is_flushing)
+      pthread_cond_wait(&s->changed, &s->lock);
+    else
+      pd_flush_batch(s);
+  }
+  s->followers--;
+  pd_store_unlock(s);
+}
+
+static pd_code take_turn(const update *u, bool is_on_tip, round *r, pd_error *err)
+{
+  pthread_mutex_t *turn = turn_of(u);
+  *r = (round){.u = u, .ack.durability = PD_NOTHING};
+  pthread_mutex_lock(turn);
+  pd_code code = run_round(r, is_on_tip, err);
+  pthread_mutex_unlock(turn);
+  return code;
+}
+
+/* *out_is_final: `code` is the answer. Else *out_is_on_tip says where the next round begins. */
+static pd_code conclude(const update *u, round *r, pd_code code, bool *out_is_on_tip, bool *out_is_final, pd_error *err)
+{
+  bool again = false;
+  *out_is_final = true;
+  if (!code && r->later) {
+    code = pd_later_lead(r->later, &again, err);
+    *out_is_final = code || !again;
+    *out_is_on_tip = true;
+  } else if (!code && r->ack.durability != PD_NOTHING) {
+    return PD_OK; /* buffered */
+  } else if (r->is_moved) {
+    *out_is_final = false;
+    *out_is_on_tip = true;
+  } else if (*out_is_on_tip && r->base.is_unsynced) {
+    wait_synced(u->store, &r->base); /* UPD-2 */
+    *out_is_final = *out_is_on_tip = false;
+  }
+  return code;
+}
+
+pd_code pd_update(pd_store *store, const pd_note *note, pd_update_fn fn, void *ctx, pd_ack *out, pd_error *err)
+{
+  update u = {.store = store, .note = note, .fn = fn, .ctx = ctx};
+  bool is_on_tip = true, is_final = false;
+  pd_code code = PD_OK;
+  pd_error why = {0};
+  round r;
+  while (!is_final) {
+    why = (pd_error){0};
+    code = take_turn(&u, is_on_tip, &r, &why);
+    code = conclude(&u, &r, code, &is_on_tip, &is_final, &why);
+  }
+  if (code && err) *err = why;
+  if (!code && out) *out = r.ack;
+  return code;
+}
