@@ -251,6 +251,7 @@ static pd_code resolve_name(pd_store *s, const char *at, const point *p, pd_comm
     char *end;
     uint64_t seq = isdigit((unsigned char)p->name[1]) ? strtoull(p->name + 1, &end, 10) : 0;
     if (!seq || *end) return malformed(at, "'#' takes the number of a record", err);
+    if (seq > s->seen_seq) return pd_error_set(err, PD_NOT_FOUND, "there is no record %s", p->name); /* PD_SEQ_GONE is a number, too */
     return pd_commit_at(s, seq, out, err);
   }
   if (is_message(p->name)) return pd_message_commit(s, p->name + sizeof PD_MESSAGE_PREFIX - 1, out, err);
