@@ -25,6 +25,10 @@
  *             lost: checkpoint again when the cause is gone (pd_run_checkpoint), or take it (pd_run_take_delta), and finish with
  *             PD_DONE_ERROR. If the final checkpoint fails, an error is emitted and the finish event is not; pd_run_finish again. What was
  *             committed although its answer failed is recognised: nothing is committed twice.
+ * TWO HANDLES Two handles may hold one run, in two processes. The one whose checkpoint finds other versions answers VersionConflict; the
+ *             next checkpoint lays its delta over what the others committed: their tool calls stay, and this handle has them then. A call
+ *             that they ended is lost here: it is told as cancelled, and what it brought is dropped. A checkpoint without a delta takes in
+ *             what others committed (a decision, say) and fails nothing.
  * ONE RUN     A thread has one active run at a time, whichever processes ask: pd_run_begin answers PD_CONFLICT (RunActive). A run whose
  *             process died stays active: pd_run_attach goes on with it, or attach and finish it with PD_DONE_ERROR.
  * SCOPES      Paths of scope Run are deleted before the next run is marked running; those of scope ToolCall live below
@@ -228,9 +232,9 @@ typedef struct pd_run_ack {
   pd_thread_ack ack;  /* of the commit, if is_committed */
 } pd_run_ack;
 
-/* Commit the delta. `reason` is any but RunFinished. Without a delta nothing is committed, which is no error. If it fails the run has
- * failed (FAILURES above); calling it again then first looks whether the commit came about all the same, then takes the newest version and
- * commits again: the run stays failed. PD_CONFLICT: VersionConflict (somebody else appended), RunLost (the run is no longer active),
+/* Commit the delta. `reason` is any but RunFinished. Without a delta nothing is committed, which is no error; what others committed since
+ * is taken in. If it fails the run has failed (FAILURES above); calling it again then first looks whether the commit came about all the
+ * same, then takes the newest version and commits again (TWO HANDLES above): the run stays failed. PD_CONFLICT: VersionConflict (somebody else appended), RunLost (the run is no longer active),
  * RunDone. `out` may be NULL. */
 PD_API PD_MUST_USE pd_code pd_run_checkpoint(pd_run_context *run, pd_reason reason, pd_run_ack *out, pd_error *err);
 

@@ -104,7 +104,7 @@ pd_code pd_stateleaves_of(const pd_doc *doc, const pd_doc_step *steps, size_t us
   if (!node || (!used && !pd_node_count(node))) return PD_OK; /* an empty root has no keys */
   const pd_doc_step *last = used ? &steps[used - 1] : NULL;
   TRY(pd_buf_append(&t.key, key.data, key.size, err));
-  if (last && last->kind == PD_STEP_NAME && last->name.size > PD_LEAF_NAME_MAX) return take_leaf(&t, node, last->name, err);
+  if (last && pd_stateleaf_is_hashed(key)) return take_leaf(&t, node, last->name, err);
   TRY(take_node(&t, node, err));
   if (out->count > 1) qsort_r(out->items, out->count, sizeof *out->items, compare_leaves, out);
   return PD_OK;

@@ -8,8 +8,8 @@
  * L1  A leaf is what is neither object nor array, or an empty one, or a subtree that is kept whole. The root is never a leaf: an empty
  *     state has no keys.
  * L2  Which keys there are depends on the state alone, not on its history. Whether a subtree is kept whole depends on its path alone: if
- *     its key has more than PD_LEAF_SPLIT_MAX bytes, or its name more than PD_LEAF_NAME_MAX (then the key has the name's hash, and the
- *     value is [name, subtree]).
+ *     its key has more than PD_LEAF_SPLIT_MAX bytes, or its name more than PD_LEAF_NAME_MAX, or more than a key has room for when it is
+ *     escaped (in these two cases the key has the name's hash, and the value is [name, subtree]).
  * L3  In names '~' is "~0", '/' "~1", NUL "~2", a '#' at the beginning "~3"; "~h" and 64 digits is a hashed name, "#" and ten
  *     digits an index.
  */

@@ -22,12 +22,25 @@ static pd_code add_hashed(pd_bytes name, pd_buf *out, pd_error *err)
   return pd_buf_printf(out, err, "/" HASH_MARK "%s", pd_id_hex(&id, hex));
 }
 
+static const char *escape_of(const char *at, size_t index)
+{
+  return at[index] == '~' ? "~0" : at[index] == '/' ? "~1" : at[index] == 0 ? "~2" : at[index] == '#' && index == 0 ? "~3" : NULL;
+}
+
+/* Is there room in a key for the name, escaped? */
+static bool has_room(pd_bytes name, const pd_buf *key)
+{
+  size_t size = key->size + 1 + name.size;
+  for (size_t i = 0; i < name.size; i++) size += escape_of(name.data, i) != NULL;
+  return size <= PD_KEY_SIZE_MAX;
+}
+
 static pd_code add_name(pd_bytes name, pd_buf *out, pd_error *err)
 {
   const char *at = name.data;
   TRY(pd_buf_byte(out, '/', err));
   for (size_t i = 0; i < name.size; i++) {
-    const char *escape = at[i] == '~' ? "~0" : at[i] == '/' ? "~1" : at[i] == 0 ? "~2" : at[i] == '#' && i == 0 ? "~3" : NULL;
+    const char *escape = escape_of(at, i);
     if (escape)
       TRY(pd_buf_append(out, escape, 2, err));
     else
@@ -38,7 +51,7 @@ static pd_code add_name(pd_bytes name, pd_buf *out, pd_error *err)
 
 pd_code pd_stateleaf_key_step(const pd_doc_step *step, pd_buf *key, bool *out_is_whole, pd_error *err)
 {
-  *out_is_whole = step->kind != PD_STEP_INDEX && step->name.size > PD_LEAF_NAME_MAX;
+  *out_is_whole = step->kind != PD_STEP_INDEX && (step->name.size > PD_LEAF_NAME_MAX || !has_room(step->name, key));
   if (step->kind == PD_STEP_INDEX) return pd_buf_printf(key, err, "/#%010llu", (unsigned long long)step->index);
   return *out_is_whole ? add_hashed(step->name, key, err) : add_name(step->name, key, err);
 }
@@ -114,10 +127,15 @@ static pd_bytes last_segment(pd_bytes key)
   return (pd_bytes){slash + 1, (size_t)((const char *)key.data + key.size - slash - 1)};
 }
 
+bool pd_stateleaf_is_hashed(pd_bytes key)
+{
+  return is_hashed(last_segment(key));
+}
+
 pd_code pd_stateleaf_json(pd_bytes key, pd_bytes value, pd_json *out, pd_error *err)
 {
   pd_json name;
-  if (is_hashed(last_segment(key))) return split_named(key, value, &name, out, err);
+  if (pd_stateleaf_is_hashed(key)) return split_named(key, value, &name, out, err);
   return pd_json_parse(value, out, NULL) ? no_leaf(key, err) : PD_OK;
 }
 

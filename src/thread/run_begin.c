@@ -103,6 +103,7 @@ void pd_run_close(pd_run_context *run)
   pd_run_items_done(&run->patches);
   pd_run_items_done(&run->actions);
   pd_run_drop_doc(run);
+  free(run->brought);
   pd_scopes_free(run->own_scopes);
   free(run->author);
   free(run);

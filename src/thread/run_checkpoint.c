@@ -124,6 +124,12 @@ static pd_code find_own(pd_run_context *run, bool *out, pd_error *err)
   return PD_OK;
 }
 
+static pd_code lost(const pd_run_context *run, pd_error *err)
+{
+  return pd_error_named(err, PD_CONFLICT, "RunLost", "run '%s' of thread '%s' is not active any more: somebody else ended it", run->id,
+                        pd_thread_id(run->thread));
+}
+
 pd_code pd_run_settle_commit(pd_run_context *run, pd_error *err)
 {
   pd_thread_info info;
@@ -134,14 +140,21 @@ pd_code pd_run_settle_commit(pd_run_context *run, pd_error *err)
   if (newest > run->unsettled_version) TRY(find_own(run, &is_own, err));
   if (is_own) is_committed(run, run->unsettled_reason, run->unsettled_done, run->unsettled_version + 1);
   if (run->status == PD_PHASE_DONE) return PD_OK;
-  if (!is_active)
-    return pd_error_named(err, PD_CONFLICT, "RunLost", "run '%s' of thread '%s' is not active any more: somebody else ended it", run->id,
-                          pd_thread_id(run->thread));
-  if (newest != run->version) pd_run_drop_doc(run); /* others appended: the delta is to be applied to what they made */
-  run->version = newest;
-  run->is_unsettled = false;
+  if (!is_active) return lost(run, err);
   if (run->unsettled_reason == PD_REASON_RUN_FINISHED) pd_run_take_back_final(run);
+  if (newest != run->version) TRY(pd_run_rebase(run, newest, err)); /* others appended */
+  run->is_unsettled = false;
   return PD_OK;
+}
+
+/* Without a delta: take in what others committed, a decision say. */
+static pd_code follow(pd_run_context *run, pd_error *err)
+{
+  pd_thread_info info;
+  TRY(pd_thread_info_get(run->thread, &info, err));
+  if (info.version == run->version) return PD_OK;
+  if (strcmp(info.active_run, run->id) != 0) return lost(run, err);
+  return pd_run_rebase(run, info.version, err);
 }
 
 /* ---- committing ---- */
@@ -197,6 +210,7 @@ static pd_code checkpoint(pd_run_context *run, pd_reason reason, pd_run_ack *out
   }
   if (run->status == PD_PHASE_DONE) return pd_run_check_open(run, err);
   bool has_delta = pd_run_has_delta(run);
+  if (!has_delta) TRY(follow(run, err));
   if (has_delta) TRY(try_commit(run, reason, PD_DONE_NONE, &ack, err));
   tell_ack(run, was_committed, has_delta ? &ack : NULL, out);
   return PD_OK;
@@ -214,7 +228,7 @@ pd_code pd_run_checkpoint(pd_run_context *run, pd_reason reason, pd_run_ack *out
 
 /* ---- the run's status ---- */
 
-static void put_status(pd_json_writer *w, pd_run_phase status, pd_done_reason done, int64_t now_ms)
+void pd_run_put_status(pd_json_writer *w, pd_run_phase status, pd_done_reason done, int64_t now_ms)
 {
   pd_patch_open(w, "merge_object", (const char *const[]){PD_SCOPE_RUN_NAME}, 1);
   pd_json_key(w, "value");
@@ -233,7 +247,7 @@ pd_run_phase pd_run_write_status(const pd_run_context *run, pd_json_writer *w)
   size_t open = 0;
   for (size_t i = 0; i < run->call_count; i++) open += !pd_tool_status_is_final(run->calls[i].status);
   pd_run_phase wanted = open && suspended == open ? PD_PHASE_WAITING : PD_PHASE_RUNNING;
-  if (wanted != run->status) put_status(w, wanted, PD_DONE_NONE, pd_run_now(run));
+  if (wanted != run->status) pd_run_put_status(w, wanted, PD_DONE_NONE, pd_run_now(run));
   return wanted;
 }
 
@@ -244,12 +258,14 @@ static pd_code add_final(pd_run_context *run, pd_done_reason done, pd_error *err
   CLEANUP(pd_buf_done) pd_buf text = {0};
   pd_json_writer w = {.out = &text, .err = err};
   int64_t now_ms = pd_run_now(run);
+  TRY(pd_run_need_doc(run, err));
+  size_t scopes = pd_run_count_scopes(run);
   run->final_mark = run->patches.text.size;
   run->final_count = run->patches.count;
   pd_json_open(&w, '[');
   for (size_t i = 0; i < run->call_count; i++)
-    pd_tool_call_write_end(&w, run->calls[i].id, PD_TOOL_CANCELLED, now_ms, i + 1 == run->call_count);
-  put_status(&w, PD_PHASE_DONE, done, now_ms);
+    pd_tool_call_write_end(&w, run->calls[i].id, PD_TOOL_CANCELLED, now_ms, i + 1 == scopes);
+  pd_run_put_status(&w, PD_PHASE_DONE, done, now_ms);
   pd_json_close(&w, ']');
   TRY(w.code);
   return pd_run_add_patches(run, pd_buf_bytes(&text), PD_PATCH_INTERNAL, NULL, err);

@@ -6,6 +6,7 @@
  * U2  The delta is emptied only when it is known to be committed, or was taken.
  * U3  `is_unsettled`: a commit was tried and it is not known whether it came about. Nothing is committed before that is known.
  * U4  A run that is done, failed or unsettled takes nothing new.
+ * U5  The calls in memory are those of the state at `version` with the delta. When others made a newer version, run_rebase.c sees to it.
  */
 #ifndef PD_THREAD_RUN_CONTEXT_H
 #define PD_THREAD_RUN_CONTEXT_H
@@ -37,6 +38,13 @@ typedef struct pd_run_settled {
   uint64_t ended;
 } pd_run_settled;
 
+/* Patches of the delta that a call brought: they stand before the patch that changes its status. */
+typedef struct pd_run_brought {
+  size_t first, count; /* places in the delta's patches */
+  size_t moved;        /* where a rebase puts them */
+  bool is_kept;        /* by a rebase */
+} pd_run_brought;
+
 struct pd_run_context {
   pd_thread *thread;
   char id[PD_THREAD_ID_SIZE_MAX + 1], parent_id[PD_THREAD_ID_SIZE_MAX + 1];
@@ -67,6 +75,8 @@ struct pd_run_context {
   pd_run_settled *settled;
   size_t settled_count, settled_capacity;
   uint64_t tick; /* counts begins and ends of calls */
+  pd_run_brought *brought;
+  size_t brought_count, brought_capacity;
 };
 
 /* ---- run_begin.c ---- */
@@ -91,6 +101,8 @@ void pd_run_items_cut(pd_run_items *items, size_t size, size_t count);
 /* Have the doc. U1. */
 PD_MUST_USE pd_code pd_run_need_doc(pd_run_context *run, pd_error *err);
 void pd_run_drop_doc(pd_run_context *run);
+/* The state of a version, without the delta. *out is yours. */
+PD_MUST_USE pd_code pd_run_load_doc(pd_run_context *run, uint64_t version, pd_doc **out, pd_error *err);
 /* The delta has so many bytes and patches more: PD_LIMIT? */
 PD_MUST_USE pd_code pd_run_check_room(const pd_run_context *run, size_t bytes, size_t patches, pd_error *err);
 
@@ -131,8 +143,14 @@ void pd_patch_open(pd_json_writer *w, const char *op, const char *const *names, 
 PD_MUST_USE pd_code pd_run_settle_commit(pd_run_context *run, pd_error *err);
 /* Take the run's last words out of the delta: they are told anew when it is finished again, perhaps for another reason. */
 void pd_run_take_back_final(pd_run_context *run);
+void pd_run_put_status(pd_json_writer *w, pd_run_phase status, pd_done_reason done, int64_t now_ms);
 /* Append the patch that sets the run's status to what its calls say, if it is another; returns it. */
 pd_run_phase pd_run_write_status(const pd_run_context *run, pd_json_writer *w);
+
+/* ---- run_rebase.c ---- */
+
+/* Be at a version that others made: the delta and the calls as they are then. Nothing has changed if it fails. U5. */
+PD_MUST_USE pd_code pd_run_rebase(pd_run_context *run, uint64_t version, pd_error *err);
 
 /* ---- tool_call.c ---- */
 
@@ -141,10 +159,21 @@ void pd_run_calls_done(pd_run_context *run);
 pd_run_call *pd_run_find_call(pd_run_context *run, const char *id);
 /* PD_NOT_FOUND (ToolCallNotFound). */
 PD_MUST_USE pd_code pd_run_get_call(pd_run_context *run, const char *id, pd_run_call **out, pd_error *err);
+/* PD_LIMIT. The status is to be set. */
+PD_MUST_USE pd_code pd_run_add_call(pd_run_context *run, const char *id, pd_run_call **out, pd_error *err);
+void pd_run_remove_call(pd_run_context *run, pd_run_call *call);
+/* Visit the calls that a state has; PD_CORRUPT if they are not as runs write them. */
+PD_MUST_USE pd_code pd_run_visit_calls(const pd_run_context *run, const pd_doc *doc,
+                                       pd_code (*visit)(void *ctx, const char *id, pd_tool_status status, pd_error *err), void *ctx,
+                                       pd_error *err);
 /* Read the calls from the doc, for pd_run_attach. */
 PD_MUST_USE pd_code pd_run_read_calls(pd_run_context *run, pd_error *err);
 /* Append patches that settle a call in the state: its last status, then its scope goes. With `is_last` the place of all scopes goes. */
 void pd_tool_call_write_end(pd_json_writer *w, const char *call_id, pd_tool_status status, int64_t now_ms, bool is_last);
+/* The second half of it. */
+void pd_tool_call_write_delete(pd_json_writer *w, const char *call_id, bool is_last);
+/* How many scopes of calls the state with the delta has. The doc must be there. */
+size_t pd_run_count_scopes(const pd_run_context *run);
 
 /* ---- tool_call_conflict.c ---- */
 

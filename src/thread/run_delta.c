@@ -65,6 +65,7 @@ void pd_run_clear_delta(pd_run_context *run)
   pd_run_items_cut(&run->messages, 0, 0);
   pd_run_items_cut(&run->patches, 0, 0);
   pd_run_items_cut(&run->actions, 0, 0);
+  run->brought_count = 0;
   if (run->doc) pd_doc_keep(run->doc);
 }
 
@@ -93,15 +94,20 @@ static pd_code apply_items(const pd_run_items *items, pd_doc *doc, pd_error *err
   return pd_patches_apply(patches, doc, NULL, err);
 }
 
-pd_code pd_run_need_doc(pd_run_context *run, pd_error *err)
+pd_code pd_run_load_doc(pd_run_context *run, uint64_t version, pd_doc **out, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf text = {0};
-  CLEANUP(free_doc) pd_doc *doc = NULL;
   pd_json state;
-  if (run->doc) return PD_OK;
-  TRY(pd_thread_state(run->thread, run->version, NULL, &text, err));
+  TRY(pd_thread_state(run->thread, version, NULL, &text, err));
   TRY(pd_json_parse(pd_buf_bytes(&text), &state, err));
-  TRY(pd_doc_new(state, 0, &doc, err));
+  return pd_doc_new(state, 0, out, err);
+}
+
+pd_code pd_run_need_doc(pd_run_context *run, pd_error *err)
+{
+  CLEANUP(free_doc) pd_doc *doc = NULL;
+  if (run->doc) return PD_OK;
+  TRY(pd_run_load_doc(run, run->version, &doc, err));
   TRY(pd_patch_error(apply_items(&run->patches, doc, err), err));
   pd_doc_keep(doc);
   run->doc = doc;
@@ -318,9 +324,11 @@ static pd_code put_front(pd_run_context *run, three *t, pd_error *err)
   TRY(append_items(&t->messages, &run->messages, err));
   TRY(append_items(&t->patches, &run->patches, err));
   TRY(append_items(&t->actions, &run->actions, err));
+  size_t before = t->patches.count - run->patches.count;
   swap_delta(run, t);
   pd_code code = pd_run_need_doc(run, err); /* U1 */
   if (code) swap_delta(run, t);
+  for (size_t i = 0; !code && i < run->brought_count; i++) run->brought[i].first += before;
   return code;
 }
 

@@ -3,6 +3,7 @@
  *
  * /__tool_call_scope/ID/tool_call_state holds arguments, decision, name, request, status and updated_at; it goes with the scope.
  */
+#include "base/array.h"
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
@@ -39,14 +40,14 @@ pd_code pd_run_get_call(pd_run_context *run, const char *id, pd_run_call **out, 
   return pd_error_named(err, PD_NOT_FOUND, "ToolCallNotFound", "run '%s' has no tool call '%s' that is not settled", run->id, id);
 }
 
-static void remove_call(pd_run_context *run, pd_run_call *call)
+void pd_run_remove_call(pd_run_context *run, pd_run_call *call)
 {
   pd_run_items_done(&call->patches);
   *call = run->calls[--run->call_count];
   run->calls[run->call_count] = (pd_run_call){0};
 }
 
-static pd_code add_call(pd_run_context *run, const char *id, pd_run_call **out, pd_error *err)
+pd_code pd_run_add_call(pd_run_context *run, const char *id, pd_run_call **out, pd_error *err)
 {
   if (run->call_count >= PD_RUN_CALLS_MAX)
     return pd_error_set(err, PD_LIMIT, "run '%s' has %d tool calls that are not settled, which is the limit", run->id, PD_RUN_CALLS_MAX);
@@ -63,9 +64,20 @@ static const pd_node *state_of(const pd_node *scope)
   return pd_node_member(scope, pd_text(PD_SCOPE_CALL_STATE_NAME));
 }
 
+static const pd_node *scopes_of(const pd_doc *doc)
+{
+  return pd_node_member(pd_doc_root(doc), pd_text(PD_SCOPE_CALLS_NAME));
+}
+
 static const pd_node *scopes_node(const pd_run_context *run)
 {
-  return pd_node_member(pd_doc_root(run->doc), pd_text(PD_SCOPE_CALLS_NAME));
+  return scopes_of(run->doc);
+}
+
+size_t pd_run_count_scopes(const pd_run_context *run)
+{
+  const pd_node *scopes = scopes_node(run);
+  return scopes ? pd_node_count(scopes) : 0;
 }
 
 static pd_tool_status read_status(const pd_node *scope)
@@ -76,29 +88,37 @@ static pd_tool_status read_status(const pd_node *scope)
   return pd_tool_status_parse((const char *)text.data);
 }
 
-static pd_code read_call(pd_run_context *run, pd_bytes name, const pd_node *scope, pd_error *err)
+pd_code pd_run_visit_calls(const pd_run_context *run, const pd_doc *doc,
+                           pd_code (*visit)(void *ctx, const char *id, pd_tool_status status, pd_error *err), void *ctx, pd_error *err)
 {
-  char id[PD_THREAD_ID_SIZE_MAX + 1];
+  pd_bytes name;
+  pd_node *scope;
+  if (!scopes_of(doc)) return PD_OK;
+  pd_node_walk walk = pd_node_walk_begin(scopes_of(doc));
+  while (pd_node_walk_next(&walk, &name, &scope)) {
+    char id[PD_THREAD_ID_SIZE_MAX + 1];
+    pd_tool_status status = read_status(scope);
+    snprintf(id, sizeof id, "%.*s", (int)(name.size < sizeof id ? name.size : sizeof id - 1), (const char *)name.data);
+    if (!status || pd_tool_status_is_final(status) || name.size >= sizeof id || pd_thread_id_check(id, "tool call", NULL))
+      return pd_error_set(err, PD_CORRUPT, "/" PD_SCOPE_CALLS_NAME "/%s of thread '%s' is not as runs write it", id,
+                          pd_thread_id(run->thread));
+    TRY(visit(ctx, id, status, err));
+  }
+  return PD_OK;
+}
+
+static pd_code read_call(void *ctx, const char *id, pd_tool_status status, pd_error *err)
+{
   pd_run_call *call = NULL;
-  pd_tool_status status = read_status(scope);
-  snprintf(id, sizeof id, "%.*s", (int)(name.size < sizeof id ? name.size : sizeof id - 1), (const char *)name.data);
-  if (!status || pd_tool_status_is_final(status) || name.size >= sizeof id || pd_thread_id_check(id, "tool call", NULL))
-    return pd_error_set(err, PD_CORRUPT, "/" PD_SCOPE_CALLS_NAME "/%s of thread '%s' is not as runs write it", id,
-                        pd_thread_id(run->thread));
-  TRY(add_call(run, id, &call, err));
+  TRY(pd_run_add_call(ctx, id, &call, err));
   call->status = status;
   return PD_OK;
 }
 
 pd_code pd_run_read_calls(pd_run_context *run, pd_error *err)
 {
-  pd_bytes name;
-  pd_node *scope;
   TRY(pd_run_need_doc(run, err));
-  if (!scopes_node(run)) return PD_OK;
-  pd_node_walk walk = pd_node_walk_begin(scopes_node(run));
-  while (pd_node_walk_next(&walk, &name, &scope)) TRY(read_call(run, name, scope, err));
-  return PD_OK;
+  return pd_run_visit_calls(run, run->doc, read_call, run, err);
 }
 
 pd_code pd_tool_call_list(pd_run_context *run, void (*visit)(void *ctx, const pd_tool_call_info *call), void *ctx, pd_error *err)
@@ -165,6 +185,11 @@ static void put_call_state(pd_json_writer *w, const char *call_id, const change 
 void pd_tool_call_write_end(pd_json_writer *w, const char *call_id, pd_tool_status status, int64_t now_ms, bool is_last)
 {
   put_call_state(w, call_id, &(change){.to = status}, now_ms);
+  pd_tool_call_write_delete(w, call_id, is_last);
+}
+
+void pd_tool_call_write_delete(pd_json_writer *w, const char *call_id, bool is_last)
+{
   pd_patch_open(w, "delete", (const char *const[]){PD_SCOPE_CALLS_NAME, call_id}, is_last ? 1 : 2);
   pd_json_close(w, '}');
 }
@@ -186,7 +211,7 @@ static pd_code write_change(const pd_run_context *run, const pd_run_call *call, 
   if (c->brings && c->brings->count) pd_json_raw(&w, pd_buf_bytes(&c->brings->text));
   if (c->decision) put_decision(&w, call->id, c->decision);
   if (pd_tool_status_is_final(c->to))
-    pd_tool_call_write_end(&w, call->id, c->to, now_ms, run->call_count == 1);
+    pd_tool_call_write_end(&w, call->id, c->to, now_ms, pd_run_count_scopes(run) == 1);
   else
     put_call_state(&w, call->id, c, now_ms);
   *out_status = pd_run_write_status(run, &w);
@@ -210,6 +235,7 @@ static pd_code change_call(pd_run_context *run, pd_run_call *call, const change 
   if (!pd_tool_status_may(from, c->to))
     return pd_error_named(err, PD_CONFLICT, "InvalidTransition", "tool call '%s' is %s: it cannot become %s", call->id,
                           pd_tool_status_name(from), pd_tool_status_name(c->to));
+  TRY(pd_run_need_doc(run, err));
   call->status = c->to; /* pd_run_write_status looks at it */
   pd_code code = write_change(run, call, c, &text, &status, err);
   if (!code) code = pd_run_add_patches(run, pd_buf_bytes(&text), PD_PATCH_INTERNAL, NULL, err);
@@ -241,9 +267,9 @@ static pd_code make_call(pd_run_context *run, const pd_tool_call *call, pd_tool_
   if (!size || size > TOOL_NAME_SIZE_MAX || !pd_utf8_check(pd_text(call->name)))
     return pd_error_set(err, PD_INVALID, "the name of a tool is 1 to %d bytes of UTF-8", TOOL_NAME_SIZE_MAX);
   TRY(read_json(run, "arguments", call->arguments, &c.arguments, err));
-  TRY(add_call(run, call->id, &made, err));
+  TRY(pd_run_add_call(run, call->id, &made, err));
   pd_code code = change_call(run, made, &c, err);
-  if (code) remove_call(run, made);
+  if (code) pd_run_remove_call(run, made);
   return code;
 }
 
@@ -307,8 +333,11 @@ static pd_code bring(pd_run_context *run, pd_run_call *call, change *c, bool is_
   if (!is_forced) TRY(pd_run_check_conflicts(run, call, err));
   TRY(pd_run_check_room(run, call->patches.text.size, call->patches.count, err));
   TRY(pd_run_reserve_settled(run, err));
+  TRY(pd_array_grow(&run->brought, run->brought_count, &run->brought_capacity, sizeof run->brought[0], "tool calls", err));
   c->brings = &call->patches;
+  pd_run_brought brought = {.first = run->patches.count, .count = call->patches.count};
   TRY(change_call(run, call, c, err));
+  if (brought.count) run->brought[run->brought_count++] = brought;
   pd_run_settle(run, call);
   return PD_OK;
 }
@@ -329,7 +358,7 @@ static pd_code end_call(pd_run_context *run, pd_run_call *call, change *c, bool 
     TRY(bring(run, call, c, is_forced, err));
   else
     TRY(change_call(run, call, c, err));
-  remove_call(run, call);
+  pd_run_remove_call(run, call);
   pd_run_forget_settled(run);
   return PD_OK;
 }

@@ -242,6 +242,43 @@ static void change_set__as_deep_as_allowed_can_be_kept_and_replayed(void **state
   world_close(&w);
 }
 
+/* A name of `count` times `letter`, below three others that make a key of about 660 bytes. */
+static char *under_a_long_key(char letter, size_t count)
+{
+  char *text = malloc(2000), name[300] = {0}, long_name[221] = {0};
+  memset(name, letter, count);
+  memset(long_name, 'k', 218);
+  snprintf(text, 2000, "[{\"op\":\"set\",\"path\":[\"%s\",\"%s\",\"%s\",\"%s\",\"in\"],\"value\":7}]", long_name, long_name, long_name, name);
+  return text;
+}
+
+/* T12: escaped, 250 of these are 500 bytes more than a key of 660 has room for. */
+static void change_set__names_that_escapes_make_too_long_for_a_key_are_kept_by_their_hash(void **state)
+{
+  (void)state;
+  for (size_t count = 60; count <= 256; count += 14) {
+    for (const char *letter = "~/#"; *letter; letter++) {
+      thread_world w;
+      world_open(&w);
+      char *patch = under_a_long_key(*letter, count);
+      world_append(&w, NULL, patch);
+      assert_non_null(strstr(world_state(&w), "{\"in\":7}"));
+      world_append(&w, NULL, "[{\"op\":\"set\",\"path\":\"/other\",\"value\":1}]");
+      char *value = strstr(patch, "\"value\":7");
+      value[8] = '8';
+      pd_thread *fresh = NULL; /* reads all from the store */
+      world_need(&w, pd_thread_open(w.store, "t", &fresh, &w.err));
+      world_append_to(&w, fresh, NULL, patch);
+      assert_non_null(strstr(world_state(&w), "{\"in\":8}"));
+      assert_null(strstr(world_state(&w), "{\"in\":7}"));
+      world_need(&w, pd_thread_replay(fresh, NULL, NULL, NULL, &w.err));
+      pd_thread_close(fresh);
+      free(patch);
+      world_close(&w);
+    }
+  }
+}
+
 static void change_set__over_16_MiB_is_refused_and_just_under_is_taken(void **state)
 {
   thread_world w;
@@ -371,6 +408,7 @@ int main(void)
     cmocka_unit_test(change_set__other_members_are_checked),
     cmocka_unit_test(change_set__depth_is_limited),
     cmocka_unit_test(change_set__as_deep_as_allowed_can_be_kept_and_replayed),
+    cmocka_unit_test(change_set__names_that_escapes_make_too_long_for_a_key_are_kept_by_their_hash),
     cmocka_unit_test(change_set__over_16_MiB_is_refused_and_just_under_is_taken),
     cmocka_unit_test(change_set__its_json_form_is_read_strictly),
     cmocka_unit_test(thread__options_are_checked),
