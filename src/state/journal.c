@@ -12,7 +12,6 @@
 #define TIME_DIGITS 14
 #define NUMBER_DIGITS 5
 #define STAMP_SIZE (TIME_DIGITS + 1 + NUMBER_DIGITS)
-#define TRIES_MAX 100
 
 static void swap_bytes(char *text, char from, char to)
 {
@@ -68,17 +67,26 @@ static pd_code drop_oldest(pd_edit *edit, const char *prefix, uint64_t count, pd
   return code;
 }
 
-static pd_code stage(pd_edit *edit, const char *prefix, int64_t now_ms, uint64_t keep, pd_bytes value, char *out_key, pd_error *err)
+typedef struct addition {
+  char prefix[PD_JOURNAL_ID_SIZE / 2 + PD_NAME_SIZE_MAX];
+  int64_t now_ms;
+  uint64_t keep;
+  pd_bytes value;
+  char key[PD_JOURNAL_ID_SIZE]; /* out */
+} addition;
+
+static pd_code stage(void *ctx, pd_edit *edit, pd_error *err)
 {
+  addition *a = ctx;
   char stamp[40];
   shelf is;
-  snprintf(stamp, sizeof stamp, "%0*lld", TIME_DIGITS, (long long)(now_ms > 0 ? now_ms : 0));
-  TRY(look(edit, prefix, stamp, &is, err));
-  if (is.number > 99999) return pd_error_set(err, PD_LIMIT, "more than 99999 notes under %s in one millisecond", prefix);
-  if (is.count >= keep) TRY(drop_oldest(edit, prefix, is.count - keep + 1, err));
-  int size = snprintf(out_key, PD_JOURNAL_ID_SIZE, "%s%s-%0*u", prefix, stamp, NUMBER_DIGITS, is.number);
-  if (size < 0 || size >= PD_JOURNAL_ID_SIZE) return pd_error_set(err, PD_LIMIT, "the prefix %s is too long", prefix);
-  return pd_edit_put(edit, pd_text(out_key), value, 0, err);
+  snprintf(stamp, sizeof stamp, "%0*lld", TIME_DIGITS, (long long)(a->now_ms > 0 ? a->now_ms : 0));
+  TRY(look(edit, a->prefix, stamp, &is, err));
+  if (is.number > 99999) return pd_error_set(err, PD_LIMIT, "more than 99999 notes under %s in one millisecond", a->prefix);
+  if (is.count >= a->keep) TRY(drop_oldest(edit, a->prefix, is.count - a->keep + 1, err));
+  int size = snprintf(a->key, PD_JOURNAL_ID_SIZE, "%s%s-%0*u", a->prefix, stamp, NUMBER_DIGITS, is.number);
+  if (size < 0 || size >= PD_JOURNAL_ID_SIZE) return pd_error_set(err, PD_LIMIT, "the prefix %s is too long", a->prefix);
+  return pd_edit_put(edit, pd_text(a->key), a->value, 0, err);
 }
 
 pd_code pd_journal_add(pd_frame *frame, const char *noun, uint64_t keep, pd_bytes value, char out_id[PD_JOURNAL_ID_SIZE], pd_error *err)
@@ -86,23 +94,13 @@ pd_code pd_journal_add(pd_frame *frame, const char *noun, uint64_t keep, pd_byte
   pd_store *store;
   pd_note note = {
     .ref = "main", .author = *frame->agent ? frame->agent : "operator", .run = frame->ctx->session, .reason = frame->capability->name};
-  char prefix[PD_JOURNAL_ID_SIZE / 2 + PD_NAME_SIZE_MAX], key[PD_JOURNAL_ID_SIZE];
-  snprintf(prefix, sizeof prefix, "%s/%s/", noun, *frame->agent ? frame->agent : PD_JOURNAL_ALL);
+  addition a = {.now_ms = frame->now_ms, .keep = keep, .value = value};
+  pd_ack ack;
+  snprintf(a.prefix, sizeof a.prefix, "%s/%s/", noun, *frame->agent ? frame->agent : PD_JOURNAL_ALL);
   TRY(pd_home_store(frame->home, PD_STORE_SYSTEM, true, &store, err));
-  for (int tries = 0;; tries++) {
-    pd_edit *edit = NULL;
-    pd_ack ack;
-    TRY(pd_edit_begin(store, &note, &edit, err));
-    pd_code code = stage(edit, prefix, frame->now_ms, keep, value, key, err);
-    if (code == PD_OK) code = pd_edit_commit(edit, &ack, err);
-    if (code == PD_OK) {
-      pd_frame_commit(frame, &ack);
-      break;
-    }
-    pd_edit_abort(edit);
-    if (code != PD_CONFLICT || tries == TRIES_MAX) return code;
-  }
-  memcpy(out_id, key, sizeof key);
+  TRY(pd_update(store, &note, stage, &a, &ack, err));
+  pd_frame_commit(frame, &ack);
+  memcpy(out_id, a.key, sizeof a.key);
   swap_bytes(out_id, '/', ':');
   return PD_OK;
 }

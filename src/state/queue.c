@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define RETRY_MAX 100000
 #define ONCE_SIZE_MAX 512
 #define ONCE_KEEP_MS ((int64_t)7 * 86400 * 1000)
 #define ONCE_DROP_MAX 100 /* old ones removed by one push */
@@ -72,25 +71,39 @@ void pd_queue_abort(pd_queue_tx *tx)
   tx->edit = NULL;
 }
 
-pd_code pd_queue_commit(pd_queue_tx *tx, pd_ack *out, pd_error *err)
+pd_code pd_queue_stage_head(pd_queue_tx *tx, pd_error *err)
 {
   char key[PD_QUEUE_KEY_SIZE], text[96];
-  pd_ack ack;
   snprintf(key, sizeof key, "queue/%s", tx->agent);
   snprintf(text, sizeof text, "{\"next\":%llu,\"count\":%llu}", (unsigned long long)tx->next, (unsigned long long)tx->count);
   TRY(pd_edit_put(tx->edit, pd_text(key), pd_text(text), tx->version, err));
-  TRY(pd_edit_commit(tx->edit, &ack, err));
-  tx->edit = NULL;
-  if (out) *out = ack;
+  tx->is_complete = true;
   return PD_OK;
 }
 
-pd_code pd_queue_retry(pd_code (*attempt)(void *ctx, pd_error *err), void *ctx, pd_error *err)
+typedef struct queue_update {
+  pd_queue_tx start; /* home, store, agent */
+  pd_queue_fn fn;
+  void *ctx;
+} queue_update;
+
+static pd_code run_update(void *ctx, pd_edit *edit, pd_error *err)
 {
-  pd_code code = PD_CONFLICT;
-  for (int i = 0; i < RETRY_MAX && code == PD_CONFLICT; i++) code = attempt(ctx, err);
-  if (code != PD_CONFLICT) return code;
-  return pd_error_set(err, PD_STORAGE, "the system store changed %d times while it was written to; try again", RETRY_MAX);
+  const queue_update *u = ctx;
+  pd_queue_tx tx = u->start;
+  tx.edit = edit;
+  tx.now_ms = pd_home_now(tx.home);
+  TRY(read_head(&tx, err));
+  TRY(u->fn(u->ctx, &tx, err));
+  if (!tx.is_complete) pd_edit_clear(edit);
+  return PD_OK;
+}
+
+pd_code pd_queue_update(pd_home *home, const char *agent, const pd_note *note, pd_queue_fn fn, void *ctx, pd_ack *out, pd_error *err)
+{
+  queue_update u = {.start = {.home = home, .agent = agent}, .fn = fn, .ctx = ctx};
+  TRY(pd_home_store(home, PD_STORE_SYSTEM, true, &u.start.store, err));
+  return pd_update(u.start.store, note, run_update, &u, out, err);
 }
 
 /* ---- pushing ---- */
@@ -159,29 +172,26 @@ static pd_code stage_once(pd_queue_tx *tx, const char *dedupe_key, bool *out_was
 }
 
 typedef struct push_job {
-  pd_home *home;
-  const char *agent, *kind, *dedupe_key;
+  const char *kind, *dedupe_key;
   pd_bytes body;
 } push_job;
 
-static pd_code push_once(void *ctx, pd_error *err)
+static pd_code stage_push(void *ctx, pd_queue_tx *tx, pd_error *err)
 {
   const push_job *job = ctx;
-  pd_note note = {.author = "perdure", .reason = "queue.send"};
-  CLEANUP(pd_queue_abort) pd_queue_tx tx = {0};
   bool was_pushed = false;
-  TRY(pd_queue_begin(job->home, job->agent, &note, &tx, err));
-  if (job->dedupe_key) TRY(stage_once(&tx, job->dedupe_key, &was_pushed, err));
+  if (job->dedupe_key) TRY(stage_once(tx, job->dedupe_key, &was_pushed, err));
   if (was_pushed) return PD_OK;
-  TRY(pd_queue_stage(&tx, job->kind, NULL, job->body, NULL, err));
-  return pd_queue_commit(&tx, NULL, err);
+  TRY(pd_queue_stage(tx, job->kind, NULL, job->body, NULL, err));
+  return pd_queue_stage_head(tx, err);
 }
 
 pd_code pd_queue_push(pd_home *home, const char *agent, const char *kind, pd_bytes body, const char *dedupe_key, pd_error *err)
 {
-  push_job job = {.home = home, .agent = agent, .kind = kind, .dedupe_key = dedupe_key, .body = body};
+  push_job job = {.kind = kind, .dedupe_key = dedupe_key, .body = body};
   TRY(pd_agent_check(agent, err));
   if (dedupe_key && (!*dedupe_key || strlen(dedupe_key) > ONCE_SIZE_MAX))
     return pd_error_set(err, PD_INVALID, "a dedupe key has 1 to %d bytes", ONCE_SIZE_MAX);
-  return pd_queue_retry(push_once, &job, err);
+  pd_note note = {.author = "perdure", .reason = "queue.send"};
+  return pd_queue_update(home, agent, &note, stage_push, &job, NULL, err);
 }

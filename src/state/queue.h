@@ -28,7 +28,7 @@
 /*
  * Push a message of perdure's own (its `from` is null) to `agent`, who need not have a store. `body` is JSON, at most
  * PD_QUEUE_BODY_SIZE_MAX. With a `dedupe_key` (NULL: none; 1 to 512 bytes, what a key may have) a second push of the same key within
- * seven days changes nothing and is PD_OK, so a retry is safe. Durable when it returns. Any process, any thread; takes no lock.
+ * seven days changes nothing and is PD_OK, so a retry is safe. Durable when it returns. Any process, any thread.
  * PD_QUOTA named QueueFull at queue.count_max; PD_INVALID if `body` is no JSON; PD_LIMIT; and what the system store answers.
  */
 PD_MUST_USE pd_code pd_queue_push(pd_home *home, const char *agent, const char *kind, pd_bytes body, const char *dedupe_key, pd_error *err);
@@ -50,19 +50,23 @@ typedef struct pd_queue_tx {
   const char *agent;
   uint64_t next, count, version; /* of the head; next and count as staged so far */
   int64_t now_ms;
+  bool is_complete; /* the head is staged */
 } pd_queue_tx;
 
-/* Begin. `who` and `session` (may be NULL) and `reason` are for the record. To be committed or aborted. */
+/* Change an agent's queue in one commit, without conflicts (pd_update): `fn` reads and stages in `tx`, and ends with pd_queue_stage_head;
+ * if it does not, nothing is written. It may run several times, each time from the start, and must not call another of these. `out` may be
+ * NULL. */
+typedef pd_code (*pd_queue_fn)(void *ctx, pd_queue_tx *tx, pd_error *err);
+PD_MUST_USE pd_code pd_queue_update(pd_home *home, const char *agent, const pd_note *note, pd_queue_fn fn, void *ctx, pd_ack *out,
+                                    pd_error *err);
+/* Stage the head as tx->next and tx->count are now (Q1). */
+PD_MUST_USE pd_code pd_queue_stage_head(pd_queue_tx *tx, pd_error *err);
+/* Begin an invocation that only reads, and end it. */
 PD_MUST_USE pd_code pd_queue_begin(pd_home *home, const char *agent, const pd_note *note, pd_queue_tx *out, pd_error *err);
-/* Takes a tx that is all zero, or one that was committed. */
+/* Takes a tx that is all zero. */
 void pd_queue_abort(pd_queue_tx *tx);
-/* Write the head and commit. PD_CONFLICT: others were faster; abort, and begin again. `out` may be NULL. */
-PD_MUST_USE pd_code pd_queue_commit(pd_queue_tx *tx, pd_ack *out, pd_error *err);
 /* Stage a message at the end. `from` NULL: perdure itself. PD_QUOTA named QueueFull. `out_number` may be NULL. */
 PD_MUST_USE pd_code pd_queue_stage(pd_queue_tx *tx, const char *kind, const char *from, pd_bytes body, uint64_t *out_number, pd_error *err);
-
-/* Do `attempt` until it is not PD_CONFLICT: each conflict is somebody else's progress. */
-PD_MUST_USE pd_code pd_queue_retry(pd_code (*attempt)(void *ctx, pd_error *err), void *ctx, pd_error *err);
 
 /* "queue/AGENT/<20 digits>", with "flight" for the delivery; returns `out`. */
 #define PD_QUEUE_KEY_SIZE 128

@@ -23,22 +23,16 @@ static pd_note note_of(const pd_frame *frame)
 /* ---- send ---- */
 
 typedef struct send_job {
-  pd_frame *frame;
-  const char *to, *kind;
+  const char *from, *kind;
   pd_bytes body;
   uint64_t number;
-  pd_ack ack;
 } send_job;
 
-static pd_code send_once(void *ctx, pd_error *err)
+static pd_code stage_message(void *ctx, pd_queue_tx *tx, pd_error *err)
 {
   send_job *job = ctx;
-  pd_note note = note_of(job->frame);
-  const char *from = *job->frame->agent ? job->frame->agent : NULL;
-  CLEANUP(pd_queue_abort) pd_queue_tx tx = {0};
-  TRY(pd_queue_begin(job->frame->home, job->to, &note, &tx, err));
-  TRY(pd_queue_stage(&tx, job->kind, from, job->body, &job->number, err));
-  return pd_queue_commit(&tx, &job->ack, err);
+  TRY(pd_queue_stage(tx, job->kind, job->from, job->body, &job->number, err));
+  return pd_queue_stage_head(tx, err);
 }
 
 /* Agents must not say what only perdure says: who reads a kind believes it. */
@@ -62,11 +56,13 @@ pd_code pd_cap_queue_send(pd_frame *frame, pd_error *err)
   pd_in_string(frame, "kind", kind, sizeof kind);
   TRY(check_send(to, kind, err));
   TRY(pd_in_value(frame, "body", &body, err));
-  send_job job = {.frame = frame, .to = to, .kind = kind, .body = pd_buf_bytes(&body)};
-  pd_code code = pd_queue_retry(send_once, &job, err);
+  send_job job = {.from = *frame->agent ? frame->agent : NULL, .kind = kind, .body = pd_buf_bytes(&body)};
+  pd_note note = note_of(frame);
+  pd_ack ack;
+  pd_code code = pd_queue_update(frame->home, to, &note, stage_message, &job, &ack, err);
   if (code == PD_QUOTA) pd_frame_detail_number(frame, "limit", frame->home->config.queue_count_max);
   TRY(code);
-  pd_frame_commit(frame, &job.ack);
+  pd_frame_commit(frame, &ack);
   snprintf(id, sizeof id, "m%llu", (unsigned long long)job.number);
   pd_json_put_text(&frame->out, "message_id", id);
   return frame->out.code;

@@ -134,8 +134,6 @@ static pd_code stage_flight(pd_queue_tx *tx, const delivery *d, int64_t visibili
 }
 
 typedef struct take_job {
-  pd_home *home;
-  const char *agent;
   pd_queue_take *take;
   pd_buf text; /* the messages, until they are committed */
 } take_job;
@@ -145,36 +143,34 @@ static void take_job_done(take_job *job)
   pd_buf_done(&job->text);
 }
 
-static pd_code take_once(void *ctx, pd_error *err)
+static pd_code stage_take(void *ctx, pd_queue_tx *tx, pd_error *err)
 {
   take_job *job = ctx;
   pd_queue_take *take = job->take;
   delivery picked[TAKE_COUNT_MAX];
   size_t count = 0;
-  CLEANUP(pd_queue_abort) pd_queue_tx tx = {0};
+  take->count = 0;
   take->next_due_ms = INT64_MAX;
   pd_buf_clear(&job->text);
   pd_json_writer w = {.out = &job->text, .err = err};
-  TRY(pd_queue_begin(job->home, job->agent, take->note, &tx, err));
-  TRY(pick(&tx, take, picked, &count, err));
+  TRY(pick(tx, take, picked, &count, err));
   if (!count) return PD_OK;
   pd_json_open(&w, '[');
-  for (size_t i = 0; i < count; i++) TRY(put_delivered(&tx, &w, &picked[i], err));
+  for (size_t i = 0; i < count; i++) TRY(put_delivered(tx, &w, &picked[i], err));
   pd_json_close(&w, ']');
   TRY(w.code);
-  for (size_t i = 0; i < count; i++) TRY(stage_flight(&tx, &picked[i], take->visibility_ms, err));
-  TRY(pd_queue_commit(&tx, &take->ack, err));
+  for (size_t i = 0; i < count; i++) TRY(stage_flight(tx, &picked[i], take->visibility_ms, err));
   take->count = count;
-  return PD_OK;
+  return pd_queue_stage_head(tx, err);
 }
 
 pd_code pd_queue_receive(pd_home *home, const char *agent, pd_queue_take *take, pd_error *err)
 {
-  CLEANUP(take_job_done) take_job job = {.home = home, .agent = agent, .take = take};
+  CLEANUP(take_job_done) take_job job = {.take = take};
   take->count = 0;
   if (take->max > TAKE_COUNT_MAX) take->max = TAKE_COUNT_MAX;
   TRY(pd_subscriptions_move(home, agent, err));
-  TRY(pd_queue_retry(take_once, &job, err));
+  TRY(pd_queue_update(home, agent, take->note, stage_take, &job, &take->ack, err));
   pd_json list, item;
   if (!take->count) return PD_OK;
   TRY(pd_json_parse(pd_buf_bytes(&job.text), &list, err));
@@ -218,43 +214,38 @@ pd_code pd_queue_release(pd_queue_tx *tx, const char *subscription, pd_error *er
 /* ---- acknowledging ---- */
 
 typedef struct ack_job {
-  pd_home *home;
-  const char *agent;
   const uint64_t *numbers;
   size_t number_count;
-  const pd_note *note;
   uint64_t count;
-  pd_ack ack;
 } ack_job;
 
-static pd_code ack_once(void *ctx, pd_error *err)
+static pd_code stage_ack(void *ctx, pd_queue_tx *tx, pd_error *err)
 {
   ack_job *job = ctx;
   char key[PD_QUEUE_KEY_SIZE];
-  CLEANUP(pd_queue_abort) pd_queue_tx tx = {0};
   job->count = 0;
-  TRY(pd_queue_begin(job->home, job->agent, job->note, &tx, err));
   for (size_t i = 0; i < job->number_count; i++) {
-    pd_queue_key("queue", job->agent, job->numbers[i], key);
-    pd_code code = pd_edit_get(tx.edit, pd_text(key), NULL, NULL, err);
+    pd_queue_key("queue", tx->agent, job->numbers[i], key);
+    pd_code code = pd_edit_get(tx->edit, pd_text(key), NULL, NULL, err);
     if (code == PD_NOT_FOUND) continue; /* it was acknowledged before, or stands twice in the list */
     TRY(code);
-    TRY(pd_edit_delete(tx.edit, pd_text(key), PD_ANY_VERSION, err));
-    TRY(pd_edit_delete(tx.edit, pd_text(pd_queue_key("flight", job->agent, job->numbers[i], key)), PD_ANY_VERSION, err));
+    TRY(pd_edit_delete(tx->edit, pd_text(key), PD_ANY_VERSION, err));
+    TRY(pd_edit_delete(tx->edit, pd_text(pd_queue_key("flight", tx->agent, job->numbers[i], key)), PD_ANY_VERSION, err));
     job->count++;
   }
   if (!job->count) return PD_OK;
-  tx.count -= job->count < tx.count ? job->count : tx.count;
-  return pd_queue_commit(&tx, &job->ack, err);
+  tx->count -= job->count < tx->count ? job->count : tx->count;
+  return pd_queue_stage_head(tx, err);
 }
 
 pd_code pd_queue_ack(pd_home *home, const char *agent, const uint64_t *numbers, size_t count, const pd_note *note, uint64_t *out_count,
                      pd_ack *out, pd_error *err)
 {
-  ack_job job = {.home = home, .agent = agent, .numbers = numbers, .number_count = count, .note = note};
-  TRY(pd_queue_retry(ack_once, &job, err));
+  ack_job job = {.numbers = numbers, .number_count = count};
+  pd_ack ack;
+  TRY(pd_queue_update(home, agent, note, stage_ack, &job, &ack, err));
   *out_count = job.count;
-  if (job.count) *out = job.ack;
+  if (job.count) *out = ack;
   return PD_OK;
 }
 

@@ -13,14 +13,12 @@
 #include "state/runs.h"
 
 #define RUNS_REF "state"
-#define RACES_MAX 100000
 
 /* ---- the place ---- */
 
 typedef struct home_place {
   pd_frame *frame;
   pd_edit *edit; /* NULL: there is nothing yet */
-  bool has_lost; /* another process was faster */
 } home_place;
 
 static void home_place_done(home_place *h)
@@ -46,26 +44,11 @@ static pd_code stage(home_place *h, const pd_statestore_change *change, pd_error
                             : pd_edit_delete(h->edit, change->key, version, err);
 }
 
-static pd_code too_much(home_place *h, const pd_error *why, pd_error *err)
-{
-  pd_frame_detail_number(h->frame, "used", why->actual);
-  pd_frame_detail_number(h->frame, "limit", why->expected);
-  return pd_error_set(err, PD_QUOTA, "the runs of agent '%s' have %llu of %llu bytes; this does not fit", h->frame->agent,
-                      (unsigned long long)why->actual, (unsigned long long)why->expected);
-}
-
+/* Staged only: perform commits. */
 static pd_code write_changes(void *ctx, const pd_statestore_change *changes, size_t count, pd_error *err)
 {
   home_place *h = ctx;
-  pd_error why;
-  pd_ack ack;
   for (size_t i = 0; i < count; i++) TRY(stage(h, &changes[i], err));
-  pd_code code = pd_edit_commit(h->edit, &ack, &why);
-  h->has_lost = code == PD_CONFLICT;
-  if (code == PD_QUOTA) return too_much(h, &why, err);
-  if (code) return pd_error_set(err, code, "%s", why.message);
-  h->edit = NULL;
-  pd_frame_commit(h->frame, &ack);
   return PD_OK;
 }
 
@@ -74,15 +57,6 @@ static pd_runs_place place_of(home_place *h)
   const pd_config *config = &h->frame->home->config;
   uint64_t keep_ms = config->runs_keep_ms ? config->runs_keep_ms : PD_RUNS_KEEP_ALL;
   return (pd_runs_place){get, write_changes, h, h->frame->now_ms, config->runs_keep, keep_ms};
-}
-
-static pd_code begin(pd_frame *frame, pd_store *store, uint64_t bytes_max, home_place *out, pd_error *err)
-{
-  pd_note note = pd_frame_note(frame);
-  note.ref = RUNS_REF;
-  note.bytes_max = bytes_max;
-  out->frame = frame;
-  return pd_edit_begin(store, &note, &out->edit, err);
 }
 
 /* Without making anything: neither a store nor a ref. */
@@ -95,7 +69,9 @@ static pd_code begin_to_read(pd_frame *frame, home_place *out, pd_error *err)
   pd_code code = pd_frame_own(frame, false, &store, &why);
   if (!code) code = pd_ref_get(store, RUNS_REF, &ref, &why);
   if (code == PD_NOT_FOUND) return PD_OK;
-  return code ? pd_error_set(err, code, "%s", why.message) : begin(frame, store, 0, out, err);
+  pd_note note = pd_frame_note(frame);
+  note.ref = RUNS_REF;
+  return code ? pd_error_set(err, code, "%s", why.message) : pd_edit_begin(store, &note, &out->edit, err);
 }
 
 /* The ref begins at the empty commit, as that of a StateStore does. */
@@ -116,27 +92,45 @@ static pd_code as_input(pd_code code, pd_error *err)
   return code;
 }
 
-static pd_code perform_once(pd_frame *frame, pd_store *store, pd_run_op *op, bool *out_has_lost, pd_error *err)
+typedef struct performance {
+  pd_frame *frame;
+  pd_run_op *op;
+} performance;
+
+static pd_code perform_once(void *ctx, pd_edit *edit, pd_error *err)
 {
-  CLEANUP(home_place_done) home_place h = {0};
-  bool brings_bytes = op->verb == PD_RUN_DO_CREATE || op->value.size; /* a full store must not keep work from being claimed or cancelled */
-  TRY(begin(frame, store, brings_bytes ? frame->home->config.persistent_quota_bytes : 0, &h, err));
+  const performance *p = ctx;
+  home_place h = {.frame = p->frame, .edit = edit};
   pd_runs_place place = place_of(&h);
-  pd_code code = pd_run_op_do(&place, op, err);
-  *out_has_lost = h.has_lost;
-  return code;
+  return pd_run_op_do(&place, p->op, err);
+}
+
+static pd_code too_much(pd_frame *frame, pd_error *err)
+{
+  uint64_t used = err->actual, limit = err->expected;
+  pd_frame_detail_number(frame, "used", used);
+  pd_frame_detail_number(frame, "limit", limit);
+  return pd_error_set(err, PD_QUOTA, "the runs of agent '%s' have %llu of %llu bytes; this does not fit", frame->agent,
+                      (unsigned long long)used, (unsigned long long)limit);
 }
 
 static pd_code perform(pd_frame *frame, pd_run_op *op, pd_error *err)
 {
   pd_store *store;
-  bool has_lost = true;
-  pd_code code = PD_OK;
+  performance p = {frame, op};
+  pd_ack ack;
   TRY(as_input(pd_run_op_check(op, err), err));
   TRY(pd_frame_own(frame, true, &store, err));
   TRY(make_ref(frame, store, err));
-  for (int i = 0; i < RACES_MAX && has_lost; i++) code = perform_once(frame, store, op, &has_lost, err);
-  return code;
+  bool brings_bytes = op->verb == PD_RUN_DO_CREATE || op->value.size; /* a full store must not keep work from being claimed or cancelled */
+  pd_note note = pd_frame_note(frame);
+  note.ref = RUNS_REF;
+  note.bytes_max = brings_bytes ? frame->home->config.persistent_quota_bytes : 0;
+  pd_code code = pd_update(store, &note, perform_once, &p, &ack, err);
+  if (code == PD_QUOTA && !err->name) return too_much(frame, err);
+  TRY(code);
+  if (ack.durability != PD_NOTHING) pd_frame_commit(frame, &ack);
+  return PD_OK;
 }
 
 /* ---- what goes in and out ---- */

@@ -229,27 +229,19 @@ static void session_ended(void *ctx, const char *agent, const char *session)
   if (pd_subscriptions_finish(subs->home, agent, session, NULL)) return;
 }
 
-typedef struct suspend_job {
-  pd_home *home;
-  const char *agent;
-} suspend_job;
-
-static pd_code suspend_once(void *ctx, pd_error *err)
+static pd_code stage_suspend(void *ctx, pd_queue_tx *tx, pd_error *err)
 {
-  suspend_job *job = ctx;
-  pd_note note = {.author = job->agent, .reason = "home.close"};
-  CLEANUP(pd_queue_abort) pd_queue_tx tx = {0};
   CLEANUP(pd_subscription_list_done) pd_subscription_list list = {0};
   bool is_changed = false;
-  TRY(pd_queue_begin(job->home, job->agent, &note, &tx, err));
-  TRY(pd_subscription_load(&tx, &list, err));
+  (void)ctx;
+  TRY(pd_subscription_load(tx, &list, err));
   for (size_t i = 0; i < list.count; i++) {
-    if (!pd_subscription_is_ours(job->home, &list.items[i])) continue;
+    if (!pd_subscription_is_ours(tx->home, &list.items[i])) continue;
     list.items[i].holder[0] = 0;
-    TRY(pd_subscription_store(&tx, &list.items[i], err));
+    TRY(pd_subscription_store(tx, &list.items[i], err));
     is_changed = true;
   }
-  return is_changed ? pd_queue_commit(&tx, NULL, err) : PD_OK;
+  return is_changed ? pd_queue_stage_head(tx, err) : PD_OK;
 }
 
 /* ---- the tier ---- */
@@ -274,8 +266,8 @@ void pd_subscriptions_close(pd_subscriptions *subs)
   owner o;
   if (!subs) return;
   while (take_owner(subs, NULL, &o)) {
-    suspend_job job = {.home = subs->home, .agent = o.agent};
-    if (pd_queue_retry(suspend_once, &job, NULL)) continue; /* it will be found to be suspended when this process is gone */
+    pd_note note = {.author = o.agent, .reason = "home.close"};
+    if (pd_queue_update(subs->home, o.agent, &note, stage_suspend, NULL, NULL, NULL)) continue; /* it will be found to be suspended when this process is gone */
   }
 }
 

@@ -78,27 +78,31 @@ static pd_code make_subscription(watch_job *job, pd_subscription *out, pd_error 
   return cursor_now(job->frame->home, out->cursor, err);
 }
 
-static pd_code watch_once(void *ctx, pd_error *err)
+static pd_code stage_watch(void *ctx, pd_queue_tx *tx, pd_error *err)
 {
   watch_job *job = ctx;
   pd_frame *frame = job->frame;
-  pd_note note = {.author = frame->agent, .run = frame->ctx->session, .reason = frame->capability->name};
-  CLEANUP(pd_queue_abort) pd_queue_tx tx = {0};
   CLEANUP(pd_subscription_list_done) pd_subscription_list list = {0};
   pd_subscription s;
   size_t count = 0;
-  TRY(pd_queue_begin(frame->home, frame->agent, &note, &tx, err));
-  TRY(pd_subscription_load(&tx, &list, err));
+  TRY(pd_subscription_load(tx, &list, err));
   TRY(job->id.data ? find_own(job, &list, &s, err) : make_subscription(job, &s, err));
-  TRY(remove_stale(&tx, &list, s.id, &count, err));
+  TRY(remove_stale(tx, &list, s.id, &count, err));
   if (!job->id.data && count >= PD_SUBSCRIPTION_COUNT_MAX)
     return pd_error_named(err, PD_LIMIT, FAILED, "agent '%s' has %zu subscriptions; there may be no more than %d", frame->agent, count,
                           PD_SUBSCRIPTION_COUNT_MAX);
-  if (job->id.data) TRY(pd_queue_release(&tx, s.id, err)); /* what was not acknowledged comes first, so that order is kept */
+  if (job->id.data) TRY(pd_queue_release(tx, s.id, err)); /* what was not acknowledged comes first, so that order is kept */
   pd_subscription_bind(frame->home, frame->ctx->session, &s);
   snprintf(job->made_id, sizeof job->made_id, "%s", s.id);
-  TRY(pd_subscription_store(&tx, &s, err));
-  return pd_queue_commit(&tx, &job->ack, err);
+  TRY(pd_subscription_store(tx, &s, err));
+  return pd_queue_stage_head(tx, err);
+}
+
+static pd_code update(watch_job *job, pd_queue_fn fn, pd_error *err)
+{
+  const pd_frame *frame = job->frame;
+  pd_note note = {.author = frame->agent, .run = frame->ctx->session, .reason = frame->capability->name};
+  return pd_queue_update(frame->home, frame->agent, &note, fn, job, &job->ack, err);
 }
 
 static pd_code subscribe(watch_job *job, pd_error *err)
@@ -110,7 +114,7 @@ static pd_code subscribe(watch_job *job, pd_error *err)
                           frame->agent);
   TRY(new_id(frame->agent, job->made_id, err));
   TRY(pd_subscriptions_hold(frame->home, frame->agent, frame->ctx->session, err));
-  return pd_queue_retry(watch_once, job, err);
+  return update(job, stage_watch, err);
 }
 
 pd_code pd_cap_state_shared_watch(pd_frame *frame, pd_error *err)
@@ -126,20 +130,16 @@ pd_code pd_cap_state_shared_watch(pd_frame *frame, pd_error *err)
 
 /* ---- state.shared.unwatch ---- */
 
-static pd_code unwatch_once(void *ctx, pd_error *err)
+static pd_code stage_unwatch(void *ctx, pd_queue_tx *tx, pd_error *err)
 {
   watch_job *job = ctx;
-  pd_frame *frame = job->frame;
-  pd_note note = {.author = frame->agent, .run = frame->ctx->session, .reason = frame->capability->name};
-  CLEANUP(pd_queue_abort) pd_queue_tx tx = {0};
   CLEANUP(pd_subscription_list_done) pd_subscription_list list = {0};
-  TRY(pd_queue_begin(frame->home, frame->agent, &note, &tx, err));
-  TRY(pd_subscription_load(&tx, &list, err));
+  TRY(pd_subscription_load(tx, &list, err));
   for (size_t i = 0; i < list.count; i++) {
     if (!pd_bytes_equal(pd_text(list.items[i].id), job->id)) continue;
     job->made_id[0] = 'x';
-    TRY(pd_subscription_remove(&tx, &list.items[i], err));
-    return pd_queue_commit(&tx, &job->ack, err);
+    TRY(pd_subscription_remove(tx, &list.items[i], err));
+    return pd_queue_stage_head(tx, err);
   }
   job->made_id[0] = 0;
   return PD_OK;
@@ -148,7 +148,7 @@ static pd_code unwatch_once(void *ctx, pd_error *err)
 pd_code pd_cap_state_shared_unwatch(pd_frame *frame, pd_error *err)
 {
   watch_job job = {.frame = frame, .id = pd_in_text(frame, "subscription_id")};
-  TRY(pd_queue_retry(unwatch_once, &job, err));
+  TRY(update(&job, stage_unwatch, err));
   if (job.made_id[0]) pd_frame_commit(frame, &job.ack);
   pd_json_put_bool(&frame->out, "removed", job.made_id[0]);
   return frame->out.code;

@@ -22,17 +22,12 @@ typedef struct move_job {
 /* One commit's worth of a job. */
 typedef struct batch {
   move_job *job;
-  pd_queue_tx tx;
+  pd_queue_tx *tx;
   pd_store *shared;
   uint64_t tail; /* of the shared log, when the batch began */
   size_t count;  /* of events staged */
   bool is_changed;
 } batch;
-
-static void batch_done(batch *b)
-{
-  pd_queue_abort(&b->tx);
-}
 
 /* ---- one event ---- */
 
@@ -67,7 +62,7 @@ static pd_code stage_event(batch *b, const pd_subscription *s, const pd_watch_ev
   pd_json_put_text(&w, "cursor", pd_watch_cursor_text(&e->next, cursor));
   pd_json_close(&w, '}');
   TRY(w.code);
-  TRY(pd_queue_stage(&b->tx, PD_QUEUE_SHARED_CHANGE, NULL, pd_buf_bytes(&text), NULL, err));
+  TRY(pd_queue_stage(b->tx, PD_QUEUE_SHARED_CHANGE, NULL, pd_buf_bytes(&text), NULL, err));
   b->count++;
   return PD_OK;
 }
@@ -92,7 +87,7 @@ static pd_code open_watch(batch *b, pd_subscription *s, pd_watch **out, pd_error
 
 static bool has_room(const batch *b)
 {
-  return b->count < MOVE_COUNT_MAX && b->tx.count < b->tx.home->config.queue_count_max;
+  return b->count < MOVE_COUNT_MAX && b->tx->count < b->tx->home->config.queue_count_max;
 }
 
 /* *out_is_told: there was no more. */
@@ -108,7 +103,7 @@ static pd_code stage_events(batch *b, const pd_subscription *s, pd_watch *watch,
 static pd_code store_moved(batch *b, pd_subscription *s, bool is_ending, pd_error *err)
 {
   b->is_changed = true;
-  return is_ending ? pd_subscription_remove(&b->tx, s, err) : pd_subscription_store(&b->tx, s, err);
+  return is_ending ? pd_subscription_remove(b->tx, s, err) : pd_subscription_store(b->tx, s, err);
 }
 
 static pd_code tell(batch *b, pd_subscription *s, bool is_ending, pd_error *err)
@@ -128,7 +123,7 @@ static pd_code tell(batch *b, pd_subscription *s, bool is_ending, pd_error *err)
   TRY(code);
   bool is_passed = pd_watch_cursor_parse(s->cursor, &before) && after.seq - before.seq >= PASSED_COUNT_MAX;
   pd_watch_cursor_text(&after, s->cursor);
-  bool is_full = !is_told && b->tx.count >= b->tx.home->config.queue_count_max;
+  bool is_full = !is_told && b->tx->count >= b->tx->home->config.queue_count_max;
   if (!is_told && !is_full) b->job->is_more = true;
   if (is_ending && (is_told || is_full)) return store_moved(b, s, true, err);
   return b->count > count || is_passed ? store_moved(b, s, false, err) : PD_OK;
@@ -145,7 +140,7 @@ static pd_code visit(batch *b, pd_subscription *s, pd_error *err)
   if (state == PD_SUBSCRIPTION_ENDED) return store_moved(b, s, true, err);
   if (state == PD_SUBSCRIPTION_SUSPENDED) return PD_OK;
   if (is_past) return tell(b, s, false, err);
-  return is_ours && b->tx.now_ms - s->updated_ms > TOUCH_MS ? store_moved(b, s, false, err) : PD_OK;
+  return is_ours && b->tx->now_ms - s->updated_ms > TOUCH_MS ? store_moved(b, s, false, err) : PD_OK;
 }
 
 /* ---- all of an agent ---- */
@@ -159,26 +154,25 @@ static pd_code find_tail(batch *b, pd_error *err)
   return PD_OK;
 }
 
-static pd_code move_once(void *ctx, pd_error *err)
+static pd_code stage_move(void *ctx, pd_queue_tx *tx, pd_error *err)
 {
   move_job *job = ctx;
-  pd_note note = {.author = "perdure", .reason = "state.shared.watch"};
-  CLEANUP(batch_done) batch b = {.job = job};
+  batch b = {.job = job, .tx = tx};
   CLEANUP(pd_subscription_list_done) pd_subscription_list list = {0};
   job->is_more = false;
-  TRY(pd_queue_begin(job->home, job->agent, &note, &b.tx, err));
-  TRY(pd_subscription_load(&b.tx, &list, err));
+  TRY(pd_subscription_load(tx, &list, err));
   if (!list.count) return PD_OK;
   TRY(pd_home_store(job->home, PD_STORE_SHARED, true, &b.shared, err));
   TRY(find_tail(&b, err));
   for (size_t i = 0; i < list.count; i++) TRY(visit(&b, &list.items[i], err));
-  return b.is_changed ? pd_queue_commit(&b.tx, NULL, err) : PD_OK;
+  return b.is_changed ? pd_queue_stage_head(tx, err) : PD_OK;
 }
 
 static pd_code move_all(pd_home *home, const char *agent, const char *ended, pd_error *err)
 {
   move_job job = {.home = home, .agent = agent, .ended = ended};
-  do TRY(pd_queue_retry(move_once, &job, err));
+  pd_note note = {.author = "perdure", .reason = "state.shared.watch"};
+  do TRY(pd_queue_update(home, agent, &note, stage_move, &job, NULL, err));
   while (job.is_more);
   return PD_OK;
 }

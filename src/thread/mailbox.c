@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define RETRY_MAX 100000
 #define COUNT_MAX_DEFAULT 10000
 #define KEEP_MS_DEFAULT ((int64_t)7 * 24 * 3600 * 1000)
 
@@ -82,53 +81,48 @@ static pd_code read_head(pd_mail_tx *tx, pd_error *err)
   return PD_OK;
 }
 
-/* The ref begins at the empty commit; somebody else may be making it at this moment. */
-static pd_code begin_edit(pd_mailbox *box, const pd_note *note, bool is_made, pd_edit **out, pd_error *err)
-{
-  pd_code code = pd_edit_begin(box->store, note, out, err);
-  if (code != PD_NOT_FOUND || !is_made) return code;
-  code = pd_fork(box->store, box->ref, "root", note, NULL, err);
-  if (code && code != PD_EXISTS) return code;
-  return pd_edit_begin(box->store, note, out, err);
-}
-
-pd_code pd_mail_begin(pd_mailbox *box, const char *reason, bool is_made, pd_mail_tx *out, pd_error *err)
-{
-  pd_mail_tx tx = {.box = box, .now_ms = box->now_ms(box->now_ctx)};
-  pd_note note = {.ref = box->ref, .author = box->author, .reason = reason};
-  TRY(begin_edit(box, &note, is_made, &tx.edit, err));
-  pd_code code = read_head(&tx, err);
-  if (code)
-    pd_edit_abort(tx.edit);
-  else
-    *out = tx;
-  return code;
-}
-
-void pd_mail_abort(pd_mail_tx *tx)
-{
-  pd_edit_abort(tx->edit);
-  tx->edit = NULL;
-}
-
-pd_code pd_mail_commit(pd_mail_tx *tx, pd_error *err)
+pd_code pd_mail_stage_head(pd_mail_tx *tx, pd_error *err)
 {
   char text[160];
   snprintf(text, sizeof text, "{\"next\":%llu,\"generation\":%llu,\"queued\":%llu,\"claimed\":%llu}", (unsigned long long)tx->next,
            (unsigned long long)tx->generation, (unsigned long long)tx->queued, (unsigned long long)tx->claimed);
   TRY(pd_edit_put(tx->edit, pd_text("head"), pd_text(text), tx->version, err));
-  TRY(pd_edit_commit(tx->edit, NULL, err));
-  tx->edit = NULL;
+  tx->is_complete = true;
   return PD_OK;
 }
 
-pd_code pd_mail_retry(pd_code (*attempt)(void *ctx, pd_error *err), void *ctx, pd_error *err)
+typedef struct mail_update {
+  pd_mailbox *box;
+  pd_mail_fn fn;
+  void *ctx;
+  pd_code code; /* of `fn`, the last time */
+} mail_update;
+
+static pd_code run_fn(mail_update *u, pd_edit *edit, pd_error *err)
 {
-  pd_error why = {0};
-  pd_code code = PD_CONFLICT;
-  for (int i = 0; i < RETRY_MAX && code == PD_CONFLICT && !why.name; i++) code = attempt(ctx, &why);
-  if (code == PD_CONFLICT && !why.name)
-    return pd_error_set(err, PD_STORAGE, "the mailbox changed %d times while it was written to; try again", RETRY_MAX);
-  if (code && err) *err = why;
-  return code;
+  pd_mail_tx tx = {.box = u->box, .edit = edit, .now_ms = u->box->now_ms(u->box->now_ctx)};
+  TRY(read_head(&tx, err));
+  TRY(u->fn(u->ctx, &tx, err));
+  if (!tx.is_complete) pd_edit_clear(edit);
+  return PD_OK;
+}
+
+static pd_code run_update(void *ctx, pd_edit *edit, pd_error *err)
+{
+  mail_update *u = ctx;
+  return u->code = run_fn(u, edit, err);
+}
+
+pd_code pd_mail_update(pd_mailbox *box, const char *reason, pd_mail_fn fn, void *ctx, bool *out_is_missing, pd_error *err)
+{
+  mail_update u = {.box = box, .fn = fn, .ctx = ctx};
+  pd_note note = {.ref = box->ref, .author = box->author, .reason = reason};
+  pd_code code = pd_update(box->store, &note, run_update, &u, NULL, err);
+  bool is_missing = code == PD_NOT_FOUND && u.code != PD_NOT_FOUND; /* the ref, not a letter */
+  if (out_is_missing) *out_is_missing = is_missing;
+  if (!is_missing) return code;
+  if (out_is_missing) return PD_OK;
+  code = pd_fork(box->store, box->ref, "root", &note, NULL, err); /* it begins at the empty commit */
+  if (code && code != PD_EXISTS) return code;                     /* somebody else may be making it at this moment */
+  return pd_update(box->store, &note, run_update, &u, NULL, err);
 }

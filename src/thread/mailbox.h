@@ -35,17 +35,16 @@ typedef struct pd_mail_tx {
   uint64_t version; /* of the head, as read */
   uint64_t next, generation, queued, claimed;
   int64_t now_ms;
+  bool is_complete; /* the head is staged */
 } pd_mail_tx;
 
-/* Begin. PD_NOT_FOUND if there is no such mailbox yet, unless it `is_made` here. */
-PD_MUST_USE pd_code pd_mail_begin(pd_mailbox *box, const char *reason, bool is_made, pd_mail_tx *out, pd_error *err);
-/* Takes a tx that is all zero, or one that was committed. */
-void pd_mail_abort(pd_mail_tx *tx);
-/* Write the head and commit. PD_CONFLICT: others were faster. */
-PD_MUST_USE pd_code pd_mail_commit(pd_mail_tx *tx, pd_error *err);
-/* Do `attempt` until it is not stopped by others' commits: each of those is somebody's progress. A refusal of its own that is a PD_CONFLICT
- * has a name, and ends it. */
-PD_MUST_USE pd_code pd_mail_retry(pd_code (*attempt)(void *ctx, pd_error *err), void *ctx, pd_error *err);
+/* Change a mailbox in one commit, without conflicts (pd_update): `fn` reads and stages in `tx`, and ends with pd_mail_stage_head; if it does
+ * not, nothing is written. It may run several times, each time from the start. If there is no such mailbox yet, it is made; or, if
+ * `out_is_missing` is not NULL, that is set, `fn` is not run, and the answer is PD_OK. */
+typedef pd_code (*pd_mail_fn)(void *ctx, pd_mail_tx *tx, pd_error *err);
+PD_MUST_USE pd_code pd_mail_update(pd_mailbox *box, const char *reason, pd_mail_fn fn, void *ctx, bool *out_is_missing, pd_error *err);
+/* Stage the head as the counts of `tx` are now (M1). */
+PD_MUST_USE pd_code pd_mail_stage_head(pd_mail_tx *tx, pd_error *err);
 
 /* "NOUN/<20 digits>"; returns `out`. */
 char *pd_mail_key(const char *noun, uint64_t number, char out[PD_MAIL_KEY_SIZE]);

@@ -122,24 +122,19 @@ static pd_code take_one(claim_job *job, pd_mail_tx *tx, uint64_t number, pd_mail
   return pd_mail_move(tx, l, &was, err);
 }
 
-static pd_code claim_once(void *ctx, pd_error *err)
+static pd_code stage_claim(void *ctx, pd_mail_tx *tx, pd_error *err)
 {
   claim_job *job = ctx;
-  CLEANUP(pd_mail_abort) pd_mail_tx tx = {0};
   uint64_t numbers[PD_MAIL_CLAIM_COUNT_MAX];
   uint32_t count = 0;
   bool any = false;
   job->found = (pd_claim_found){.next_due_ms = INT64_MAX};
-  pd_code code = pd_mail_begin(job->box, "mailbox.claim", false, &tx, err);
-  if (code == PD_NOT_FOUND) return PD_OK; /* nothing was ever sent */
-  TRY(code);
-  TRY(take_back(job, &tx, &any, err));
-  TRY(pick(job, &tx, numbers, &count, err));
-  for (uint32_t i = 0; i < count; i++) TRY(take_one(job, &tx, numbers[i], &job->items[i], err));
+  TRY(take_back(job, tx, &any, err));
+  TRY(pick(job, tx, numbers, &count, err));
+  for (uint32_t i = 0; i < count; i++) TRY(take_one(job, tx, numbers[i], &job->items[i], err));
   if (!any && !count) return PD_OK;
-  TRY(pd_mail_commit(&tx, err));
   job->found.count = count;
-  return PD_OK;
+  return pd_mail_stage_head(tx, err);
 }
 
 static pd_code check_claim(const pd_claim *claim, pd_error *err)
@@ -159,7 +154,9 @@ pd_code pd_mailbox_claim(pd_mailbox *box, const pd_claim *claim, pd_letter_visit
   if (!job) return pd_error_memory(err, "a claim");
   job->box = box;
   job->claim = claim;
-  pd_code code = pd_mail_retry(claim_once, job, err);
+  job->found = (pd_claim_found){.next_due_ms = INT64_MAX};
+  bool is_missing; /* nothing was ever sent */
+  pd_code code = pd_mail_update(box, "mailbox.claim", stage_claim, job, &is_missing, err);
   if (!code && job->found.count) job->found.next_due_ms = INT64_MAX;
   for (uint32_t i = 0; !code && i < job->found.count; i++) (void)visit(ctx, &job->items[i].letter);
   if (!code && out) *out = job->found;
@@ -230,24 +227,28 @@ static void settle(const settle_job *job, const pd_mail_tx *tx, pd_letter *lette
   }
 }
 
-static pd_code settle_once(void *ctx, pd_error *err)
+static pd_code stage_settlement(void *ctx, pd_mail_tx *tx, pd_error *err)
 {
   settle_job *job = ctx;
   char error[PD_MAIL_ERROR_SIZE_MAX + 1];
-  CLEANUP(pd_mail_abort) pd_mail_tx tx = {0};
   CLEANUP(pd_mail_item_done) pd_mail_item item = {0};
-  pd_code code = pd_mail_begin(job->box, job->reason, false, &tx, err);
-  if (code == PD_NOT_FOUND) return pd_error_named(err, code, "LetterNotFound", "no letter was ever sent to '%s'", job->box->ref);
-  TRY(code);
-  TRY(pd_mail_read(&tx, job->number, &item, err));
+  TRY(pd_mail_read(tx, job->number, &item, err));
   TRY(check_holder(job, &item.letter, err));
   pd_letter next = item.letter;
   job->status = PD_MAIL_ACCEPTED;
   if (item.letter.status == PD_MAIL_ACCEPTED) return PD_OK; /* said twice */
-  settle(job, &tx, &next, error);
+  settle(job, tx, &next, error);
   job->status = next.status;
-  TRY(pd_mail_move(&tx, &next, &item.letter, err));
-  return pd_mail_commit(&tx, err);
+  TRY(pd_mail_move(tx, &next, &item.letter, err));
+  return pd_mail_stage_head(tx, err);
+}
+
+static pd_code settle_letter(settle_job *job, pd_error *err)
+{
+  bool is_missing;
+  TRY(pd_mail_update(job->box, job->reason, stage_settlement, job, &is_missing, err));
+  if (!is_missing) return PD_OK;
+  return pd_error_named(err, PD_NOT_FOUND, "LetterNotFound", "no letter was ever sent to '%s'", job->box->ref);
 }
 
 static pd_code check_token(const char *token, pd_error *err)
@@ -260,7 +261,7 @@ pd_code pd_mailbox_accept(pd_mailbox *box, uint64_t number, const char *token, p
 {
   settle_job job = {.box = box, .number = number, .token = token, .reason = "mailbox.accept", .to = PD_MAIL_ACCEPTED};
   TRY(check_token(token, err));
-  return pd_mail_retry(settle_once, &job, err);
+  return settle_letter(&job, err);
 }
 
 pd_code pd_mailbox_extend(pd_mailbox *box, uint64_t number, const char *token, int64_t lease_ms, pd_error *err)
@@ -268,7 +269,7 @@ pd_code pd_mailbox_extend(pd_mailbox *box, uint64_t number, const char *token, i
   settle_job job = {.box = box, .number = number, .token = token, .reason = "mailbox.extend", .to = PD_MAIL_CLAIMED, .lease_ms = lease_ms};
   TRY(check_token(token, err));
   TRY(check_lease(lease_ms, err));
-  return pd_mail_retry(settle_once, &job, err);
+  return settle_letter(&job, err);
 }
 
 pd_code pd_mailbox_reject(pd_mailbox *box, uint64_t number, const char *token, const pd_rejection *how, pd_mail_status *out_status,
@@ -277,7 +278,7 @@ pd_code pd_mailbox_reject(pd_mailbox *box, uint64_t number, const char *token, c
   settle_job job = {.box = box, .number = number, .token = token, .reason = "mailbox.reject", .to = PD_MAIL_QUEUED, .how = how};
   TRY(check_token(token, err));
   if (how && how->retry_ms < 0) return pd_error_set(err, PD_INVALID, "retry_ms of a rejection is negative");
-  TRY(pd_mail_retry(settle_once, &job, err));
+  TRY(settle_letter(&job, err));
   if (out_status) *out_status = job.status;
   return PD_OK;
 }

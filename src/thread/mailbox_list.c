@@ -123,15 +123,11 @@ static pd_code check_care(const care_job *job, const pd_letter *letter, pd_error
                         job->is_cancel ? "cancelled" : "queued again");
 }
 
-static pd_code care_once(void *ctx, pd_error *err)
+static pd_code stage_care(void *ctx, pd_mail_tx *tx, pd_error *err)
 {
   const care_job *job = ctx;
-  CLEANUP(pd_mail_abort) pd_mail_tx tx = {0};
   CLEANUP(pd_mail_item_done) pd_mail_item item = {0};
-  pd_code code = pd_mail_begin(job->box, job->is_cancel ? "mailbox.cancel" : "mailbox.requeue", false, &tx, err);
-  if (code == PD_NOT_FOUND) return no_letter(job->box, job->number, err);
-  TRY(code);
-  TRY(pd_mail_read(&tx, job->number, &item, err));
+  TRY(pd_mail_read(tx, job->number, &item, err));
   if (job->is_cancel && item.letter.status == PD_MAIL_CANCELLED) return PD_OK; /* said twice */
   TRY(check_care(job, &item.letter, err));
   pd_letter next = item.letter;
@@ -139,18 +135,25 @@ static pd_code care_once(void *ctx, pd_error *err)
   next.retry_ms = next.lease_until_ms = 0;
   next.token = "";
   if (!job->is_cancel) next.attempts = 0;
-  TRY(pd_mail_move(&tx, &next, &item.letter, err));
-  return pd_mail_commit(&tx, err);
+  TRY(pd_mail_move(tx, &next, &item.letter, err));
+  return pd_mail_stage_head(tx, err);
+}
+
+static pd_code care_for(care_job *job, pd_error *err)
+{
+  bool is_missing;
+  TRY(pd_mail_update(job->box, job->is_cancel ? "mailbox.cancel" : "mailbox.requeue", stage_care, job, &is_missing, err));
+  return is_missing ? no_letter(job->box, job->number, err) : PD_OK;
 }
 
 pd_code pd_mailbox_cancel(pd_mailbox *box, uint64_t number, pd_error *err)
 {
   care_job job = {.box = box, .number = number, .is_cancel = true};
-  return pd_mail_retry(care_once, &job, err);
+  return care_for(&job, err);
 }
 
 pd_code pd_mailbox_requeue(pd_mailbox *box, uint64_t number, pd_error *err)
 {
   care_job job = {.box = box, .number = number};
-  return pd_mail_retry(care_once, &job, err);
+  return care_for(&job, err);
 }

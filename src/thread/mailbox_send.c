@@ -106,50 +106,46 @@ typedef struct send_job {
   pd_mail_sent sent;
 } send_job;
 
-static pd_code send_once(void *ctx, pd_error *err)
+static pd_code stage_send(void *ctx, pd_mail_tx *tx, pd_error *err)
 {
   send_job *job = ctx;
-  CLEANUP(pd_mail_abort) pd_mail_tx tx = {0};
   uint64_t forgotten = 0;
   job->sent = (pd_mail_sent){.status = PD_MAIL_QUEUED};
-  TRY(pd_mail_begin(job->box, "mailbox.send", true, &tx, err));
   /* Before the look for a duplicate: a key whose letter is past its time is free again. */
-  TRY(pd_mail_forget_place(&tx, "done/", tx.now_ms - job->box->keep_ms, FORGET_MAX, false, &forgotten, err));
-  if (job->mail->dedupe_key) TRY(find_duplicate(&tx, job->mail->dedupe_key, &job->sent, err));
+  TRY(pd_mail_forget_place(tx, "done/", tx->now_ms - job->box->keep_ms, FORGET_MAX, false, &forgotten, err));
+  if (job->mail->dedupe_key) TRY(find_duplicate(tx, job->mail->dedupe_key, &job->sent, err));
   if (job->sent.is_duplicate) return PD_OK;
-  if (job->mail->is_interrupt) TRY(pd_mail_supersede(&tx, tx.next, &job->sent.superseded, err));
-  TRY(check_room(&tx, err));
-  job->sent.number = tx.next;
-  TRY(stage_letter(&tx, job->mail, err));
-  return pd_mail_commit(&tx, err);
+  if (job->mail->is_interrupt) TRY(pd_mail_supersede(tx, tx->next, &job->sent.superseded, err));
+  TRY(check_room(tx, err));
+  job->sent.number = tx->next;
+  TRY(stage_letter(tx, job->mail, err));
+  return pd_mail_stage_head(tx, err);
 }
 
 pd_code pd_mailbox_send(pd_mailbox *box, const pd_mail *mail, pd_mail_sent *out, pd_error *err)
 {
   send_job job = {.box = box, .mail = mail};
   TRY(check_mail(mail, err));
-  TRY(pd_mail_retry(send_once, &job, err));
+  TRY(pd_mail_update(box, "mailbox.send", stage_send, &job, NULL, err));
   if (out) *out = job.sent;
   return PD_OK;
 }
 
 /* ---- an interrupt alone ---- */
 
-static pd_code interrupt_once(void *ctx, pd_error *err)
+static pd_code stage_interrupt(void *ctx, pd_mail_tx *tx, pd_error *err)
 {
   send_job *job = ctx;
-  CLEANUP(pd_mail_abort) pd_mail_tx tx = {0};
-  pd_code code = pd_mail_begin(job->box, "mailbox.interrupt", false, &tx, err);
-  if (code == PD_NOT_FOUND) return PD_OK; /* nothing was ever sent */
-  TRY(code);
-  TRY(pd_mail_supersede(&tx, 0, &job->sent.superseded, err));
-  return job->sent.superseded ? pd_mail_commit(&tx, err) : PD_OK;
+  job->sent.superseded = 0;
+  TRY(pd_mail_supersede(tx, 0, &job->sent.superseded, err));
+  return job->sent.superseded ? pd_mail_stage_head(tx, err) : PD_OK;
 }
 
 pd_code pd_mailbox_interrupt(pd_mailbox *box, uint64_t *out_count, pd_error *err)
 {
   send_job job = {.box = box};
-  TRY(pd_mail_retry(interrupt_once, &job, err));
+  bool is_missing; /* nothing was ever sent */
+  TRY(pd_mail_update(box, "mailbox.interrupt", stage_interrupt, &job, &is_missing, err));
   if (out_count) *out_count = job.sent.superseded;
   return PD_OK;
 }
@@ -163,23 +159,20 @@ typedef struct purge_job {
   uint64_t count;
 } purge_job;
 
-static pd_code purge_once(void *ctx, pd_error *err)
+static pd_code stage_purge(void *ctx, pd_mail_tx *tx, pd_error *err)
 {
   purge_job *job = ctx;
-  CLEANUP(pd_mail_abort) pd_mail_tx tx = {0};
   job->count = 0;
-  pd_code code = pd_mail_begin(job->box, "mailbox.purge", false, &tx, err);
-  if (code == PD_NOT_FOUND) return PD_OK;
-  TRY(code);
-  TRY(pd_mail_forget_place(&tx, "done/", job->before_ms, SIZE_MAX, job->is_dry_run, &job->count, err));
-  if (job->with_dead) TRY(pd_mail_forget_place(&tx, "dead/", job->before_ms, SIZE_MAX, job->is_dry_run, &job->count, err));
-  return job->count && !job->is_dry_run ? pd_mail_commit(&tx, err) : PD_OK;
+  TRY(pd_mail_forget_place(tx, "done/", job->before_ms, SIZE_MAX, job->is_dry_run, &job->count, err));
+  if (job->with_dead) TRY(pd_mail_forget_place(tx, "dead/", job->before_ms, SIZE_MAX, job->is_dry_run, &job->count, err));
+  return job->count && !job->is_dry_run ? pd_mail_stage_head(tx, err) : PD_OK;
 }
 
 pd_code pd_mailbox_purge(pd_mailbox *box, int64_t before_ms, bool with_dead, bool is_dry_run, uint64_t *out_count, pd_error *err)
 {
   purge_job job = {.box = box, .before_ms = before_ms, .with_dead = with_dead, .is_dry_run = is_dry_run};
-  TRY(pd_mail_retry(purge_once, &job, err));
+  bool is_missing;
+  TRY(pd_mail_update(box, "mailbox.purge", stage_purge, &job, &is_missing, err));
   if (out_count) *out_count = job.count;
   return PD_OK;
 }
