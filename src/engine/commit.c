@@ -5,7 +5,7 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
-#include "engine/store.h"
+#include "engine/retired.h"
 
 #include <stdlib.h>
 
@@ -165,6 +165,15 @@ static pd_code reserve_staged(pd_batch *batch, pd_error *err)
   return PD_OK;
 }
 
+/* R, or what erasure writes like it? */
+static bool is_retention(const pd_intent *intent, const pd_ref_slot *slot)
+{
+  if (!slot || intent->kind != PD_RECORD_COMMIT || strcmp(slot->name, PD_META_REF) != 0) return false;
+  for (size_t i = 0; i < intent->change_count; i++)
+    if (pd_bytes_equal(intent->changes[i].key, pd_text(PD_RETENTION_KEY))) return true;
+  return false;
+}
+
 static void push_staged(pd_store *s, const pd_rec *rec, pd_ref_slot *slot, const pd_head *head, size_t record_at, pd_ticket *ticket,
                         const pd_catalog_frame *frame)
 {
@@ -288,6 +297,7 @@ static pd_code stage_planned(pd_store *s, const pd_intent *intent, pd_ref_slot *
   }
   for (size_t i = 0; i < p->count; i++) s->auto_gc.bytes += p->changes[i].size;
   push_staged(s, &rec, slot, &head, record_at, ticket, NULL);
+  s->pending.staged[s->pending.count - 1].is_retention = is_retention(intent, slot);
   pd_node_unref(&s->tree.pool, head.root);
   fill_ack(s, &rec, p->count == 1 ? p->changes[0].version : 0, out);
   return PD_OK;
@@ -303,6 +313,37 @@ static pd_code stage_commit(pd_store *s, const pd_intent *intent, pd_ref_slot *s
   if (!code) code = stage_planned(s, intent, slot, root, &p, ticket, out, err);
   plan_done(s, &p);
   return code;
+}
+
+/* ---- what gc retired (G9) ---- */
+
+static pd_code refuse_retired(const pd_store *s, const char *what, const pd_ref_slot *slot, uint64_t seq, pd_error *err)
+{
+  pd_error why;
+  if (!pd_is_retired(s, seq)) return PD_OK;
+  (void)!pd_retired_error(s, seq, &why);
+  return pd_error_set(err, PD_RETIRED, "%s on ref '%s' is refused: %s", what, slot->name, why.message);
+}
+
+bool pd_intent_points_back(const pd_intent *intent)
+{
+  return intent->merged_count || intent->kept || (intent->kind != PD_RECORD_COMMIT && intent->kind != PD_RECORD_KEYFRAME);
+}
+
+static pd_code check_commit_parents(pd_store *s, const pd_intent *intent, const pd_ref_slot *slot, pd_error *err)
+{
+  if (pd_intent_points_back(intent)) TRY(pd_retention_ready(s, err));
+  for (size_t i = 0; i < intent->merged_count; i++) TRY(refuse_retired(s, "a merge", slot, intent->merged[i].seq, err));
+  if (intent->kept) TRY(refuse_retired(s, "a mark", slot, intent->kept->seq, err));
+  return refuse_retired(s, "a commit", slot, slot->tip.commit.seq, err); /* a head is always kept: this one was damaged before */
+}
+
+/* Deleting a ref, or switching to it, keeps nothing: that must go on with one that cannot be read. */
+static pd_code check_target(pd_store *s, const pd_rec *rec, const pd_ref_slot *slot, pd_error *err)
+{
+  if (rec->kind == PD_RECORD_REF_DELETE || rec->kind == PD_RECORD_SWITCH) return PD_OK;
+  TRY(pd_retention_ready(s, err));
+  return refuse_retired(s, pd_record_kind_name(rec->kind), slot, rec->target_seq, err);
 }
 
 /* ---- moves of refs ---- */
@@ -377,6 +418,7 @@ static pd_code stage_move(pd_store *s, const pd_intent *intent, pd_ref_slot *slo
   pd_head head = slot->tip;
   start_record(s, intent, slot, &rec);
   TRY(move_target(s, intent, &head, &rec, err));
+  TRY(check_target(s, &rec, slot, err));
   size_t record_at;
   TRY(encode_plain(s, &rec, &record_at, err));
   pd_head_move(&head, &rec);
@@ -442,5 +484,7 @@ pd_code pd_stage(pd_store *s, const pd_intent *intent, pd_ticket *ticket, pd_ack
   if (intent->kind == PD_RECORD_KEYFRAME) return stage_keyframe(s, intent, ticket, out, err);
   TRY(find_target_slot(s, intent, &slot, err));
   TRY(check_head(intent, slot, err));
-  return intent->kind == PD_RECORD_COMMIT ? stage_commit(s, intent, slot, ticket, out, err) : stage_move(s, intent, slot, ticket, out, err);
+  if (intent->kind != PD_RECORD_COMMIT) return stage_move(s, intent, slot, ticket, out, err);
+  TRY(check_commit_parents(s, intent, slot, err));
+  return stage_commit(s, intent, slot, ticket, out, err);
 }

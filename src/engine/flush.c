@@ -6,7 +6,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "engine/store.h"
+#include "engine/retired.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -107,6 +107,7 @@ static void publish(pd_store *s, pd_staged *st)
 {
   if (st->slot) publish_head(s, st->slot, &st->head);
   publish_seq(s, st);
+  if (st->is_retention) pd_retention_changed(s); /* G9: before anybody else gets the lock */
   s->log_seq = st->seq;
   s->tail_bytes += st->record_size;
   if (st->kind == PD_RECORD_COMMIT) {
@@ -316,12 +317,30 @@ static pd_code prepare_buffered(pd_store *s, pd_error *err)
   return s->flush_error.code;
 }
 
+static bool has_staged(const pd_store *s)
+{
+  return s->pending.count || s->inflight.count;
+}
+
+/* For what looks into the past: nothing may be staged, not even what came while the log was being claimed. */
+static pd_code prepare_settled(pd_store *s, pd_error *err)
+{
+  pd_code code = PD_OK;
+  s->gate++; /* else others could stage each time that the lock is given up */
+  do {
+    code = pd_settle(s, err);
+    if (!code && s->is_buffered) code = prepare_buffered(s, err);
+  } while (!code && has_staged(s));
+  if (!code) code = pd_refresh(s, err);
+  if (!--s->gate) pthread_cond_broadcast(&s->changed);
+  return code;
+}
+
 static pd_code prepare(pd_store *s, const pd_intent *intent, pd_error *err)
 {
+  if (pd_intent_points_back(intent)) return prepare_settled(s, err);
   if (intent->kind == PD_RECORD_COMMIT)
     while (s->gate) pthread_cond_wait(&s->changed, &s->lock);
-  else if (intent->kind != PD_RECORD_KEYFRAME)
-    TRY(pd_settle(s, err));
   if (s->is_buffered) TRY(prepare_buffered(s, err));
   return pd_refresh(s, err);
 }
@@ -386,6 +405,7 @@ static void buffer(pd_store *s)
   publish_head(s, st->slot, &st->head);
   pd_head_done(s, &st->head); /* the ref has it now; thousands of old roots would fill the cache */
   publish_seq(s, st);
+  if (st->is_retention) pd_retention_changed(s);
   if (s->pending.count == 1) {
     s->pending_since_ms = pd_clock_monotonic_ms();
     pthread_cond_signal(&s->work);
@@ -432,9 +452,7 @@ static pd_code try_write(pd_store *s, const pd_intent *intent, pd_ack *out, bool
 
 static pd_code stage_many(pd_store *s, pd_stage_many stage, void *ctx, pd_ticket *ticket, pd_error *err)
 {
-  TRY(pd_settle(s, err));
-  if (s->is_buffered) TRY(prepare_buffered(s, err));
-  TRY(pd_refresh(s, err));
+  TRY(prepare_settled(s, err));
   pd_code code = stage(ctx, err);
   if (code) rewind_tips(s);                                                      /* all of it is ours: nothing was staged before */
   if (s->pending.count) s->pending.staged[s->pending.count - 1].ticket = ticket; /* the last speaks for all */
@@ -544,7 +562,7 @@ pd_code pd_write_once(pd_store *s, const pd_intent *intent, pd_ack *out, pd_erro
 /* Staging may be done at once: nobody needs a moment with nothing staged, and what a limit asks for is known. */
 static bool is_ready(pd_store *s, const pd_intent *intent)
 {
-  if (s->gate) return false;
+  if (s->gate || pd_intent_points_back(intent)) return false;
   if (!intent->note || !intent->note->bytes_max) return true;
   const pd_ref_slot *slot = pd_slot_find(s, intent->ref && *intent->ref ? intent->ref : s->ref);
   return slot && (slot->tip.is_deleted || slot->tip.has_bytes);

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "engine/erase.h"
 #include "engine/marks.h"
+#include "engine/retired.h"
 
 #include <stdlib.h>
 
@@ -102,10 +103,17 @@ static pd_code check_meta(const pd_gc_run *run, const pd_rec *rec, pd_error *err
   return PD_OK;
 }
 
+pd_code pd_gc_decode(const pd_store *s, uint64_t seq, pd_bytes bytes, pd_rec *out, pd_error *err)
+{
+  if (!bytes.size) return pd_retired_error(s, seq, err);
+  TRY(pd_rec_decode(seq, bytes, out, err));
+  return out->has_dropped ? pd_retired_error(s, seq, err) : PD_OK;
+}
+
 static pd_code check_record(const pd_gc_run *run, uint64_t seq, pd_bytes bytes, pd_error *err)
 {
   pd_rec rec;
-  TRY(pd_rec_decode(seq, bytes, &rec, err));
+  TRY(pd_gc_decode(run->s, seq, bytes, &rec, err));
   if (rec.kind == PD_RECORD_COMMIT && pd_bytes_equal(rec.ref, pd_text(PD_META_REF))) TRY(check_meta(run, &rec, err));
   bool is_fine = rec.kind == PD_RECORD_KEYFRAME || rec.kind == PD_RECORD_SWITCH || is_kept(run, rec.target_seq);
   for (size_t i = 0; i < rec.parent_count; i++) is_fine = is_fine && is_kept(run, rec.parent_seqs[i]);
@@ -326,6 +334,24 @@ static pd_code try_gc(pd_gc_run *run, pd_error *err)
   return code;
 }
 
+static uint64_t epoch_of(pd_store *s)
+{
+  pd_store_lock(s);
+  bool is_known = !pd_settle(s, NULL) && !pd_refresh(s, NULL) && !pd_retention_ready(s, NULL); /* nobody reads on beside a batch */
+  uint64_t epoch = is_known ? s->retention.epoch : 0;
+  pd_store_unlock(s);
+  return epoch;
+}
+
+/* PD_CONFLICT also if another gc took away what this one was about to read. */
+static pd_code try_gc_once(pd_gc_run *run, pd_error *err)
+{
+  uint64_t epoch = epoch_of(run->s);
+  pd_code code = try_gc(run, err);
+  if (code != PD_RETIRED || epoch_of(run->s) == epoch) return code;
+  return pd_error_set(err, PD_CONFLICT, "another gc or erasure came first: try again");
+}
+
 static pd_code run_gc(pd_gc_run *run, pd_error *err)
 {
   pd_store *s = run->s;
@@ -336,7 +362,7 @@ static pd_code run_gc(pd_gc_run *run, pd_error *err)
   TRY(s->ops->bag_mark(s->backend, &run->mark, err));
   pd_code code = PD_CONFLICT;
   int tries_max = run->is_quiet ? 1 : PLAN_TRIES;
-  for (int tries = 0; code == PD_CONFLICT && tries < tries_max; tries++) code = try_gc(run, err);
+  for (int tries = 0; code == PD_CONFLICT && tries < tries_max; tries++) code = try_gc_once(run, err);
   pd_store_lock(s);
   pd_past_forget(s); /* it may be of what is gone */
   pd_store_unlock(s);

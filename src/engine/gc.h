@@ -96,6 +96,8 @@ PD_MUST_USE pd_code pd_gc_redact(pd_gc_run *run, pd_error *err);
 
 /* One more step of progress; PD_INVALID if the caller gave up. */
 PD_MUST_USE pd_code pd_gc_tick(pd_gc_run *run, uint64_t steps, pd_error *err);
+/* A record that the plan needs whole. PD_RETIRED if another gc has taken bytes away from it: the plan is overtaken. */
+PD_MUST_USE pd_code pd_gc_decode(const pd_store *s, uint64_t seq, pd_bytes bytes, pd_rec *out, pd_error *err);
 /* Have a PD_META_REF. Takes the lock. */
 PD_MUST_USE pd_code pd_retention_prepare(pd_store *s, pd_error *err);
 /* Write a new state of retention: R. `guard` as in pd_intent. Takes the lock; on stable storage when it returns. */

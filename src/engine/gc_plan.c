@@ -261,7 +261,7 @@ static pd_code survey_some(pd_gc_run *run, at_cut *a, const pd_taken *t, pd_erro
 {
   for (size_t i = 0; i < t->count; i++) {
     pd_rec rec;
-    TRY(pd_rec_decode(t->first + i, pd_taken_at(t, i), &rec, err));
+    TRY(pd_gc_decode(run->s, t->first + i, pd_taken_at(t, i), &rec, err));
     TRY(rec.seq < run->cut ? move_ref(a, &rec, err) : want_named(run, &rec, err));
   }
   return PD_OK;

@@ -60,6 +60,20 @@ void pd_mark_write(pd_json_writer *w, pd_store *s, const pd_commit *commit, cons
   if (note && note->reason) pd_json_put_text(w, "reason", note->reason);
 }
 
+pd_code pd_mark_set(pd_store *s, const char *at, pd_mark_put put, void *ctx, pd_commit *out, pd_error *err)
+{
+  pd_commit commit, before = {.seq = PD_SEQ_GONE};
+  for (;;) {
+    pd_error why;
+    TRY(pd_resolve(s, at, &commit, err));
+    pd_code code = put(ctx, &commit, &why);
+    if (code && err) *err = why;
+    if (!code && out) *out = commit;
+    if (code != PD_RETIRED || commit.seq == before.seq) return code;
+    before = commit; /* a commit that is retired is not found by another name: each time it is a newer one */
+  }
+}
+
 pd_code pd_mark_commit(pd_store *s, const char *kind, const char *name, pd_commit *out, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf value = {0};

@@ -169,7 +169,7 @@ static pd_code write_link(pd_store *s, const pd_message *m, const pd_commit *com
   put_text(&w, "parent", m->parent);
   pd_json_close(&w, '}');
   TRY(w.code);
-  return pd_meta_put(s, PD_MARK_MESSAGE, m->id, pd_buf_bytes(&value), 0, note, NULL, err);
+  return pd_meta_put_mark(s, PD_MARK_MESSAGE, m->id, pd_buf_bytes(&value), 0, commit, note, err);
 }
 
 static pd_code check_parent(pd_store *s, const pd_message *m, pd_error *err)
@@ -195,14 +195,23 @@ static pd_code link_once(pd_store *s, const pd_message *m, const pd_commit *comm
   }
 }
 
+typedef struct new_link {
+  pd_store *s;
+  const pd_message *message;
+  const pd_note *note;
+} new_link;
+
+static pd_code put_link(void *ctx, const pd_commit *commit, pd_error *err)
+{
+  const new_link *l = ctx;
+  return link_once(l->s, l->message, commit, l->note, err);
+}
+
 pd_code pd_message_link(pd_store *store, const pd_message *message, const char *at, const pd_note *note, pd_commit *out, pd_error *err)
 {
-  pd_commit commit;
+  new_link l = {store, message, note};
   TRY(check_message(message, err));
-  TRY(pd_resolve(store, at, &commit, err));
-  TRY(link_once(store, message, &commit, note, err));
-  if (out) *out = commit;
-  return PD_OK;
+  return pd_mark_set(store, at, put_link, &l, out, err);
 }
 
 pd_code pd_message_unlink(pd_store *store, const char *id, const pd_note *note, pd_error *err)

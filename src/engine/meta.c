@@ -102,6 +102,18 @@ pd_code pd_meta_put(pd_store *s, const char *kind, const char *name, pd_bytes va
   return pd_put_if(s, key, value, expect_version, &own, out, err);
 }
 
+pd_code pd_meta_put_mark(pd_store *s, const char *kind, const char *name, pd_bytes value, uint64_t expect_version, const pd_commit *commit,
+                         const pd_note *note, pd_error *err)
+{
+  char text[PD_KEY_SIZE_MAX + 1];
+  pd_change_in change = {.value = value, .value_id = pd_value_id(value), .expect_version = expect_version};
+  TRY(key_of(kind, name, text, &change.key, err));
+  TRY(make_meta(s, err));
+  pd_note own = note_on_meta(note);
+  pd_intent intent = {.kind = PD_RECORD_COMMIT, .ref = PD_META_REF, .note = &own, .changes = &change, .change_count = 1, .kept = commit};
+  return pd_write(s, &intent, NULL, err);
+}
+
 pd_code pd_meta_delete(pd_store *s, const char *kind, const char *name, const pd_note *note, pd_error *err)
 {
   char text[PD_KEY_SIZE_MAX + 1];

@@ -6,6 +6,9 @@
  *   G2  What is retired is decided by the record on PD_META_REF that says so, never by which bytes are left: they go later.
  *   G3  A process that meets such a record of another forgets everything it derived (trees, segments, catalogs) and begins again at the
  *       last keyframe: whatever it had put into the bag without a record that names it may be swept.
+ *   G9  No record that is staged behind R names a commit that R retired: not as the target of a move, not as a merged parent, not in a
+ *       mark. R's own plan looks at what is in the log or staged before it (gc.c); from the moment that it is published, or met in the
+ *       log, the handle's knowledge is stale, and pd_stage reads it again before it lets such a record pass.
  *   G7  A ref that is deleted is forgotten once its last record is before the cut: keyframes from then on leave its name out, the catalog
  *       of a cut does if it was before the cut that was before. Nothing but its records needs the name. Of a name that is not known,
  *       nothing can be said about the time before the cut.

@@ -73,6 +73,7 @@ typedef struct pd_staged {
   pd_head head;      /* of the slot, afterwards; owns its root */
   uint64_t seq;
   pd_record_kind kind;
+  bool is_retention; /* it says what is retired (retired.h G2) */
   size_t record_at, record_size;
   pd_id audit;
   int64_t time_ms;
@@ -404,6 +405,7 @@ typedef struct pd_intent {
   const pd_graft *graft;         /* NULL, or: the head is not the parent, only what the changes are against */
   const char *at;                /* fork, reset: the point; undo, redo: not used */
   const pd_commit *target;       /* the point itself, instead of `at`: names no ref can hide */
+  const pd_commit *kept;         /* NULL, or: a commit that the changes name without being its child, as a mark does */
   uint64_t count;                /* undo, redo */
   const pd_catalog_frame *frame; /* keyframe */
   /* NULL, or called with the lock held each time before the record is staged: whatever it refuses is not written. */
@@ -429,7 +431,10 @@ PD_MUST_USE pd_code pd_write_large(pd_store *s, const pd_intent *intent, pd_ack 
  * refs and calls pd_stage without a ticket; if another process was first, it is called again. Takes the lock. */
 typedef pd_code (*pd_stage_many)(void *ctx, pd_error *err);
 PD_MUST_USE pd_code pd_write_many(pd_store *s, pd_stage_many stage, void *ctx, pd_error *err);
-/* Stage one record on the tips (E2). */
+/* Does the record name commits other than the head of its ref? Then what gc retired has to be known when it is staged: only with nothing
+ * staged (retired.h G9). */
+bool pd_intent_points_back(const pd_intent *intent);
+/* Stage one record on the tips (E2). PD_RETIRED if it names a commit that gc retired. */
 PD_MUST_USE pd_code pd_stage(pd_store *s, const pd_intent *intent, pd_ticket *ticket, pd_ack *out, pd_error *err);
 /* Append what is pending as one batch. With the lock held and nobody flushing; gives the lock up while it syncs. */
 void pd_flush_batch(pd_store *s);
@@ -493,6 +498,9 @@ PD_MUST_USE pd_code pd_ref_check_any(const char *name, pd_error *err);
 PD_MUST_USE pd_code pd_meta_get(pd_store *s, const char *kind, const char *name, pd_buf *out, pd_entry *out_entry, pd_error *err);
 PD_MUST_USE pd_code pd_meta_put(pd_store *s, const char *kind, const char *name, pd_bytes value, uint64_t expect_version,
                                 const pd_note *note, pd_ack *out, pd_error *err);
+/* pd_meta_put of something that keeps `commit`: PD_RETIRED, and nothing is written, if gc has retired it by then. */
+PD_MUST_USE pd_code pd_meta_put_mark(pd_store *s, const char *kind, const char *name, pd_bytes value, uint64_t expect_version,
+                                     const pd_commit *commit, const pd_note *note, pd_error *err);
 PD_MUST_USE pd_code pd_meta_delete(pd_store *s, const char *kind, const char *name, const pd_note *note, pd_error *err);
 /* Many at once, in one commit: an edit on the hidden ref. */
 PD_MUST_USE pd_code pd_meta_edit(pd_store *s, const pd_note *note, pd_edit **out, pd_error *err);

@@ -34,7 +34,7 @@ static pd_code put_mark(pd_store *s, const char *kind, const char *name, const p
   pd_mark_write(&w, s, commit, note);
   pd_json_close(&w, '}');
   TRY(w.code);
-  return pd_meta_put(s, kind, name, pd_buf_bytes(&value), expect_version, note, NULL, err);
+  return pd_meta_put_mark(s, kind, name, pd_buf_bytes(&value), expect_version, commit, note, err);
 }
 
 /* Is the tag there, which version of it, and is it at this commit? */
@@ -70,15 +70,26 @@ static pd_code set_tag(pd_store *s, const char *name, const pd_commit *commit, b
   }
 }
 
+/* A tag or pin on its way. */
+typedef struct new_mark {
+  pd_store *s;
+  const char *name;
+  bool may_move;
+  const pd_note *note;
+} new_mark;
+
+static pd_code put_tag(void *ctx, const pd_commit *commit, pd_error *err)
+{
+  const new_mark *m = ctx;
+  return set_tag(m->s, m->name, commit, m->may_move, m->note, err);
+}
+
 pd_code pd_tag_set(pd_store *store, const char *name, const char *at, bool may_move, const pd_note *note, pd_commit *out, pd_error *err)
 {
-  pd_commit commit;
+  new_mark m = {store, name, may_move, note};
   TRY(check_tag_name(name, err));
   TRY(check_no_ref(store, name, err));
-  TRY(pd_resolve(store, at, &commit, err));
-  TRY(set_tag(store, name, &commit, may_move, note, err));
-  if (out) *out = commit;
-  return PD_OK;
+  return pd_mark_set(store, at, put_tag, &m, out, err);
 }
 
 pd_code pd_tag_delete(pd_store *store, const char *name, const pd_note *note, pd_error *err)
@@ -125,14 +136,17 @@ pd_code pd_tag_list(pd_store *store, pd_mark_visit visit, void *ctx, pd_error *e
 
 /* ---- pins ---- */
 
+static pd_code put_pin(void *ctx, const pd_commit *commit, pd_error *err)
+{
+  const new_mark *m = ctx;
+  char hex[PD_ID_HEX_SIZE];
+  return put_mark(m->s, PD_MARK_PIN, pd_id_hex(&commit->id, hex), commit, PD_ANY_VERSION, m->note, err);
+}
+
 pd_code pd_pin_set(pd_store *store, const char *at, const pd_note *note, pd_commit *out, pd_error *err)
 {
-  pd_commit commit;
-  char hex[PD_ID_HEX_SIZE];
-  TRY(pd_resolve(store, at, &commit, err));
-  TRY(put_mark(store, PD_MARK_PIN, pd_id_hex(&commit.id, hex), &commit, PD_ANY_VERSION, note, err));
-  if (out) *out = commit;
-  return PD_OK;
+  new_mark m = {.s = store, .note = note};
+  return pd_mark_set(store, at, put_pin, &m, out, err);
 }
 
 pd_code pd_pin_delete(pd_store *store, const char *at, const pd_note *note, pd_error *err)

@@ -1,0 +1,267 @@
+/*
+ * gc_race_test.c: gc between the moment that a commit was looked up and the moment that a record names it (retired.h G9). The store's clock is
+ * the place where that is made to happen: it is asked after a mark was resolved, and again when its record is staged.
+ */
+#include "base/base.h"
+#include "base/buf.h"
+#include "engine/retired.h"
+#include "support/temp_folder.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#define COMMITS 300
+
+static pd_error err;
+
+#define OK(call)                                                                                                                           \
+  do {                                                                                                                                     \
+    if (call) fail_msg("%s: %s", #call, err.message);                                                                                      \
+  } while (0)
+
+typedef struct world {
+  char *folder, *uri;
+  pd_store *s, *other;
+  pd_store *collector; /* who runs gc when the clock is asked */
+  unsigned countdown;  /* the n-th time; 0: never */
+  bool moves_side;     /* and before that, many commits on side */
+  bool has_run;
+} world;
+
+static void put(pd_store *s, const char *ref, int number);
+
+static int64_t tell_time(void *ctx)
+{
+  world *w = ctx;
+  if (w->countdown && !--w->countdown) {
+    pd_error why;
+    w->has_run = true;
+    for (int i = 0; w->moves_side && i < 200; i++) put(w->collector, "side", i);
+    if (pd_gc(w->collector, &(pd_gc_policy){.keep_last = 1}, NULL, &why)) fail_msg("gc: %s", why.message);
+  }
+  return 1000000;
+}
+
+static void put(pd_store *s, const char *ref, int number)
+{
+  char key[16], value[32];
+  pd_note note = {.ref = ref};
+  snprintf(key, sizeof key, "k%d", number % 10);
+  snprintf(value, sizeof value, "%s %d", ref, number);
+  OK(pd_put(s, pd_text(key), pd_text(value), &note, NULL, &err));
+}
+
+/* main and side, of which both have a past that gc would take. */
+static world *world_new(uint32_t flush_ms)
+{
+  world *w = calloc(1, sizeof *w);
+  assert_non_null(w);
+  w->folder = temp_folder_new();
+  w->uri = text_of("sqlite:%s", w->folder);
+  pd_options options = {.now_ms = tell_time, .now_ctx = w, .flush_ms = 1000};
+  OK(pd_store_open(w->uri, "main", &options, &w->s, &err));
+  put(w->s, "main", 0);
+  OK(pd_fork(w->s, "side", "main", NULL, NULL, &err));
+  for (int i = 1; i < COMMITS; i++) put(w->s, i % 2 ? "main" : "side", i);
+  OK(pd_store_close(w->s, &err));
+  options.flush_ms = flush_ms;
+  OK(pd_store_open(w->uri, "main", &options, &w->s, &err));
+  if (!flush_ms) OK(pd_store_open(w->uri, "main", NULL, &w->other, &err));
+  w->collector = flush_ms ? w->s : w->other;
+  return w;
+}
+
+static void world_free(world *w)
+{
+  OK(pd_verify(w->s, NULL, NULL, &err));
+  OK(pd_gc(w->s, NULL, NULL, &err)); /* nothing is in its way */
+  OK(pd_store_close(w->s, &err));
+  if (w->other) OK(pd_store_close(w->other, &err));
+  temp_folder_free(w->folder);
+  free(w->uri);
+  free(w);
+}
+
+static bool count_mark(void *ctx, const pd_mark *mark)
+{
+  (void)mark;
+  ++*(int *)ctx;
+  return true;
+}
+
+static bool count_message(void *ctx, const pd_message *message)
+{
+  (void)message;
+  ++*(int *)ctx;
+  return true;
+}
+
+static int marks_of(pd_store *s)
+{
+  int count = 0;
+  OK(pd_tag_list(s, count_mark, &count, &err));
+  OK(pd_pin_list(s, count_mark, &count, &err));
+  OK(pd_message_list(s, NULL, count_message, &count, &err));
+  return count;
+}
+
+typedef pd_code (*mark_at)(pd_store *s, const char *at);
+
+static pd_code set_tag(pd_store *s, const char *at)
+{
+  return pd_tag_set(s, "old", at, false, NULL, NULL, &err);
+}
+
+static pd_code set_pin(pd_store *s, const char *at)
+{
+  return pd_pin_set(s, at, NULL, NULL, &err);
+}
+
+static pd_code link_message(pd_store *s, const char *at)
+{
+  return pd_message_link(s, &(pd_message){.id = "m1"}, at, NULL, NULL, &err);
+}
+
+static void check_mark(mark_at set, unsigned countdown, bool is_own_gc)
+{
+  world *w = world_new(0);
+  if (is_own_gc) w->collector = w->s;
+  OK(pd_pin_set(w->s, "main", NULL, NULL, &err)); /* the hidden ref is there */
+  w->countdown = countdown;
+  pd_code code = set(w->s, "main~100");
+  assert_true(w->has_run);
+  if (code != PD_RETIRED) fail_msg("a mark at a commit that gc retired: %s", pd_code_name(code));
+  assert_int_equal(marks_of(w->s), 1);
+  world_free(w);
+}
+
+static void mark__at_a_commit_that_another_process_retires_meanwhile_is_refused(void **state)
+{
+  (void)state;
+  const mark_at all[] = {set_tag, set_pin, link_message};
+  for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+    for (unsigned countdown = 1; countdown <= 2; countdown++) check_mark(all[i], countdown, false);
+}
+
+static void mark__at_a_commit_that_the_same_handle_retires_meanwhile_is_refused(void **state)
+{
+  (void)state;
+  const mark_at all[] = {set_tag, set_pin, link_message};
+  for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) check_mark(all[i], 1, true);
+}
+
+static void mark__in_a_buffered_store_at_a_commit_that_gc_retires_meanwhile_is_refused(void **state)
+{
+  (void)state;
+  world *w = world_new(1000);
+  OK(pd_pin_set(w->s, "main", NULL, NULL, &err));
+  w->countdown = 1;
+  assert_int_equal(set_pin(w->s, "main~100"), PD_RETIRED);
+  assert_true(w->has_run);
+  assert_int_equal(marks_of(w->s), 1);
+  world_free(w);
+}
+
+/* A ref may have moved on: then the mark is where it is now. */
+static void mark__at_a_ref_whose_head_was_retired_meanwhile_follows_the_ref(void **state)
+{
+  (void)state;
+  world *w = world_new(0);
+  pd_commit pinned, head;
+  OK(pd_pin_set(w->s, "main", NULL, NULL, &err));
+  w->countdown = 1;
+  w->moves_side = true;
+  OK(pd_pin_set(w->s, "side", NULL, &pinned, &err));
+  assert_true(w->has_run);
+  assert_int_equal(marks_of(w->s), 2);
+  OK(pd_resolve(w->s, "side", &head, &err));
+  assert_int_equal(pinned.seq, head.seq);
+  world_free(w);
+}
+
+static void merge__with_a_commit_that_another_process_retires_meanwhile_is_refused(void **state)
+{
+  (void)state;
+  world *w = world_new(0);
+  pd_commit before, after;
+  OK(pd_pin_set(w->s, "main", NULL, NULL, &err));
+  OK(pd_resolve(w->s, "main", &before, &err));
+  pd_merge_options options = {.policy = PD_MERGE_THEIRS};
+  w->countdown = 1;
+  pd_code code = pd_merge(w->s, "side~50", &options, NULL, NULL, &err);
+  assert_true(w->has_run);
+  if (code != PD_RETIRED) fail_msg("a merge with a commit that gc retired: %s", pd_code_name(code));
+  OK(pd_resolve(w->s, "main", &after, &err));
+  assert_int_equal(before.seq, after.seq);
+  world_free(w);
+}
+
+static void move__to_a_commit_that_another_process_retires_meanwhile_is_refused(void **state)
+{
+  (void)state;
+  for (int kind = 0; kind < 3; kind++) {
+    world *w = world_new(0);
+    OK(pd_pin_set(w->s, "main", NULL, NULL, &err));
+    w->countdown = 1;
+    pd_code code = kind == 0   ? pd_fork(w->s, "x", "main~100", NULL, NULL, &err)
+                   : kind == 1 ? pd_reset(w->s, "side", "main~100", NULL, NULL, &err)
+                               : pd_undo(w->s, 100, NULL, NULL, &err);
+    assert_true(w->has_run);
+    assert_int_equal(code, PD_RETIRED);
+    world_free(w);
+  }
+}
+
+/* Imports stage their moves with a commit that was found before, by number. */
+static void stage__a_move_to_a_commit_that_is_retired_is_refused(void **state)
+{
+  (void)state;
+  world *w = world_new(0);
+  pd_commit old;
+  OK(pd_resolve(w->s, "main~100", &old, &err));
+  OK(pd_gc(w->other, &(pd_gc_policy){.keep_last = 1}, NULL, &err));
+  pd_intent fork = {.kind = PD_RECORD_FORK, .ref = "x", .target = &old};
+  assert_int_equal(pd_write(w->s, &fork, NULL, &err), PD_RETIRED);
+  assert_non_null(strstr(err.message, "'x'"));
+  pd_intent reset = {.kind = PD_RECORD_RESET, .ref = "side", .target = &old};
+  assert_int_equal(pd_write(w->s, &reset, NULL, &err), PD_RETIRED);
+  pd_intent merge = {.kind = PD_RECORD_COMMIT, .ref = "side", .merged = &old, .merged_count = 1};
+  assert_int_equal(pd_write(w->s, &merge, NULL, &err), PD_RETIRED);
+  world_free(w);
+}
+
+/* gc has not got the lock yet, but whoever has it knows what is retired. */
+static void publish__of_what_is_retired_is_known_to_the_handle_at_once(void **state)
+{
+  (void)state;
+  world *w = world_new(0);
+  CLEANUP(pd_buf_done) pd_buf value = {0};
+  OK(pd_gc(w->s, &(pd_gc_policy){.keep_last = 1}, NULL, &err));
+  OK(pd_meta_get(w->s, PD_RETENTION_KIND, PD_RETENTION_NAME, &value, NULL, &err));
+  assert_false(w->s->retention.is_stale);
+  OK(pd_meta_put(w->s, "setting", "note", pd_text("1"), PD_ANY_VERSION, NULL, NULL, &err));
+  assert_false(w->s->retention.is_stale); /* not by anything else */
+  OK(pd_meta_put(w->s, PD_RETENTION_KIND, PD_RETENTION_NAME, pd_buf_bytes(&value), PD_ANY_VERSION, NULL, NULL, &err));
+  assert_true(w->s->retention.is_stale);
+  world_free(w);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+    cmocka_unit_test(mark__at_a_commit_that_another_process_retires_meanwhile_is_refused),
+    cmocka_unit_test(mark__at_a_commit_that_the_same_handle_retires_meanwhile_is_refused),
+    cmocka_unit_test(mark__in_a_buffered_store_at_a_commit_that_gc_retires_meanwhile_is_refused),
+    cmocka_unit_test(mark__at_a_ref_whose_head_was_retired_meanwhile_follows_the_ref),
+    cmocka_unit_test(merge__with_a_commit_that_another_process_retires_meanwhile_is_refused),
+    cmocka_unit_test(move__to_a_commit_that_another_process_retires_meanwhile_is_refused),
+    cmocka_unit_test(stage__a_move_to_a_commit_that_is_retired_is_refused),
+    cmocka_unit_test(publish__of_what_is_retired_is_known_to_the_handle_at_once),
+  };
+  return cmocka_run_group_tests_name("gc_race", tests, NULL, NULL);
+}
