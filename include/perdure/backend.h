@@ -16,7 +16,8 @@
  *      or PD_NOT_FOUND. Ids are chosen by the engine: SHA-256 of the bytes.
  *  B7  What bag_put accepted survives (as in B3) once a later log_append on the same handle returned PD_OK.
  *      A bag_put that fails leaves no torn blob.
- *  B8  A store that fails an operation is still usable: the next call may succeed.
+ *  B8  A store that fails an operation is still usable: the next call may succeed (but B19). An append that answered an error never shows up
+ *      later, except for PD_OUTCOME_UNKNOWN: then it may, once the store is opened again.
  *  B9  Handles may be used by several threads at once; several handles and processes may have one store open.
  *  B10 Two stores never see each other's records or blobs.
  *  B11 Opening a store that does not exist without PD_BACKEND_CREATE answers PD_NOT_FOUND and creates nothing.
@@ -38,6 +39,9 @@
  *      Several threads may wait at once.
  *  B18 log_swap(swaps[n]), numbers ascending, each once, replaces records as B14 does, however far apart: all or none. If one is not
  *      `was` any more, byte for byte, it answers PD_CONFLICT and changes nothing: two who take bytes away never bring each other's back.
+ *
+ *  B19 A sync that failed is final: no handle of any process acknowledges a write until all were closed and the store was opened again.
+ *      Until then writes, and `health`, answer PD_STORAGE and name what failed; reads go on. `health` must cost nanoseconds.
  *
  * B14 to B16 and B18 on a read-only handle are PD_READ_ONLY.
  *
@@ -118,6 +122,7 @@ typedef struct pd_backend_ops {
   pd_code (*stores)(const char *rest, void (*visit)(void *ctx, const char *store), void *ctx, pd_error *err);
   /* The folder of a home, for what is kept beside its stores; it need not exist. For free(). NULL: homes have none. */
   pd_code (*folder)(const char *rest, char **out_folder, pd_error *err);
+  pd_code (*health)(pd_backend *b, pd_error *err); /* B19 */
 } pd_backend_ops;
 
 /* Each backend's struct begins with its ops. */

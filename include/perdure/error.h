@@ -48,6 +48,7 @@ typedef enum pd_code {
   PD_APPROVAL = 19,    /* an operator has to approve the call first                              */
   PD_DENIED = 20,      /* who calls may not do this: blocked, denied, expired, or not the operator */
   PD_DECRYPT = 21,     /* wrong key, or a damaged backup                                         */
+  PD_OUTCOME_UNKNOWN = 22, /* a write failed, and it may be there later: read before it is repeated    */
   PD_CODE_COUNT
 } pd_code;
 

@@ -10,6 +10,7 @@
  *  S4  bag(n, key, id, data): appended in order; `key` is the id's first 8 bytes, so that only a small index is random. No n is ever
  *      used twice, and each new one is greater than every mark that bag_mark gave.
  *  S5  touched(n, at), made by the first bag_mark: blob n was put again when the last mark was at - 1. Its row need not move for that.
+ *  S6  An append that answered an error is not there later, however the process or the machine ends; or the error is PD_OUTCOME_UNKNOWN.
  */
 #include "backend/builtin.h"
 #include "backend/sqlite_store.h"
@@ -91,20 +92,29 @@ void pd_sqlite_bind_bytes(sqlite3_stmt *statement, int at, pd_bytes bytes)
     sqlite3_bind_zeroblob(statement, at, 0);
 }
 
-/* The commit failed. Did it? Nobody else can have appended, so the table's tail tells. */
+static pd_code outcome_unknown(const pd_sqlite *s, uint64_t seq, const char *why, pd_error *err)
+{
+  return pd_error_set(err, PD_OUTCOME_UNKNOWN, "%.300s: %s; record %llu may be there when the store is opened again", s->path, why,
+                      (unsigned long long)seq);
+}
+
+/* The commit failed. Did it? Nobody else can have appended, so the table's tail tells. Frames that it left behind must not come back (S6). */
 static pd_code settle_failed_append(pd_sqlite *s, int rc, uint64_t seq, size_t count, pd_error *err)
 {
   uint64_t tail = 0;
-  pd_code code = pd_sqlite_error(s->writer.db, rc, s->path, err);
+  bool is_known;
+  pd_code code = pd_sqlite_conn_error(&s->writer, rc, err);
   pd_sqlite_roll_back(s);
-  if (pd_sqlite_conn_tail(&s->writer, &tail, NULL) != PD_OK) {
-    pd_lock_file_forget_tail(&s->lock); /* whoever comes next asks the table */
-    return code;
+  if (rc == SQLITE_CONSTRAINT_PRIMARYKEY || rc == SQLITE_CONSTRAINT_ROWID) {
+    TRY(refresh_tail(s, &tail, err));
+    return pd_error_conflict(err, seq, tail + 1, "%.300s: record %llu is taken", s->path, (unsigned long long)seq);
   }
-  know_tail(s, tail);
-  pd_lock_file_set_tail(&s->lock, tail);
-  if (rc != SQLITE_CONSTRAINT_PRIMARYKEY && rc != SQLITE_CONSTRAINT_ROWID) return tail == seq + count - 1 ? PD_OK : code;
-  return pd_error_conflict(err, seq, tail + 1, "%.300s: record %llu is taken", s->path, (unsigned long long)seq);
+  bool is_buried = !pd_sqlite_may_reappear(rc) || pd_sqlite_bury_frames(s);
+  is_known = refresh_tail(s, &tail, NULL) == PD_OK;
+  if (!is_known) pd_lock_file_forget_tail(&s->lock); /* the next append or open asks the table */
+  if (is_known && tail == seq + count - 1) /* it was committed after all, so it was synced; unless that is what failed */
+    return s->writer.has_failed_sync ? outcome_unknown(s, seq, "a sync failed", err) : PD_OK;
+  return is_buried ? code : outcome_unknown(s, seq, "the write failed", err);
 }
 
 /* One row; *out_rc is SQLite's answer. */
@@ -161,10 +171,22 @@ static pd_code append_rows(pd_sqlite *s, uint64_t seq, const pd_bytes *records, 
   return rc == SQLITE_OK ? PD_OK : settle_failed_append(s, rc, seq, count, err);
 }
 
+/* The first append into a new -wal file: its name must last, too. SQLite leaves that to the connection that made the file. */
+static pd_code name_wal(pd_sqlite *s, uint64_t seq, pd_error *err)
+{
+  if (pd_sqlite_sync_folder(s->folder, err) != PD_OK) {
+    pd_sqlite_fall_sick(s, PD_SICK_FOLDER);
+    return outcome_unknown(s, seq, "a sync of its folder failed", err);
+  }
+  pd_lock_file_set_unnamed(&s->lock, false);
+  return PD_OK;
+}
+
 static pd_code append_locked(pd_sqlite *s, uint64_t seq, const pd_bytes *records, size_t count, pd_error *err)
 {
   TRY(check_place(s, seq, err));
   TRY(append_rows(s, seq, records, count, err));
+  if (pd_lock_file_is_unnamed(&s->lock)) TRY(name_wal(s, seq, err));
   know_tail(s, seq + count - 1);
   pd_lock_file_set_tail(&s->lock, seq + count - 1);
   pd_sqlite_note_append(s);
@@ -180,9 +202,7 @@ static pd_code sqlite_log_append(pd_backend *b, uint64_t seq, const pd_bytes *re
     return pd_error_set(err, PD_INVALID, "%.300s: record %llu is past the end of all numbers", s->path, (unsigned long long)seq);
   }
   TRY(pd_sqlite_write_begin(s, err));
-  pd_code code = append_locked(s, seq, records, count, err);
-  pd_sqlite_write_end(s);
-  return code;
+  return pd_sqlite_write_end(s, append_locked(s, seq, records, count, err), err);
 }
 
 static uint64_t sqlite_log_tail_hint(pd_backend *b)
@@ -362,7 +382,7 @@ static pd_code find_blob(pd_sqlite_conn *conn, pd_sqlite_statement which, const 
     rc = sqlite3_step(*out_row);
   } while (rc == SQLITE_ROW && !is_row_of(*out_row, id));
   *out_found = rc == SQLITE_ROW;
-  return rc == SQLITE_ROW || rc == SQLITE_DONE ? PD_OK : pd_sqlite_error(conn->db, rc, conn->path, err);
+  return rc == SQLITE_ROW || rc == SQLITE_DONE ? PD_OK : pd_sqlite_conn_error(conn, rc, err);
 }
 
 pd_code pd_sqlite_last_mark(pd_sqlite *s, uint64_t *out_mark, pd_error *err)
@@ -391,7 +411,7 @@ static pd_code run_bound(pd_sqlite *s, sqlite3_stmt *statement, pd_error *err)
 {
   pd_code code = PD_OK;
   int rc = sqlite3_step(statement);
-  if (rc != SQLITE_DONE) code = pd_sqlite_error(s->writer.db, rc, s->path, err);
+  if (rc != SQLITE_DONE) code = pd_sqlite_conn_error(&s->writer, rc, err);
   sqlite3_reset(statement);
   sqlite3_clear_bindings(statement);
   return code;
@@ -447,9 +467,7 @@ static pd_code sqlite_bag_put(pd_backend *b, const pd_id *ids, const pd_bytes *b
 {
   pd_sqlite *s = (pd_sqlite *)b;
   TRY(pd_sqlite_write_begin(s, err));
-  pd_code code = count ? put_locked(s, ids, blobs, count, err) : PD_OK;
-  pd_sqlite_write_end(s);
-  return code;
+  return pd_sqlite_write_end(s, count ? put_locked(s, ids, blobs, count, err) : PD_OK, err);
 }
 
 static pd_code sqlite_bag_get(pd_backend *b, const pd_id *id, pd_buf *out, pd_error *err)
@@ -500,4 +518,5 @@ const pd_backend_ops pd_sqlite_ops = {
   .log_wait = sqlite_log_wait,
   .stores = pd_sqlite_stores,
   .folder = pd_sqlite_folder,
+  .health = pd_sqlite_health,
 };

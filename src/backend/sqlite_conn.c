@@ -79,6 +79,17 @@ pd_code pd_sqlite_error(sqlite3 *db, int rc, const char *path, pd_error *err)
   }
 }
 
+bool pd_sqlite_is_sync_failure(int rc)
+{
+  return rc == SQLITE_IOERR_FSYNC || rc == SQLITE_IOERR_DIR_FSYNC;
+}
+
+pd_code pd_sqlite_conn_error(pd_sqlite_conn *conn, int rc, pd_error *err)
+{
+  if (pd_sqlite_is_sync_failure(rc)) conn->has_failed_sync = true;
+  return pd_sqlite_error(conn->db, rc, conn->path, err);
+}
+
 /* ---- opening ------------------------------------------------------------------------------------------------------ */
 
 /* file:PATH?immutable=1, with what a URI cannot hold escaped. */
@@ -182,7 +193,7 @@ pd_code pd_sqlite_conn_use(pd_sqlite_conn *conn, pd_sqlite_statement which, sqli
 {
   if (!conn->statements[which]) {
     int rc = sqlite3_prepare_v3(conn->db, sql_texts[which], -1, SQLITE_PREPARE_PERSISTENT, &conn->statements[which], NULL);
-    if (rc != SQLITE_OK) return pd_sqlite_error(conn->db, rc, conn->path, err);
+    if (rc != SQLITE_OK) return pd_sqlite_conn_error(conn, rc, err);
   }
   *out = conn->statements[which];
   return PD_OK;
@@ -193,7 +204,7 @@ pd_code pd_sqlite_conn_run(pd_sqlite_conn *conn, pd_sqlite_statement which, pd_e
   sqlite3_stmt *statement = NULL;
   TRY(pd_sqlite_conn_use(conn, which, &statement, err));
   int rc = sqlite3_step(statement);
-  pd_code code = rc == SQLITE_DONE || rc == SQLITE_ROW ? PD_OK : pd_sqlite_error(conn->db, rc, conn->path, err);
+  pd_code code = rc == SQLITE_DONE || rc == SQLITE_ROW ? PD_OK : pd_sqlite_conn_error(conn, rc, err);
   sqlite3_reset(statement);
   return code;
 }
@@ -201,7 +212,7 @@ pd_code pd_sqlite_conn_run(pd_sqlite_conn *conn, pd_sqlite_statement which, pd_e
 pd_code pd_sqlite_conn_exec(pd_sqlite_conn *conn, const char *sql, pd_error *err)
 {
   int rc = sqlite3_exec(conn->db, sql, NULL, NULL, NULL);
-  return rc == SQLITE_OK ? PD_OK : pd_sqlite_error(conn->db, rc, conn->path, err);
+  return rc == SQLITE_OK ? PD_OK : pd_sqlite_conn_error(conn, rc, err);
 }
 
 pd_code pd_sqlite_conn_number(pd_sqlite_conn *conn, pd_sqlite_statement which, uint64_t *out, pd_error *err)
@@ -210,7 +221,7 @@ pd_code pd_sqlite_conn_number(pd_sqlite_conn *conn, pd_sqlite_statement which, u
   TRY(pd_sqlite_conn_use(conn, which, &statement, err));
   int rc = sqlite3_step(statement);
   if (rc == SQLITE_ROW || rc == SQLITE_DONE) *out = rc == SQLITE_ROW ? (uint64_t)sqlite3_column_int64(statement, 0) : 0;
-  pd_code code = rc == SQLITE_ROW || rc == SQLITE_DONE ? PD_OK : pd_sqlite_error(conn->db, rc, conn->path, err);
+  pd_code code = rc == SQLITE_ROW || rc == SQLITE_DONE ? PD_OK : pd_sqlite_conn_error(conn, rc, err);
   sqlite3_reset(statement);
   return code;
 }
@@ -232,7 +243,7 @@ pd_code pd_sqlite_conn_tail(pd_sqlite_conn *conn, uint64_t *out_tail, pd_error *
   } else if (rc == SQLITE_DONE) {
     *out_tail = 0;
   } else {
-    code = pd_sqlite_error(conn->db, rc, conn->path, err);
+    code = pd_sqlite_conn_error(conn, rc, err);
   }
   sqlite3_reset(statement);
   return code;

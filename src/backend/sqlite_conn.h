@@ -39,6 +39,7 @@ typedef struct pd_sqlite_conn {
   sqlite3 *db; /* NULL: not open */
   const char *path;
   sqlite3_stmt *statements[PD_SQL_COUNT]; /* prepared when first used */
+  bool has_failed_sync;                   /* a call answered that a sync failed; set by pd_sqlite_conn_error */
 } pd_sqlite_conn;
 
 typedef enum pd_sqlite_mode {
@@ -61,6 +62,10 @@ PD_MUST_USE pd_code pd_sqlite_conn_number(pd_sqlite_conn *conn, pd_sqlite_statem
 /* The number of the log's last record, 0 if there is none. */
 PD_MUST_USE pd_code pd_sqlite_conn_tail(pd_sqlite_conn *conn, uint64_t *out_tail, pd_error *err);
 
+/* The failure `rc` of a call on the connection, as pd_sqlite_error; remembers a sync that failed. */
+pd_code pd_sqlite_conn_error(pd_sqlite_conn *conn, int rc, pd_error *err);
+/* SQLite's code for a sync that failed, of a file or a folder. */
+bool pd_sqlite_is_sync_failure(int rc);
 /* The failure `rc` of a call on `db` (NULL: of the library), in perdure's words; names `path`. */
 pd_code pd_sqlite_error(sqlite3 *db, int rc, const char *path, pd_error *err);
 

@@ -18,11 +18,15 @@
 #include <unistd.h>
 
 #define CLAIM_OFFSET 48
+#define OPEN_OFFSET 49
 #define LOCK_FILE_SIZE 4096
 #define UUID_AT 16
 #define WORD_AT 64
 #define BELL_AT 72
 #define CLAIM_AT 76
+#define SICK_AT 80
+#define NAME_AT 84
+#define SICK_TIME_AT 88
 
 static const char magic[16] = "perdure lock 1\n";
 
@@ -173,14 +177,20 @@ void pd_lock_file_unlock(pd_lock_file *lock)
   if (lock->fd >= 0) lock_fd(lock->fd, LOCK_UN);
 }
 
-static int lock_claim_byte(int fd, short type)
+/* A lock on one byte, of the open file and not of the process. */
+static int lock_byte(int fd, int how, off_t offset, short type)
 {
-  struct flock range = {.l_type = type, .l_whence = SEEK_SET, .l_start = CLAIM_OFFSET, .l_len = 1};
+  struct flock range = {.l_type = type, .l_whence = SEEK_SET, .l_start = offset, .l_len = 1};
   int rc;
   do {
-    rc = fcntl(fd, F_OFD_SETLKW, &range);
+    rc = fcntl(fd, how, &range);
   } while (rc != 0 && errno == EINTR);
   return rc;
+}
+
+static int lock_claim_byte(int fd, short type)
+{
+  return lock_byte(fd, F_OFD_SETLKW, CLAIM_OFFSET, type);
 }
 
 pd_code pd_lock_file_claim(pd_lock_file *lock, pd_error *err)
@@ -192,6 +202,45 @@ pd_code pd_lock_file_claim(pd_lock_file *lock, pd_error *err)
 void pd_lock_file_unclaim(pd_lock_file *lock)
 {
   if (lock->fd >= 0) lock_claim_byte(lock->fd, F_UNLCK);
+}
+
+pd_code pd_lock_file_join(pd_lock_file *lock, pd_error *err)
+{
+  if (lock->fd < 0 || lock_byte(lock->fd, F_OFD_SETLKW, OPEN_OFFSET, F_RDLCK) == 0) return PD_OK;
+  return pd_error_set(err, PD_STORAGE, "cannot lock %.300s: %s", lock->path, strerror(errno));
+}
+
+bool pd_lock_file_is_alone(pd_lock_file *lock)
+{
+  if (lock->fd < 0 || lock_byte(lock->fd, F_OFD_SETLK, OPEN_OFFSET, F_WRLCK) != 0) return false;
+  lock_byte(lock->fd, F_OFD_SETLK, OPEN_OFFSET, F_RDLCK); /* a lock that is ours can always be made a lesser one */
+  return true;
+}
+
+pd_sick pd_lock_file_sick(const pd_lock_file *lock, int64_t *out_ms)
+{
+  if (!lock->map) return PD_SICK_NOT;
+  pd_sick what = (pd_sick)le32toh(__atomic_load_n(half_word_of(lock, SICK_AT), __ATOMIC_ACQUIRE));
+  if (out_ms) *out_ms = (int64_t)le64toh(*(uint64_t *)(void *)(lock->map + SICK_TIME_AT));
+  return what;
+}
+
+void pd_lock_file_set_sick(pd_lock_file *lock, pd_sick what, int64_t ms)
+{
+  if (!lock->map || !lock->is_writable) return;
+  *(uint64_t *)(void *)(lock->map + SICK_TIME_AT) = htole64((uint64_t)ms);
+  __atomic_store_n(half_word_of(lock, SICK_AT), htole32((uint32_t)what), __ATOMIC_RELEASE);
+  if (what != PD_SICK_NOT) msync(lock->map, LOCK_FILE_SIZE, MS_SYNC); /* a failure changes nothing: L4 */
+}
+
+bool pd_lock_file_is_unnamed(const pd_lock_file *lock)
+{
+  return lock->map && __atomic_load_n(half_word_of(lock, NAME_AT), __ATOMIC_ACQUIRE) != 0;
+}
+
+void pd_lock_file_set_unnamed(pd_lock_file *lock, bool is_unnamed)
+{
+  if (lock->map && lock->is_writable) __atomic_store_n(half_word_of(lock, NAME_AT), is_unnamed, __ATOMIC_RELEASE);
 }
 
 bool pd_lock_file_peek(const pd_lock_file *lock, uint64_t *out_tail)
@@ -208,6 +257,7 @@ void pd_lock_file_bind(pd_lock_file *lock, const uint8_t uuid[PD_LOCK_UUID_SIZE]
   if (!lock->map || !lock->is_writable) return;
   if (has_magic(lock) && memcmp(lock->map + UUID_AT, uuid, PD_LOCK_UUID_SIZE) == 0) return;
   pd_lock_file_forget_tail(lock);
+  pd_lock_file_set_sick(lock, PD_SICK_NOT, 0);
   memcpy(lock->map, magic, sizeof magic);
   memcpy(lock->map + UUID_AT, uuid, PD_LOCK_UUID_SIZE);
 }

@@ -11,12 +11,18 @@
  *   64   8  the tail word, little-endian: the number of the last acknowledged record in the low 48 bits, a check of it and
  *           the uuid in the high 16. All zero: not known.
  *   72   4  the bell: not 0 while somebody may be asleep on the tail word (a futex on its low half)
+ *   49   1  nothing; the range that each open handle locks shared, so that one can tell whether it is alone
  *   76   4  the claim word: not 0 while somebody claims, or did and died. A hint: the byte at 48 decides.
+ *   80   4  the sick word: not 0 once a sync of the store failed; it says of what (pd_sick). README.md, "A sync that failed".
+ *   84   4  the name word: not 0 while the name of the -wal file may not be on the disk yet
+ *   88   8  when the store fell sick, ms since 1970, little-endian
  *
  * L1  The word is stored only under the exclusive lock, and after what it counts is durable: it never says too much.
  * L2  It may say too little (a writer died between its commit and the word), or nothing; then the table decides.
  * L3  Who sleeps sets the bell before looking at the tail a last time; who stores a tail looks at the bell afterwards, clears it and
  *     wakes all. So no wake is lost, an append that nobody waits for makes no system call, and one that died asleep costs one.
+ * L4  The sick word is set under the exclusive lock, before the failed call gives the lock up, and is cleared under it by one who is alone.
+ *     It need not survive a loss of power: after one, what is read is what the disk has.
  * So a word that is valid and greater than the log's real tail proves that acknowledged records were lost.
  */
 #ifndef PD_BACKEND_SQLITE_LOCK_H
@@ -26,6 +32,14 @@
 
 #define PD_LOCK_UUID_SIZE 16
 #define PD_LOCK_TAIL_MAX ((UINT64_C(1) << 48) - 1)
+
+/* What could not be synced. The numbers are in lock files. */
+typedef enum pd_sick {
+  PD_SICK_NOT = 0,
+  PD_SICK_WAL = 1,        /* a commit */
+  PD_SICK_CHECKPOINT = 2, /* the WAL or the database */
+  PD_SICK_FOLDER = 3
+} pd_sick;
 
 typedef struct pd_lock_file {
   char *path;
@@ -52,6 +66,19 @@ void pd_lock_file_unclaim(pd_lock_file *lock);
 /* The claim word. Set under the lock. */
 bool pd_lock_file_is_claimed(const pd_lock_file *lock);
 void pd_lock_file_set_claimed(pd_lock_file *lock, bool is_claimed);
+
+/* Count among those who have the store open, from now until the file is closed. */
+PD_MUST_USE pd_code pd_lock_file_join(pd_lock_file *lock, pd_error *err);
+/* Under the exclusive lock: no other handle, of whatever process, has the store open. False as well if that cannot be known. */
+bool pd_lock_file_is_alone(pd_lock_file *lock);
+
+/* The sick word; PD_SICK_NOT if there is no mapping. Costs nanoseconds. `out_ms` may be NULL. */
+pd_sick pd_lock_file_sick(const pd_lock_file *lock, int64_t *out_ms);
+/* Under the exclusive lock (L4). The file is synced as well as it can be: what was acknowledged is known after a loss of power. */
+void pd_lock_file_set_sick(pd_lock_file *lock, pd_sick what, int64_t ms);
+/* The name word. Under the exclusive lock. */
+bool pd_lock_file_is_unnamed(const pd_lock_file *lock);
+void pd_lock_file_set_unnamed(pd_lock_file *lock, bool is_unnamed);
 
 /* Under the lock, at open. Whether the file speaks of a store that had records, and of which one. */
 bool pd_lock_file_peek(const pd_lock_file *lock, uint64_t *out_tail);

@@ -70,16 +70,6 @@ static void free_text(char **text)
   free(*text);
 }
 
-/* ---- folders ------------------------------------------------------------------------------------------------------ */
-
-static void sync_folder(const char *path)
-{
-  int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return; /* a folder that may be written but not read: the file system's own order has to do */
-  fsync(fd);
-  close(fd);
-}
-
 /* ---- creating ----------------------------------------------------------------------------------------------------- */
 
 /* The journal is in memory: until the rename nobody can see the file, so a crash leaves only rubbish (O1). */
@@ -167,8 +157,12 @@ static pd_code create_store(const pd_sqlite *s, pd_error *err)
     for (size_t i = 0; i < COUNT_OF(suffixes); i++) unlink_beside(s->path, suffixes[i]);
     if (rename(fresh, s->path) != 0) code = pd_error_set(err, PD_STORAGE, "cannot make %.300s: %s", s->path, strerror(errno));
   }
-  if (code != PD_OK) unlink(fresh);
-  if (code == PD_OK) sync_folder(s->folder); /* else the store may be gone after a loss of power, acknowledged or not */
+  if (code != PD_OK) {
+    unlink(fresh);
+    return code;
+  }
+  code = pd_sqlite_sync_folder(s->folder, err); /* else the store may be gone after a loss of power, acknowledged or not */
+  if (code != PD_OK) unlink(s->path);           /* nobody has seen it; a store that is there would be taken for one whose name lasts */
   return code;
 }
 
@@ -210,6 +204,15 @@ static pd_code check_witness(pd_sqlite *s, pd_error *err)
   return PD_OK;
 }
 
+/* The -wal file was just made, or is empty again. */
+static bool is_wal_new(const pd_sqlite *s)
+{
+  CLEANUP(free_text) char *wal = NULL;
+  struct stat st;
+  if (asprintf(&wal, "%s-wal", s->path) < 0) return wal = NULL, true;
+  return stat(wal, &st) != 0 || st.st_size == 0;
+}
+
 /* Under the lock file. `is_there`: as it was before we had the lock; somebody may have made it since. */
 static pd_code open_locked(pd_sqlite *s, unsigned flags, bool is_there, pd_error *err)
 {
@@ -225,7 +228,9 @@ static pd_code open_locked(pd_sqlite *s, unsigned flags, bool is_there, pd_error
     }
     TRY(create_store(s, err));
   }
+  pd_sqlite_heal(s);
   TRY(pd_sqlite_conn_open(&s->reader, s->path, s->vfs, s->flags & PD_BACKEND_READ_ONLY ? PD_SQLITE_READ_ONLY : PD_SQLITE_READ, err));
+  if (!(s->flags & PD_BACKEND_READ_ONLY) && is_wal_new(s)) pd_lock_file_set_unnamed(&s->lock, true);
   return check_witness(s, err);
 }
 
@@ -241,6 +246,7 @@ static pd_code open_files(pd_sqlite *s, const char *store, unsigned flags, pd_er
   TRY(pd_lock_file_open(&s->lock, lock_path, is_read_only, err));
   if (is_read_only || !s->lock.is_writable) s->flags |= PD_BACKEND_READ_ONLY;
   TRY(pd_lock_file_lock(&s->lock, !s->lock.is_writable, err));
+  TRY(pd_lock_file_join(&s->lock, err));
   pd_code code = open_locked(s, flags, is_there, err);
   if (code != PD_OK) pd_sqlite_conn_close(&s->reader);
   pd_lock_file_unlock(&s->lock);
@@ -275,6 +281,7 @@ void pd_sqlite_close(pd_backend *b)
   pd_sqlite *s = (pd_sqlite *)b;
   pd_sqlite_log_release(b);
   bool is_locked = s->reader.db && pd_lock_file_lock(&s->lock, false, NULL) == PD_OK;
+  if (is_locked) pd_sqlite_leave(s);
   pd_sqlite_conn_close(&s->reader);
   pd_sqlite_conn_close(&s->writer);
   if (is_locked) pd_lock_file_unlock(&s->lock);

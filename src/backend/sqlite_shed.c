@@ -72,7 +72,7 @@ static pd_code take_row(redaction *r, uint64_t seq, pd_error *err)
     r->row_count = (uint64_t)sqlite3_column_int64(row, 1);
     code = pd_buf_append(&r->row, sqlite3_column_blob(row, 2), (size_t)sqlite3_column_bytes(row, 2), err);
   } else if (rc != SQLITE_DONE) {
-    code = pd_sqlite_error(r->s->writer.db, rc, r->s->path, err);
+    code = pd_sqlite_conn_error(&r->s->writer, rc, err);
   }
   sqlite3_reset(row);
   TRY(code);
@@ -173,11 +173,14 @@ static pd_code redact_rows(redaction *r, pd_error *err)
 static pd_code finish(pd_sqlite *s, pd_code code, pd_error *err)
 {
   if (code == PD_OK) code = pd_sqlite_conn_run(&s->writer, PD_SQL_COMMIT, err);
-  if (code == PD_OK)
+  if (code == PD_OK) {
     pd_sqlite_checkpoint_if_due(s);
-  else
-    pd_sqlite_roll_back(s);
-  return code;
+    return PD_OK;
+  }
+  pd_sqlite_roll_back(s);
+  if (!s->writer.has_failed_sync || pd_sqlite_bury_frames(s)) return code;
+  return pd_error_set(err, PD_OUTCOME_UNKNOWN, "%.300s: a sync failed, and what it was to write may be there when the store is opened again",
+                      s->path);
 }
 
 static pd_code redact_locked(redaction *r, pd_error *err)
@@ -195,8 +198,7 @@ pd_code pd_sqlite_log_redact(pd_backend *b, uint64_t seq, const pd_bytes *record
     return pd_error_set(err, PD_INVALID, "%.300s: record %llu is past the end of all numbers", r.s->path, (unsigned long long)seq);
   TRY(pd_sqlite_write_begin(r.s, err));
   pd_code code = redact_locked(&r, err);
-  pd_sqlite_write_end(r.s);
-  return code;
+  return pd_sqlite_write_end(r.s, code, err);
 }
 
 pd_code pd_sqlite_log_swap(pd_backend *b, const pd_log_swap *swaps, size_t count, pd_error *err)
@@ -208,8 +210,7 @@ pd_code pd_sqlite_log_swap(pd_backend *b, const pd_log_swap *swaps, size_t count
       return pd_error_set(err, PD_INVALID, "%.300s: record %llu is out of order", r.s->path, (unsigned long long)swaps[i].seq);
   TRY(pd_sqlite_write_begin(r.s, err));
   pd_code code = redact_locked(&r, err);
-  pd_sqlite_write_end(r.s);
-  return code;
+  return pd_sqlite_write_end(r.s, code, err);
 }
 
 /* ---- sweeping ----------------------------------------------------------------------------------------------------- */
@@ -242,7 +243,7 @@ pd_code pd_sqlite_bag_mark(pd_backend *b, uint64_t *out_mark, pd_error *err)
   uint64_t mark = 0;
   TRY(pd_sqlite_write_begin(s, err));
   pd_code code = mark_locked(s, &mark, err);
-  pd_sqlite_write_end(s);
+  code = pd_sqlite_write_end(s, code, err);
   TRY(code);
   *out_mark = mark;
   return PD_OK;
@@ -312,7 +313,7 @@ static pd_code delete_page(sweep *w, pd_error *err)
   pd_code code = pd_sqlite_set_sync(w->s, true, err);
   if (code == PD_OK) code = pd_sqlite_conn_run(&w->s->writer, PD_SQL_BEGIN, err);
   if (code == PD_OK) code = finish(w->s, delete_rows(w, err), err);
-  pd_sqlite_write_end(w->s);
+  code = pd_sqlite_write_end(w->s, code, err);
   if (code != PD_OK) w->bytes = before;
   return code;
 }
@@ -338,7 +339,7 @@ static pd_code check_mark(pd_sqlite *s, uint64_t mark, pd_error *err)
   uint64_t last = 0;
   TRY(pd_sqlite_write_begin(s, err));
   pd_code code = pd_sqlite_last_mark(s, &last, err);
-  pd_sqlite_write_end(s);
+  code = pd_sqlite_write_end(s, code, err);
   TRY(code);
   if (mark <= last) return PD_OK;
   return pd_error_set(err, PD_INVALID, "%.300s never gave the mark %llu", s->path, (unsigned long long)mark);
@@ -376,7 +377,8 @@ static pd_code cut_wal_locked(pd_sqlite *s, bool *out_is_done, pd_error *err)
   sqlite3_busy_timeout(s->writer.db, PD_SQLITE_BUSY_TIMEOUT_MS);
   *out_is_done = rc == SQLITE_OK;
   if ((rc & 0xFF) == SQLITE_BUSY || (rc & 0xFF) == SQLITE_LOCKED) return PD_OK;
-  if (rc != SQLITE_OK) return pd_sqlite_error(s->writer.db, rc, s->path, err);
+  if (pd_sqlite_is_sync_failure(rc)) pd_sqlite_fall_sick(s, PD_SICK_CHECKPOINT);
+  if (rc != SQLITE_OK) return pd_sqlite_conn_error(&s->writer, rc, err);
   s->wal_frames = 0;
   s->append_count = 0;                    /* the WAL that was grown is gone: a handle that goes on appending grows it again */
   TRY(pd_sqlite_set_sync(s, false, err)); /* the sync covers the cut: no loss of power brings the old bytes back */
@@ -390,7 +392,7 @@ static pd_code cut_wal(pd_sqlite *s, pd_error *err)
     bool is_done = false;
     TRY(pd_sqlite_write_begin(s, err));
     pd_code code = cut_wal_locked(s, &is_done, err);
-    pd_sqlite_write_end(s);
+    code = pd_sqlite_write_end(s, code, err);
     if (code != PD_OK || is_done) return code;
     if (pd_clock_monotonic_ms() >= end) break;
     usleep(READERS_PAUSE_MS * 1000); /* others may write meanwhile */
@@ -406,7 +408,7 @@ pd_code pd_sqlite_compact(pd_backend *b, pd_error *err)
   uint64_t scrub = 0;
   TRY(pd_sqlite_write_begin(s, err));
   pd_code code = vacuum_locked(s, &scrub, err);
-  pd_sqlite_write_end(s);
+  code = pd_sqlite_write_end(s, code, err);
   TRY(code);
   return scrub ? cut_wal(s, err) : PD_OK;
 }

@@ -33,6 +33,7 @@ typedef struct pd_sqlite {
   int wal_frames;        /* after the writer's last commit */
   int checkpoint_at;     /* frames */
   uint64_t append_count;
+  pd_sick sick; /* atomic: this handle saw a sync fail, or the sick word; it never writes again */
 } pd_sqlite;
 
 pd_code pd_sqlite_open(const char *rest, const char *store, unsigned flags, pd_backend **out, pd_error *err);
@@ -55,15 +56,34 @@ pd_code pd_sqlite_compact(pd_backend *b, pd_error *err);
 
 /* Take write_lock and the lock file, waiting for who claims, and have a connection to write with. PD_READ_ONLY. */
 PD_MUST_USE pd_code pd_sqlite_write_begin(pd_sqlite *s, pd_error *err);
-void pd_sqlite_write_end(pd_sqlite *s);
+/* Give the locks up with the outcome `code` of what was done under them. If a sync failed the store is sick, and the error says so. */
+pd_code pd_sqlite_write_end(pd_sqlite *s, pd_code code, pd_error *err);
 /* The rest under these locks. */
 void pd_sqlite_roll_back(pd_sqlite *s);
 /* PRAGMA synchronous, where it has to change. NORMAL: no fsync at commit, the next FULL one covers it (B7). */
 PD_MUST_USE pd_code pd_sqlite_set_sync(pd_sqlite *s, bool is_normal, pd_error *err);
-/* A failure is not the caller's: what he wrote is safe in the WAL, and it is tried again. */
+/* A failure is not the caller's: what was acknowledged is safe in the WAL, and it is tried again. But if a sync failed the store is sick. */
 void pd_sqlite_checkpoint_if_due(pd_sqlite *s);
 /* After each append: grows the WAL once, checkpoints when due. */
 void pd_sqlite_note_append(pd_sqlite *s);
+
+/* ---- sqlite_sick.c: a sync that failed ---------------------------------------------------------------------------- */
+
+/* PD_STORAGE, with what failed and when, if the store is sick: of the handle's own doing, or by the lock file. Costs nanoseconds. */
+PD_MUST_USE pd_code pd_sqlite_health(pd_backend *b, pd_error *err);
+/* A sync failed: no process acknowledges a write of this store any more. Under the exclusive lock. */
+void pd_sqlite_fall_sick(pd_sqlite *s, pd_sick what);
+/* Whether a failed commit with the answer `rc` may have left whole frames in the WAL, which recovery would take in. */
+bool pd_sqlite_may_reappear(int rc);
+/* Make sure that no frame behind the WAL's end is taken in later, not even after a loss of power. False: that cannot be said. */
+bool pd_sqlite_bury_frames(pd_sqlite *s);
+/* Sync a folder: names in it. PD_OK for one that may be written but not read: the file system's own order has to do. */
+PD_MUST_USE pd_code pd_sqlite_sync_folder(const char *folder, pd_error *err);
+/* At open, before a connection is made, under the exclusive lock: if the store is sick and nobody else has it open, write what can be read to
+ * new places, sync that, and let it be written again. A failure leaves it sick, and readable. */
+void pd_sqlite_heal(pd_sqlite *s);
+/* At close, under the exclusive lock: the last handle's checkpoint, with a look at its outcome. A sick store's files stay as they are. */
+void pd_sqlite_leave(pd_sqlite *s);
 
 /* ---- sqlite.c: rows of the log (S3) ------------------------------------------------------------------------------- */
 

@@ -7,6 +7,8 @@
  *      never has two writers, nor a writer and a checkpoint.
  *  W2  Who writes without a claim looks for the claim word under the flock; who claims sets it under the flock. So no claim begins
  *      inside a write, and a write without claims costs one flock and no other system call of ours.
+ *  W3  A sync that failed is final. Its result is looked at wherever there is one, and before the flock is given up the sick word is set;
+ *      who has the flock looks at the word first. So nothing is acknowledged after a failed sync, by nobody (README.md).
  */
 #include "backend/sqlite_store.h"
 #include "base/base.h"
@@ -43,10 +45,13 @@ static pd_code refuse_read_only(const pd_sqlite *s, pd_error *err)
   return pd_error_set(err, PD_READ_ONLY, "%.300s was opened read-only", s->path);
 }
 
-void pd_sqlite_write_end(pd_sqlite *s)
+pd_code pd_sqlite_write_end(pd_sqlite *s, pd_code code, pd_error *err)
 {
+  if (s->writer.has_failed_sync && s->sick == PD_SICK_NOT) pd_sqlite_fall_sick(s, PD_SICK_WAL);
+  if (s->sick != PD_SICK_NOT && code != PD_OK && code != PD_OUTCOME_UNKNOWN) code = pd_sqlite_health(&s->base, err);
   pd_lock_file_unlock(&s->lock);
   pthread_mutex_unlock(&s->write_lock);
+  return code;
 }
 
 /* Somebody claims, or did and died (W2). Wait at the claim's byte, which the system gives back whatever happens to its holder;
@@ -77,9 +82,9 @@ pd_code pd_sqlite_write_begin(pd_sqlite *s, pd_error *err)
     pthread_mutex_unlock(&s->write_lock);
     return code;
   }
-  code = open_writer(s, err);
-  if (code != PD_OK) pd_sqlite_write_end(s);
-  return code;
+  code = pd_sqlite_health(&s->base, err); /* W3 */
+  if (code == PD_OK) code = open_writer(s, err);
+  return code == PD_OK ? PD_OK : pd_sqlite_write_end(s, code, err);
 }
 
 void pd_sqlite_roll_back(pd_sqlite *s)
@@ -99,14 +104,15 @@ void pd_sqlite_checkpoint_if_due(pd_sqlite *s)
 {
   if (s->wal_frames < CHECKPOINT_FRAMES) s->checkpoint_at = CHECKPOINT_FRAMES;
   if (s->wal_frames < s->checkpoint_at) return;
-  sqlite3_wal_checkpoint_v2(s->writer.db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+  int rc = sqlite3_wal_checkpoint_v2(s->writer.db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+  if (pd_sqlite_is_sync_failure(rc)) pd_sqlite_fall_sick(s, PD_SICK_CHECKPOINT);
   s->checkpoint_at = s->wal_frames + CHECKPOINT_AGAIN_FRAMES;
 }
 
 /*
  * A WAL that grows pays for its new size at every fsync; one that is overwritten does not (FACTS.md). So a handle that goes on
  * appending grows it once, to what it reaches before a checkpoint anyway, with zeros: no valid frame, so recovery stops before
- * them. Under the locks, and only past the file's end: no frame can be hit. A failure undoes itself and costs nothing but speed.
+ * them. Under the locks, and only past the file's end: no frame can be hit. A write that fails undoes itself and costs nothing but speed.
  */
 static void grow_wal(pd_sqlite *s)
 {
@@ -117,14 +123,17 @@ static void grow_wal(pd_sqlite *s)
   if (rc != SQLITE_OK || !wal || !wal->pMethods || wal->pMethods->xFileSize(wal, &size) != SQLITE_OK) return;
   for (sqlite3_int64 at = size; at < WAL_GROW_TO && rc == SQLITE_OK; at += WAL_GROW_STEP)
     rc = wal->pMethods->xWrite(wal, zeros, WAL_GROW_STEP, at);
-  if (size < WAL_GROW_TO && rc == SQLITE_OK) rc = wal->pMethods->xSync(wal, SQLITE_SYNC_NORMAL);
+  if (size < WAL_GROW_TO && rc == SQLITE_OK) {
+    rc = wal->pMethods->xSync(wal, SQLITE_SYNC_NORMAL);
+    if (rc != SQLITE_OK) pd_sqlite_fall_sick(s, PD_SICK_WAL); /* it would have covered the frames of a bag_put, too */
+  }
   if (rc != SQLITE_OK) wal->pMethods->xTruncate(wal, size);
 }
 
 void pd_sqlite_note_append(pd_sqlite *s)
 {
   if (++s->append_count == WAL_GROW_AFTER) grow_wal(s);
-  pd_sqlite_checkpoint_if_due(s);
+  if (s->sick == PD_SICK_NOT) pd_sqlite_checkpoint_if_due(s);
 }
 
 /* ---- the claim ---------------------------------------------------------------------------------------------------- */

@@ -41,6 +41,10 @@ static const code_info infos[PD_CODE_COUNT] = {
   [PD_DECRYPT] = {"DecryptionFailed",
                   PD_CLASS_STATE,
                   {{"check_vault", "Ensure the vault is unlocked with the correct master passphrase."}}},
+  [PD_OUTCOME_UNKNOWN] = {"OutcomeUnknown",
+                          PD_CLASS_HOST,
+                          {{"read", "Read what is there, then repeat the write with the version you expect."},
+                           {"check_disk", "Check the disk, and open the store again."}}},
 };
 
 static const code_info *info_of(pd_code code)

@@ -44,6 +44,7 @@ static const unsigned by_code[PD_CODE_COUNT] = {
   [PD_APPROVAL] = MHD_HTTP_ACCEPTED,
   [PD_DENIED] = MHD_HTTP_FORBIDDEN,
   [PD_DECRYPT] = MHD_HTTP_UNPROCESSABLE_CONTENT,
+  [PD_OUTCOME_UNKNOWN] = MHD_HTTP_INTERNAL_SERVER_ERROR,
 };
 
 unsigned pd_status_of(const pd_error *err)

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define SECTOR 512
@@ -17,6 +18,9 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static power_node *nodes;
 static bool is_cut;
 static uint64_t call_count, cut_at, cut_seed, kill_at;
+static char fail_suffix[32];
+static uint64_t fail_in, fail_count, fail_seed; /* the first sync that fails is the fail_in-th from now, 0: none */
+static bool has_failed;
 
 uint64_t power_random(uint64_t *state)
 {
@@ -41,22 +45,6 @@ static void die(const char *path)
 
 /* ---- what is pending ---------------------------------------------------------------------------------------------- */
 
-power_node *power_node_of(const char *path)
-{
-  pthread_mutex_lock(&lock);
-  power_node *node = nodes;
-  while (node && strcmp(node->path, path) != 0) node = node->next;
-  if (!node) {
-    node = power_alloc(sizeof *node);
-    node->path = strdup(path);
-    if (!node->path) abort();
-    node->next = nodes;
-    nodes = node;
-  }
-  pthread_mutex_unlock(&lock);
-  return node;
-}
-
 static void settle_locked(power_node *node)
 {
   if (node->newest) close(node->fd);
@@ -69,10 +57,64 @@ static void settle_locked(power_node *node)
   }
 }
 
+static void forget_locked(power_node *node)
+{
+  settle_locked(node);
+  while (node->lost) {
+    power_lost *page = node->lost;
+    node->lost = page->next;
+    free(page);
+  }
+}
+
+power_node *power_node_of(const char *path)
+{
+  struct stat st;
+  uint64_t inode = stat(path, &st) == 0 ? (uint64_t)st.st_ino : 0;
+  pthread_mutex_lock(&lock);
+  power_node *node = nodes;
+  while (node && strcmp(node->path, path) != 0) node = node->next;
+  if (node && inode != node->inode) forget_locked(node);
+  if (!node) {
+    node = power_alloc(sizeof *node);
+    node->path = strdup(path);
+    if (!node->path) abort();
+    node->next = nodes;
+    nodes = node;
+  }
+  node->inode = inode;
+  pthread_mutex_unlock(&lock);
+  return node;
+}
+
+static bool touches(const power_change *c, int64_t page)
+{
+  return !c->is_truncate && c->offset < (page + 1) * POWER_PAGE && c->offset + (int64_t)c->new_size > page * POWER_PAGE;
+}
+
+/* What was written is on the disk, page by page; so is a lost page that was written again. */
 void power_settle(power_node *node)
 {
   pthread_mutex_lock(&lock);
+  for (power_lost **at = &node->lost; *at;) {
+    power_lost *page = *at;
+    const power_change *c = node->newest;
+    while (c && !touches(c, page->number)) c = c->older;
+    if (!c) {
+      at = &page->next;
+      continue;
+    }
+    *at = page->next;
+    free(page);
+  }
   settle_locked(node);
+  pthread_mutex_unlock(&lock);
+}
+
+void power_forget(power_node *node)
+{
+  pthread_mutex_lock(&lock);
+  forget_locked(node);
   pthread_mutex_unlock(&lock);
 }
 
@@ -84,6 +126,107 @@ void power_remember(power_node *node, power_change change)
   if (!node->newest && (node->fd = open(node->path, O_RDWR | O_CLOEXEC)) < 0) die(node->path);
   copy->older = node->newest;
   node->newest = copy;
+  pthread_mutex_unlock(&lock);
+}
+
+/* ---- syncs that fail ---------------------------------------------------------------------------------------------- */
+
+void power_vfs_fail_sync(const char *suffix, uint64_t n, uint64_t seed)
+{
+  power_vfs_fail_syncs(suffix, n, 1, seed);
+}
+
+void power_vfs_fail_syncs(const char *suffix, uint64_t n, uint64_t count, uint64_t seed)
+{
+  pthread_mutex_lock(&lock);
+  snprintf(fail_suffix, sizeof fail_suffix, "%s", suffix);
+  fail_in = n;
+  fail_count = count;
+  fail_seed = seed;
+  has_failed = false;
+  pthread_mutex_unlock(&lock);
+}
+
+bool power_vfs_sync_failed(void)
+{
+  pthread_mutex_lock(&lock);
+  bool failed = has_failed;
+  pthread_mutex_unlock(&lock);
+  return failed;
+}
+
+bool power_sync_fails(const char *path)
+{
+  pthread_mutex_lock(&lock);
+  size_t size = strlen(path), suffix_size = strlen(fail_suffix);
+  bool is_meant = fail_in && size >= suffix_size && strcmp(path + size - suffix_size, fail_suffix) == 0;
+  bool fails = is_meant && --fail_in == 0;
+  if (fails) {
+    has_failed = true;
+    fail_in = --fail_count ? 1 : 0; /* the next one, too */
+  }
+  pthread_mutex_unlock(&lock);
+  return fails;
+}
+
+static uint8_t *read_file_of(int fd, int64_t *out_size, const char *path)
+{
+  struct stat st;
+  if (fstat(fd, &st) != 0) die(path);
+  uint8_t *data = power_alloc((size_t)st.st_size);
+  for (int64_t at = 0; at < st.st_size;) {
+    ssize_t got = pread(fd, data + at, (size_t)(st.st_size - at), at);
+    if (got <= 0) die(path);
+    at += got;
+  }
+  *out_size = st.st_size;
+  return data;
+}
+
+/* The file as it was before all that is pending. Truncates count as done: sizes are the file system's own business. */
+static uint8_t *file_before(const power_node *node, int64_t *out_size)
+{
+  uint8_t *data = read_file_of(node->fd, out_size, node->path);
+  for (const power_change *c = node->newest; c; c = c->older) {
+    int64_t end = c->offset + (int64_t)c->new_size;
+    if (c->is_truncate) continue;
+    if (end > *out_size) end = *out_size;
+    if (end > c->offset) memset(data + c->offset, 0, (size_t)(end - c->offset));
+    int64_t old_end = c->offset + (int64_t)c->old_size;
+    if (old_end > *out_size) old_end = *out_size;
+    if (old_end > c->offset) memcpy(data + c->offset, c->old_data, (size_t)(old_end - c->offset));
+  }
+  return data;
+}
+
+static void lose_page(power_node *node, int64_t number, const uint8_t *before, int64_t size)
+{
+  for (const power_lost *page = node->lost; page; page = page->next)
+    if (page->number == number) return; /* the disk still has what it had */
+  power_lost *page = power_alloc(sizeof *page);
+  page->number = number;
+  int64_t left = size - number * POWER_PAGE;
+  if (left > 0) memcpy(page->disk, before + number * POWER_PAGE, left < POWER_PAGE ? (size_t)left : POWER_PAGE);
+  page->next = node->lost;
+  node->lost = page;
+}
+
+void power_lose(power_node *node)
+{
+  pthread_mutex_lock(&lock);
+  if (node->newest) {
+    int64_t size = 0;
+    uint64_t random = fail_seed;
+    uint8_t *before = file_before(node, &size);
+    for (const power_change *c = node->newest; c; c = c->older) {
+      if (c->is_truncate || !c->new_size) continue;
+      int64_t last = (c->offset + (int64_t)c->new_size - 1) / POWER_PAGE;
+      for (int64_t page = c->offset / POWER_PAGE; page <= last; page++)
+        if (!fail_seed || power_random(&random) % 2) lose_page(node, page, before, size);
+    }
+    free(before);
+    settle_locked(node);
+  }
   pthread_mutex_unlock(&lock);
 }
 
@@ -123,6 +266,25 @@ static power_change *reversed(power_change *list)
   return out;
 }
 
+/* What failed syncs lost. */
+static void put_lost(const power_node *node, int fd)
+{
+  struct stat st;
+  if (fstat(fd, &st) != 0) die(node->path);
+  for (const power_lost *page = node->lost; page; page = page->next) {
+    int64_t at = page->number * POWER_PAGE, left = st.st_size - at;
+    if (left > 0) write_all(fd, page->disk, left < POWER_PAGE ? (size_t)left : POWER_PAGE, at, node->path);
+  }
+}
+
+static void put_lost_by_name(power_node *node)
+{
+  struct stat st;
+  int fd = open(node->path, O_RDWR | O_CLOEXEC);
+  if (fd >= 0 && fstat(fd, &st) == 0 && (uint64_t)st.st_ino == node->inode) put_lost(node, fd);
+  if (fd >= 0) close(fd);
+}
+
 /* Back to the last sync, newest change first; then forward again with luck. */
 static void cut_node(power_node *node, uint64_t *random)
 {
@@ -131,6 +293,7 @@ static void cut_node(power_node *node, uint64_t *random)
     write_all(fd, c->old_data, c->old_size, c->offset, node->path);
     if (ftruncate(fd, c->old_file_size) != 0) die(node->path);
   }
+  put_lost(node, fd);
   node->newest = reversed(node->newest);
   for (power_change *c = node->newest; c; c = c->older) {
     if (!c->is_truncate)
@@ -138,7 +301,7 @@ static void cut_node(power_node *node, uint64_t *random)
     else if (power_random(random) % 2 && ftruncate(fd, c->offset) != 0)
       die(node->path);
   }
-  settle_locked(node);
+  forget_locked(node);
 }
 
 static void cut_locked(uint64_t seed)
@@ -148,8 +311,21 @@ static void cut_locked(uint64_t seed)
   for (power_node *node = nodes; node; node = node->next) {
     uint64_t random = seed;
     for (const char *p = strrchr(node->path, '/'); p && *p; p++) random = random * 31 + (uint8_t)*p; /* not the order of opening */
-    if (node->newest) cut_node(node, &random);
+    if (node->newest)
+      cut_node(node, &random);
+    else if (node->lost)
+      put_lost_by_name(node);
   }
+}
+
+void power_vfs_evict(void)
+{
+  pthread_mutex_lock(&lock);
+  for (power_node *node = nodes; node; node = node->next) {
+    if (node->lost) put_lost_by_name(node);
+    forget_locked(node);
+  }
+  pthread_mutex_unlock(&lock);
 }
 
 void power_vfs_cut(uint64_t seed)
@@ -206,12 +382,13 @@ void power_vfs_restore(void)
   while (nodes) {
     power_node *node = nodes;
     nodes = node->next;
-    settle_locked(node);
+    forget_locked(node);
     free(node->path);
     free(node);
   }
   is_cut = false;
-  cut_at = 0;
+  cut_at = fail_in = 0;
+  has_failed = false;
   pthread_mutex_unlock(&lock);
 }
 

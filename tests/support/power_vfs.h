@@ -13,6 +13,11 @@
  *     power_lock_file_tear(lock_path, older, seed); // the lock file's page is not SQLite's: lose it too
  *     … open again: what was acknowledged must be there …
  *
+ * A sync can fail as it does on Linux (power_vfs_fail_sync): it answers EIO once, and the pages it should have written are clean from
+ * then on: the process still reads them from the page cache, later syncs succeed and pass them over, and the disk does not have them.
+ * A page that is written again is dirty again, and the next sync writes it. A program linked with host_sync_dep counts its own fsync and
+ * msync calls, too; a folder's name ends with "/" then, and that of a mapping is "mapping.lock".
+ *
  * One process at a time: what other processes write is not seen here.
  */
 #ifndef SUPPORT_POWER_VFS_H
@@ -30,6 +35,15 @@ void power_vfs_cut_after(uint64_t n, uint64_t seed);
 /* Instead of the power, the process goes: SIGKILL to itself before its n-th write, truncate or sync from now. 0 takes it back. */
 void power_vfs_kill_after(uint64_t n);
 bool power_vfs_is_cut(void);
+/* Let the n-th sync from now (1 is the next) of a file whose name ends with `suffix` fail, once. 0 takes the plan back. With seed 0 the disk
+ * has none of the pages, else some of them at random. */
+void power_vfs_fail_sync(const char *suffix, uint64_t n, uint64_t seed);
+/* The same with `count` syncs in a row. */
+void power_vfs_fail_syncs(const char *suffix, uint64_t n, uint64_t count, uint64_t seed);
+/* Whether that sync came, and failed. */
+bool power_vfs_sync_failed(void);
+/* The cache forgets clean pages: files read as the disk has them, without a loss of power. Call when no file of the VFS is open. */
+void power_vfs_evict(void);
 /* Writes, truncates and syncs since the program began. */
 uint64_t power_vfs_calls(void);
 /* Turn it on again, with nothing pending. Call when no file of the VFS is open. */

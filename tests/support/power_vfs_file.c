@@ -2,6 +2,7 @@
 #include "support/power_vfs.h"
 #include "support/power_vfs_state.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -79,8 +80,15 @@ static int file_truncate(sqlite3_file *file, sqlite3_int64 size)
 static int file_sync(sqlite3_file *file, int flags)
 {
   (void)flags;
+  power_node *node = ((power_file *)file)->node;
   if (power_strikes()) return SQLITE_IOERR_FSYNC;
-  if (((power_file *)file)->node) power_settle(((power_file *)file)->node);
+  if (!node) return SQLITE_OK;
+  if (power_sync_fails(node->path)) {
+    power_lose(node);
+    errno = EIO;
+    return SQLITE_IOERR_FSYNC;
+  }
+  power_settle(node);
   return SQLITE_OK;
 }
 
@@ -184,7 +192,7 @@ static int vfs_delete(sqlite3_vfs *vfs, const char *name, int is_synced)
 {
   if (power_strikes()) return SQLITE_IOERR_DELETE;
   int rc = real_vfs(vfs)->xDelete(real_vfs(vfs), name, is_synced);
-  if (rc == SQLITE_OK) power_settle(power_node_of(name));
+  if (rc == SQLITE_OK) power_forget(power_node_of(name));
   return rc;
 }
 
