@@ -227,7 +227,7 @@ PD_API PD_MUST_USE pd_code pd_run_put_delta(pd_run_context *run, pd_bytes delta,
 typedef struct pd_run_ack {
   uint64_t version;   /* of the thread now */
   bool is_committed;  /* false: there was no delta; or a duplicate */
-  bool is_duplicate;  /* pd_run_finish: the run was done already, with this reason */
+  bool is_duplicate;  /* pd_run_finish: the run was done already, with this reason. Or its operation was committed before: pd_run_operation */
   bool was_committed; /* an earlier call committed it, and only its answer failed */
   pd_thread_ack ack;  /* of the commit, if is_committed */
 } pd_run_ack;
@@ -237,6 +237,12 @@ typedef struct pd_run_ack {
  * same, then takes the newest version and commits again (TWO HANDLES above): the run stays failed. PD_CONFLICT: VersionConflict (somebody else appended), RunLost (the run is no longer active),
  * RunDone. `out` may be NULL. */
 PD_API PD_MUST_USE pd_code pd_run_checkpoint(pd_run_context *run, pd_reason reason, pd_run_ack *out, pd_error *err);
+
+/* Name what is told from now on up to the next checkpoint or finish, so that it can be told again after an answer that was lost, by this
+ * process or another: if an operation of that id was committed before, that checkpoint commits nothing, and says is_duplicate and the
+ * version of the first time. Ids and marks are those of pd_changeset (thread.h); `mark` NULL: any content is taken for the same. NULL as
+ * id: none. A checkpoint without a delta leaves no trace of it. PD_INVALID (InvalidId). */
+PD_API PD_MUST_USE pd_code pd_run_operation(pd_run_context *run, const char *operation_id, const char *mark, pd_error *err);
 
 /* End the run: a RunFinished checkpoint, also without a delta. Tool calls that are not settled are cancelled, unless the reason is
  * PD_DONE_NATURAL: PD_CONFLICT (ToolCallsOpen). A failed run can be finished with PD_DONE_ERROR alone (RunFailed). Finishing a run that is

@@ -45,6 +45,8 @@ extern "C" {
 #define PD_THREAD_OWNER_SIZE_MAX 256
 #define PD_THREAD_DEPTH_MAX 100
 #define PD_CHANGESET_SIZE_MAX ((size_t)16 * 1024 * 1024)
+#define PD_THREAD_OPERATION_SIZE_MAX 256
+#define PD_THREAD_OPERATIONS_KEPT 1000 /* so many versions back a thread remembers its operations */
 #define PD_VERSION_HEAD UINT64_MAX
 
 typedef struct pd_thread pd_thread;
@@ -146,12 +148,17 @@ typedef struct pd_changeset {
   const char *active_run; /* NULL: as it was. "": none from now on. Else this run: PD_CONFLICT (RunActive) if another one is active */
   int64_t time_ms;        /* 0: now. Never before that of the change set before: then that one's is taken */
   const char *author;     /* of the commit; NULL: the store handle's */
+  /* NULL: none. Else 1 to 256 bytes of UTF-8 that stand for this very change: appending it again, after an answer that was lost, changes
+   * nothing, and the acknowledgement is that of the first time. A thread remembers those of its last PD_THREAD_OPERATIONS_KEPT versions; a
+   * fork remembers what it was forked with. */
+  const char *operation_id;
+  const char *operation_mark; /* NULL: made of the content. 64 hex digits; the same id with another one is PD_CONFLICT (OperationUsed) */
 } pd_changeset;
 
 /* Read a change set from its JSON form:
  *
  *     {"run_id":"r1","parent_run_id":"r0","run_meta":{},"reason":"UserMessage","messages":[],"patches":[],"state_actions":[],
- *      "snapshot":{},"active_run":"r1","time":1763200000000}
+ *      "snapshot":{},"active_run":"r1","time":1763200000000,"operation_id":"op-7"}
  *
  * null is the same as absent, and so is an "active_run" of null; none from now on is "". What it points to is in `json` or in `texts`,
  * which is empty before and yours to finish when the change set is appended. PD_INVALID (InvalidChangeSet) names the member that is
@@ -166,6 +173,7 @@ typedef struct pd_thread_ack {
   int64_t time_ms;             /* as written */
   pd_id commit;
   pd_durability durability;
+  bool is_duplicate; /* the operation was appended before: all of this is as it was then */
 } pd_thread_ack;
 
 /* Append a change set as the next version. With Exact(expect_version): PD_CONFLICT (VersionConflict) unless that is the newest version, and
@@ -174,6 +182,11 @@ typedef struct pd_thread_ack {
  * made again. `out` may be NULL. */
 PD_API PD_MUST_USE pd_code pd_thread_append(pd_thread *thread, const pd_changeset *changeset, uint64_t expect_version, pd_thread_ack *out,
                                             pd_error *err);
+
+/* Was an operation appended? PD_NOT_FOUND (OperationNotFound) if the thread does not remember it; PD_CONFLICT (OperationUsed) if it had
+ * another mark (NULL: any). `out` may be NULL. */
+PD_API PD_MUST_USE pd_code pd_thread_operation_get(pd_thread *thread, const char *operation_id, const char *mark, pd_thread_ack *out,
+                                                   pd_error *err);
 
 /* One change set as it was committed. Pointers are borrowed until the visitor returns, or as said at the function. */
 typedef struct pd_thread_delta {

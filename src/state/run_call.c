@@ -18,6 +18,8 @@ typedef struct held {
   pd_thread *thread;
   pd_run_context *run;
   char run_id[PD_THREAD_ID_SIZE_MAX + 1], parent_id[PD_THREAD_ID_SIZE_MAX + 1], call_id[PD_THREAD_ID_SIZE_MAX + 1];
+  bool is_repeated;    /* the operation was done before: nothing is held, and… */
+  pd_thread_ack first; /* …this was answered then */
 } held;
 
 static void let_go(held *h)
@@ -36,11 +38,35 @@ static pd_run_options options_of(pd_frame *frame, held *h)
   };
 }
 
+static pd_code check_version(pd_frame *frame, const held *h, pd_error *err)
+{
+  uint64_t is = pd_run_info_get(h->run).version, expected = pd_in_version(frame, "expected_version", is);
+  if (is == expected) return PD_OK;
+  pd_frame_detail_number(frame, "expected", expected);
+  pd_frame_detail_number(frame, "actual", is);
+  return pd_error_named(err, PD_CONFLICT, "VersionConflict", "thread '%s' is at version %llu, not %llu", pd_thread_id(h->thread),
+                        (unsigned long long)is, (unsigned long long)expected);
+}
+
+/* Hold the run, unless the call's operation was done before: h->is_repeated. */
 static pd_code attach(pd_frame *frame, held *h, pd_error *err)
 {
   pd_run_options options = options_of(frame, h);
+  pd_operation_name operation;
+  TRY(pd_in_operation(frame, &operation, err));
   TRY(pd_threads_open(frame, &h->thread, err));
-  return pd_run_attach(h->thread, &options, &h->run, err);
+  TRY(pd_operation_look(h->thread, &operation, &h->is_repeated, &h->first, err));
+  if (h->is_repeated) return PD_OK;
+  TRY(pd_run_attach(h->thread, &options, &h->run, err));
+  TRY(check_version(frame, h, err));
+  bool is_done = pd_run_info_get(h->run).status == PD_PHASE_DONE;
+  return is_done || !*operation.id ? PD_OK : pd_run_operation(h->run, operation.id, operation.mark, err);
+}
+
+/* Is this a call that says whether it was a repetition? */
+static void put_repeated(pd_frame *frame, bool is_repeated)
+{
+  if (pd_in(frame, "operation_id").kind != PD_JSON_NONE) pd_json_put_bool(&frame->out, "is_duplicate", is_repeated);
 }
 
 /* …to one of its calls. */
@@ -52,7 +78,10 @@ static pd_code attach_call(pd_frame *frame, held *h, pd_error *err)
 
 static pd_code checkpoint(pd_frame *frame, held *h, pd_reason reason, pd_run_ack *out, pd_error *err)
 {
-  TRY(pd_run_checkpoint(h->run, reason, out, err));
+  if (h->is_repeated)
+    *out = (pd_run_ack){.version = h->first.version, .is_duplicate = true};
+  else
+    TRY(pd_run_checkpoint(h->run, reason, out, err));
   if (out->is_committed) {
     frame->commit = out->ack.commit;
     frame->has_commit = true;
@@ -66,6 +95,7 @@ static pd_code commit_call(pd_frame *frame, held *h, const char *status, pd_erro
   pd_run_ack ack;
   TRY(checkpoint(frame, h, PD_REASON_TOOL_RESULTS_COMMITTED, &ack, err));
   pd_json_put_text(&frame->out, "status", status);
+  put_repeated(frame, ack.is_duplicate);
   return PD_OK;
 }
 
@@ -112,9 +142,10 @@ static pd_code try_checkpoint(pd_frame *frame, pd_error *err)
   pd_run_ack ack;
   pd_in_string(frame, "reason", reason, sizeof reason);
   TRY(attach(frame, &h, err));
-  TRY(tell(frame, &h, err));
+  if (!h.is_repeated) TRY(tell(frame, &h, err));
   TRY(checkpoint(frame, &h, pd_reason_parse(reason), &ack, err));
-  pd_json_put_bool(&frame->out, "is_committed", ack.is_committed);
+  pd_json_put_bool(&frame->out, "is_committed", ack.is_committed || ack.is_duplicate);
+  put_repeated(frame, ack.is_duplicate);
   return PD_OK;
 }
 
@@ -122,11 +153,12 @@ static pd_code try_finish(pd_frame *frame, pd_error *err)
 {
   CLEANUP(let_go) held h = {0};
   char reason[32] = "natural";
-  pd_run_ack ack;
+  pd_run_ack ack = {.is_duplicate = true};
   pd_in_string(frame, "done_reason", reason, sizeof reason);
   TRY(attach(frame, &h, err));
-  if (pd_run_info_get(h.run).status != PD_PHASE_DONE) TRY(tell(frame, &h, err));
-  TRY(pd_run_finish(h.run, pd_done_reason_parse(reason), &ack, err));
+  ack.version = h.first.version;
+  if (!h.is_repeated && pd_run_info_get(h.run).status != PD_PHASE_DONE) TRY(tell(frame, &h, err));
+  if (!h.is_repeated) TRY(pd_run_finish(h.run, pd_done_reason_parse(reason), &ack, err));
   if (ack.is_committed) {
     frame->commit = ack.ack.commit;
     frame->has_commit = true;
@@ -150,7 +182,9 @@ static void list_call(void *ctx, const pd_tool_call_info *call)
 pd_code pd_cap_runs_status(pd_frame *frame, pd_error *err)
 {
   CLEANUP(let_go) held h = {0};
-  TRY(attach(frame, &h, err));
+  pd_run_options options = options_of(frame, &h);
+  TRY(pd_threads_open(frame, &h.thread, err));
+  TRY(pd_run_attach(h.thread, &options, &h.run, err));
   pd_run_info info = pd_run_info_get(h.run);
   pd_json_put_text(&frame->out, "run_id", info.run_id);
   pd_json_put_text(&frame->out, "status", pd_run_phase_name(info.status));
@@ -182,7 +216,7 @@ static pd_code try_tool_begin(pd_frame *frame, pd_error *err)
   pd_in_string(frame, "name", name, sizeof name);
   TRY(attach_call(frame, &h, err));
   pd_tool_call call = {.id = h.call_id, .name = name, .arguments = pd_in(frame, "arguments").raw};
-  TRY(pd_tool_call_begin(h.run, &call, err));
+  if (!h.is_repeated) TRY(pd_tool_call_begin(h.run, &call, err));
   return commit_call(frame, &h, pd_tool_status_name(PD_TOOL_RUNNING), err);
 }
 
@@ -190,8 +224,8 @@ static pd_code try_tool_suspend(pd_frame *frame, pd_error *err)
 {
   CLEANUP(let_go) held h = {0};
   TRY(attach_call(frame, &h, err));
-  TRY(patch_call(frame, &h, err));
-  TRY(pd_tool_call_suspend(h.run, h.call_id, pd_in(frame, "request").raw, err));
+  if (!h.is_repeated) TRY(patch_call(frame, &h, err));
+  if (!h.is_repeated) TRY(pd_tool_call_suspend(h.run, h.call_id, pd_in(frame, "request").raw, err));
   return commit_call(frame, &h, pd_tool_status_name(PD_TOOL_SUSPENDED), err);
 }
 
@@ -199,14 +233,14 @@ static pd_code try_tool_resume(pd_frame *frame, pd_error *err)
 {
   CLEANUP(let_go) held h = {0};
   char id[PD_RUN_DECISION_ID_SIZE_MAX + 1] = "";
-  bool is_duplicate;
+  bool is_duplicate = true;
   pd_run_ack ack;
   pd_in_string(frame, "decision_id", id, sizeof id);
   pd_decision decision = {.id = id, .is_cancel = pd_in_bool(frame, "is_cancel", false), .payload = pd_in(frame, "payload").raw};
   TRY(attach_call(frame, &h, err));
-  TRY(pd_tool_call_resume(h.run, h.call_id, &decision, &is_duplicate, err));
+  if (!h.is_repeated) TRY(pd_tool_call_resume(h.run, h.call_id, &decision, &is_duplicate, err));
   TRY(checkpoint(frame, &h, PD_REASON_TOOL_RESULTS_COMMITTED, &ack, err));
-  pd_json_put_bool(&frame->out, "is_duplicate", is_duplicate);
+  pd_json_put_bool(&frame->out, "is_duplicate", is_duplicate || ack.is_duplicate);
   return PD_OK;
 }
 
@@ -217,8 +251,8 @@ static pd_code try_tool_end(pd_frame *frame, pd_error *err)
   pd_in_string(frame, "status", status, sizeof status);
   pd_tool_result result = {.status = pd_tool_status_parse(status), .message = pd_in(frame, "message").raw};
   TRY(attach_call(frame, &h, err));
-  TRY(patch_call(frame, &h, err));
-  TRY(pd_tool_call_end(h.run, h.call_id, &result, err));
+  if (!h.is_repeated) TRY(patch_call(frame, &h, err));
+  if (!h.is_repeated) TRY(pd_tool_call_end(h.run, h.call_id, &result, err));
   return commit_call(frame, &h, status, err);
 }
 
@@ -228,9 +262,10 @@ static pd_code try_tool_end(pd_frame *frame, pd_error *err)
 static pd_code settle(pd_frame *frame, pd_cap_run attempt, pd_error *err)
 {
   pd_code code = PD_CONFLICT;
+  bool is_exact = pd_in(frame, "expected_version").kind != PD_JSON_NONE;
   for (int i = 0; i < RETRY_MAX && code == PD_CONFLICT; i++) {
     code = attempt(frame, err);
-    if (code == PD_CONFLICT && strcmp(pd_error_name(err), "VersionConflict") != 0) break;
+    if (is_exact || (code == PD_CONFLICT && strcmp(pd_error_name(err), "VersionConflict") != 0)) break;
   }
   return code;
 }

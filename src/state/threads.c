@@ -122,13 +122,39 @@ pd_code pd_cap_threads_fork(pd_frame *frame, pd_error *err)
   return write_new(frame, made, err);
 }
 
+/* ---- operations ---- */
+
+pd_code pd_in_operation(const pd_frame *frame, pd_operation_name *out, pd_error *err)
+{
+  pd_id hash;
+  *out = (pd_operation_name){0};
+  if (!pd_in_string(frame, "operation_id", out->id, sizeof out->id)) return PD_OK;
+  TRY(pd_input_hash(frame->input, &hash, err));
+  pd_id_hex(&hash, out->mark);
+  return PD_OK;
+}
+
+pd_code pd_operation_look(pd_thread *thread, const pd_operation_name *operation, bool *out_is_repeated, pd_thread_ack *out_first,
+                          pd_error *err)
+{
+  pd_error why = {0};
+  *out_is_repeated = false;
+  if (!*operation->id) return PD_OK;
+  pd_code code = pd_thread_operation_get(thread, operation->id, operation->mark, out_first, &why);
+  *out_is_repeated = !code;
+  if (code && code != PD_NOT_FOUND && err) *err = why;
+  return code == PD_NOT_FOUND && strcmp(pd_error_name(&why), "OperationNotFound") == 0 ? PD_OK : code;
+}
+
 /* ---- append ---- */
 
 pd_code pd_cap_threads_append(pd_frame *frame, pd_error *err)
 {
   CLEANUP(pd_threads_shut) pd_thread *thread = NULL;
   char run[PD_THREAD_ID_SIZE_MAX + 1] = "", parent_run[PD_THREAD_ID_SIZE_MAX + 1], reason[32] = "";
+  pd_operation_name operation;
   pd_thread_ack ack;
+  TRY(pd_in_operation(frame, &operation, err));
   pd_in_string(frame, "run_id", run, sizeof run);
   pd_in_string(frame, "reason", reason, sizeof reason);
   pd_changeset change = {
@@ -142,14 +168,20 @@ pd_code pd_cap_threads_append(pd_frame *frame, pd_error *err)
     .snapshot = in_json(frame, "snapshot"),
     .time_ms = frame->now_ms,
     .author = *frame->agent ? frame->agent : "operator",
+    .operation_id = *operation.id ? operation.id : NULL,
+    .operation_mark = *operation.id ? operation.mark : NULL,
   };
   TRY(pd_threads_open(frame, &thread, err));
   TRY(pd_thread_append(thread, &change, pd_in_version(frame, "expected_version", PD_ANY_VERSION), &ack, err));
   pd_json_put_number(&frame->out, "version", ack.version);
-  pd_out_commit(frame, &ack.commit);
+  if (ack.is_duplicate)
+    pd_out_id(frame, "commit", &ack.commit);
+  else
+    pd_out_commit(frame, &ack.commit);
   pd_json_put_number(&frame->out, "messages_added", ack.message_count);
   pd_json_put_number(&frame->out, "messages_dropped", ack.message_duplicates);
   pd_json_put_text(&frame->out, "durability", ack.durability == PD_SYNCED ? "synced" : "buffered");
+  if (*operation.id) pd_json_put_bool(&frame->out, "is_duplicate", ack.is_duplicate);
   return PD_OK;
 }
 

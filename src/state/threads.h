@@ -32,4 +32,17 @@ bool pd_out_is_long(const pd_frame *frame);
 /* Note the commit for the audit, and write it. */
 void pd_out_commit(pd_frame *frame, const pd_id *commit);
 
+/* ---- operations: calls that can be made again ---- */
+
+typedef struct pd_operation_name {
+  char id[PD_THREAD_OPERATION_SIZE_MAX + 1]; /* "" if the call names none */
+  char mark[PD_ID_HEX_SIZE];                 /* of capability and input */
+} pd_operation_name;
+
+/* The input `operation_id`, and the hash of the call. */
+PD_MUST_USE pd_code pd_in_operation(const pd_frame *frame, pd_operation_name *out, pd_error *err);
+/* Was it done before? Then *out_first is what was answered. PD_CONFLICT (OperationUsed). */
+PD_MUST_USE pd_code pd_operation_look(pd_thread *thread, const pd_operation_name *operation, bool *out_is_repeated,
+                                      pd_thread_ack *out_first, pd_error *err);
+
 #endif

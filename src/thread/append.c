@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "thread/leaf.h"
+#include "thread/operation.h"
 
 #include <stdlib.h>
 
@@ -158,6 +159,7 @@ static pd_code stage_all(attempt *a, pd_edit *edit, pd_error *err)
   TRY(pd_stateleaves_stage(edit, doc, a->touched.paths, a->touched.count, err));
   TRY(stage_messages(a, edit, err));
   TRY(pd_run_stage(a->t->id, edit, a->p, &a->next, err));
+  TRY(pd_operation_stage(edit, a->p->set, a->next.version, err));
   return stage_records(a, edit, err);
 }
 
@@ -196,13 +198,32 @@ pd_code pd_thread_append_here(pd_thread *t, const pd_prepared *prepared, pd_thre
   return PD_OK;
 }
 
+/* Was this operation appended before? Then there is nothing to do: *out_is_found. */
+static pd_code find_duplicate(pd_thread *t, const pd_prepared *p, bool *out_is_found, pd_thread_ack *out, pd_error *err)
+{
+  pd_thread_ack ack;
+  pd_json message;
+  uint64_t count = 0;
+  *out_is_found = false;
+  if (!p->set->operation_id) return PD_OK;
+  TRY(pd_operation_find(t, p->set->operation_id, p->operation_mark, out_is_found, &ack, err));
+  if (!*out_is_found || !out) return PD_OK;
+  pd_json_walk walk = pd_json_walk_begin(p->messages);
+  while (pd_json_walk_next(&walk, NULL, &message)) count++;
+  ack.message_duplicates = count > ack.message_count ? count - ack.message_count : 0;
+  *out = ack;
+  return PD_OK;
+}
+
 /* One look and one try. *out_again: somebody else was faster. */
 static pd_code append_once(pd_thread *t, const pd_prepared *p, uint64_t expect_version, bool must_settle, pd_thread_ack *out,
                            bool *out_again, pd_error *err)
 {
-  bool is_final = false;
+  bool is_final = false, is_duplicate;
   *out_again = false;
   TRY(pd_thread_follow(t, must_settle, err));
+  TRY(find_duplicate(t, p, &is_duplicate, out, err));
+  if (is_duplicate) return PD_OK;
   if (expect_version != PD_ANY_VERSION && expect_version != t->head.version) return pd_thread_conflict(t, expect_version, err);
   pd_code code = pd_thread_append_here(t, p, out, &is_final, err);
   *out_again = code == PD_CONFLICT && !is_final;

@@ -5,6 +5,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/json_merge.h"
+#include "thread/operation.h"
 #include "thread/thread.h"
 
 /* ---- reasons ---- */
@@ -97,7 +98,7 @@ static pd_code check_ids(const pd_changeset *set, pd_error *err)
   if (!*pd_reason_name(set->reason))
     return WRONG(err, "the reason is none of UserMessage, AssistantTurnCommitted, ToolResultsCommitted, RunFinished");
   if (set->time_ms < 0) return WRONG(err, "'time' is before 1970");
-  return PD_OK;
+  return pd_operation_check(set->operation_id, set->operation_mark, err);
 }
 
 static pd_code check_size(const pd_changeset *set, pd_error *err)
@@ -161,7 +162,9 @@ pd_code pd_prepare(const pd_changeset *set, pd_prepared *out, pd_error *err)
   TRY(prepare_patches(set, out, err));
   TRY(pd_json_canonical(meta, &out->run_meta_text, err));
   TRY(pd_json_canonical(out->snapshot, &out->snapshot_text, err));
-  return is_empty_list(actions) ? PD_OK : pd_json_canonical(actions, &out->actions_text, err);
+  if (!is_empty_list(actions)) TRY(pd_json_canonical(actions, &out->actions_text, err));
+  if (set->operation_mark) strcpy(out->operation_mark, set->operation_mark);
+  return set->operation_id && !set->operation_mark ? pd_operation_mark(out, out->operation_mark, err) : PD_OK;
 }
 
 /* ---- the record ---- */
@@ -191,6 +194,8 @@ pd_code pd_change_write(const pd_prepared *prepared, const pd_change_place *plac
   pd_json_open(&w, '{');
   if (set->active_run) pd_json_put_text(&w, "active_run", set->active_run);
   put_messages(&w, place);
+  if (set->operation_id) pd_json_put_text(&w, "operation_id", set->operation_id);
+  if (set->operation_id) pd_json_put_text(&w, "operation_mark", prepared->operation_mark);
   if (set->parent_run_id) pd_json_put_text(&w, "parent_run_id", set->parent_run_id);
   put_raw(&w, "patches", &prepared->patches_text);
   pd_json_put_text(&w, "reason", pd_reason_name(set->reason));
@@ -220,10 +225,12 @@ static pd_code parse_places(pd_json value, pd_change_parts *out, pd_error *err)
 
 pd_code pd_change_parse(pd_bytes text, pd_change_parts *out, pd_error *err)
 {
-  enum { ACTIVE, MESSAGES, PARENT, PATCHES, REASON, RUN, META, SNAPSHOT, ACTIONS, TIME, VERSION, COUNT };
-  pd_json_field f[COUNT] = {{"active_run", {{0}, 0}},    {"messages", {{0}, 0}}, {"parent_run_id", {{0}, 0}}, {"patches", {{0}, 0}},
-                            {"reason", {{0}, 0}},        {"run_id", {{0}, 0}},   {"run_meta", {{0}, 0}},      {"snapshot", {{0}, 0}},
-                            {"state_actions", {{0}, 0}}, {"time", {{0}, 0}},     {"version", {{0}, 0}}};
+  enum { ACTIVE, MESSAGES, OPERATION, MARK, PARENT, PATCHES, REASON, RUN, META, SNAPSHOT, ACTIONS, TIME, VERSION, COUNT };
+  pd_json_field f[COUNT] = {{"active_run", {{0}, 0}},     {"messages", {{0}, 0}},      {"operation_id", {{0}, 0}},
+                            {"operation_mark", {{0}, 0}}, {"parent_run_id", {{0}, 0}}, {"patches", {{0}, 0}},
+                            {"reason", {{0}, 0}},         {"run_id", {{0}, 0}},        {"run_meta", {{0}, 0}},
+                            {"snapshot", {{0}, 0}},       {"state_actions", {{0}, 0}}, {"time", {{0}, 0}},
+                            {"version", {{0}, 0}}};
   pd_change_parts parts = {0};
   pd_json json;
   TRY(pd_json_parse(text, &json, err));
@@ -232,6 +239,8 @@ pd_code pd_change_parse(pd_bytes text, pd_change_parts *out, pd_error *err)
   if (!pd_json_i64(f[TIME].value, &parts.time_ms)) return pd_error_set(err, PD_INVALID, "'time' is no number");
   TRY(parse_places(f[MESSAGES].value, &parts, err));
   parts.active_run = f[ACTIVE].value;
+  parts.operation_id = f[OPERATION].value;
+  parts.operation_mark = f[MARK].value;
   parts.parent_run_id = f[PARENT].value;
   parts.patches = f[PATCHES].value;
   parts.reason = f[REASON].value;
@@ -267,6 +276,8 @@ pd_code pd_change_show(const pd_change_parts *parts, pd_bytes messages, pd_buf *
   put_member(&w, "state_actions", parts->actions);
   put_member(&w, "snapshot", parts->snapshot);
   put_member(&w, "active_run", parts->active_run);
+  put_member(&w, "operation_id", parts->operation_id);
+  put_member(&w, "operation_mark", parts->operation_mark);
   pd_json_close(&w, '}');
   return w.code;
 }

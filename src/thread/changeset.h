@@ -13,6 +13,7 @@ typedef struct pd_prepared {
   pd_json snapshot; /* an object, or PD_JSON_NONE */
   pd_patches *patches;
   pd_buf run_meta_text, patches_text, actions_text, snapshot_text; /* canonical; empty: none */
+  char operation_mark[PD_ID_HEX_SIZE];                             /* "" if there is no operation */
 } pd_prepared;
 
 void pd_prepared_done(pd_prepared *prepared);
@@ -35,6 +36,7 @@ typedef struct pd_change_parts {
   uint64_t version;
   int64_t time_ms;
   pd_json active_run, parent_run_id, patches, reason, run_id, run_meta, snapshot, actions; /* PD_JSON_NONE if absent */
+  pd_json operation_id, operation_mark;
   uint64_t message_first;
   uint64_t message_count;
   pd_json message_ids; /* an array, or PD_JSON_NONE */

@@ -7,6 +7,8 @@
 enum {
   FIELD_ACTIVE,
   FIELD_MESSAGES,
+  FIELD_OPERATION,
+  FIELD_MARK,
   FIELD_PARENT,
   FIELD_PATCHES,
   FIELD_REASON,
@@ -45,8 +47,9 @@ static pd_code take_text(const pd_json_field *f, pd_buf *texts, size_t *out_at, 
 
 static pd_code take_texts(pd_json_field *f, pd_changeset *set, pd_buf *texts, pd_error *err)
 {
-  static const int fields[] = {FIELD_RUN, FIELD_PARENT, FIELD_ACTIVE, FIELD_REASON};
-  const char *reason = NULL, **slots[] = {&set->run_id, &set->parent_run_id, &set->active_run, &reason};
+  static const int fields[] = {FIELD_RUN, FIELD_PARENT, FIELD_ACTIVE, FIELD_REASON, FIELD_OPERATION, FIELD_MARK};
+  const char *reason = NULL;
+  const char **slots[] = {&set->run_id, &set->parent_run_id, &set->active_run, &reason, &set->operation_id, &set->operation_mark};
   size_t at[COUNT_OF(fields)];
   for (size_t i = 0; i < COUNT_OF(fields); i++)
     if (is_given(f[fields[i]].value)) TRY(take_text(&f[fields[i]], texts, &at[i], err));
@@ -67,9 +70,10 @@ static pd_bytes json_of(pd_json value)
 
 pd_code pd_changeset_parse(pd_bytes json, pd_changeset *out, pd_buf *texts, pd_error *err)
 {
-  pd_json_field f[FIELD_COUNT] = {{"active_run", {{0}, 0}},    {"messages", {{0}, 0}}, {"parent_run_id", {{0}, 0}}, {"patches", {{0}, 0}},
-                                  {"reason", {{0}, 0}},        {"run_id", {{0}, 0}},   {"run_meta", {{0}, 0}},      {"snapshot", {{0}, 0}},
-                                  {"state_actions", {{0}, 0}}, {"time", {{0}, 0}}};
+  pd_json_field f[FIELD_COUNT] = {{"active_run", {{0}, 0}},     {"messages", {{0}, 0}},      {"operation_id", {{0}, 0}},
+                                  {"operation_mark", {{0}, 0}}, {"parent_run_id", {{0}, 0}}, {"patches", {{0}, 0}},
+                                  {"reason", {{0}, 0}},         {"run_id", {{0}, 0}},        {"run_meta", {{0}, 0}},
+                                  {"snapshot", {{0}, 0}},       {"state_actions", {{0}, 0}}, {"time", {{0}, 0}}};
   pd_changeset set = {0};
   pd_json value;
   pd_error why;

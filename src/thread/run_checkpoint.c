@@ -8,8 +8,10 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "thread/changeset.h"
+#include "thread/operation.h"
 #include "thread/run_context.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 /* ---- the change set ---- */
@@ -43,7 +45,9 @@ static pd_code make_set(const pd_run_context *run, pd_reason reason, int64_t tim
                         .state_actions = pd_buf_bytes(&p->actions),
                         .active_run = reason == PD_REASON_RUN_FINISHED ? "" : run->id,
                         .time_ms = time_ms,
-                        .author = run->author};
+                        .author = run->author,
+                        .operation_id = *run->operation_id ? run->operation_id : NULL,
+                        .operation_mark = *run->operation_id ? run->operation_mark : NULL};
   return PD_OK;
 }
 
@@ -52,6 +56,7 @@ static pd_code make_set(const pd_run_context *run, pd_reason reason, int64_t tim
 static void is_committed(pd_run_context *run, pd_reason reason, pd_done_reason done, uint64_t version)
 {
   pd_run_clear_delta(run); /* U2 */
+  *run->operation_id = 0;
   run->is_unsettled = false;
   run->version = version;
   pd_run_emit(run, (pd_run_event){.kind = PD_RUN_EVENT_CHECKPOINT, .reason = reason, .status = run->status});
@@ -177,6 +182,19 @@ static pd_code outcome(pd_run_context *run, pd_reason reason, pd_code code, cons
   return code;
 }
 
+/* Another handle committed the operation: its delta is there, so this one goes, and the run is where the thread is. */
+static pd_code is_repeated(pd_run_context *run, pd_error *err)
+{
+  pd_thread_info info;
+  pd_run_clear_delta(run);
+  pd_run_drop_doc(run);
+  *run->operation_id = 0;
+  run->is_unsettled = false;
+  TRY(pd_thread_info_get(run->thread, &info, err));
+  bool is_active = strcmp(info.active_run, run->id) == 0;
+  return is_active ? pd_run_rebase(run, info.version, err) : PD_OK; /* if it is not, the next call says RunLost */
+}
+
 static pd_code try_commit(pd_run_context *run, pd_reason reason, pd_done_reason done, pd_thread_ack *out, pd_error *err)
 {
   CLEANUP(parts_done) parts p = {0};
@@ -187,6 +205,7 @@ static pd_code try_commit(pd_run_context *run, pd_reason reason, pd_done_reason 
   run->unsettled_reason = reason;
   run->unsettled_done = done;
   TRY(pd_thread_append(run->thread, &set, run->version, out, err));
+  if (out->is_duplicate) return is_repeated(run, err);
   is_committed(run, reason, done, out->version);
   return PD_OK;
 }
@@ -194,7 +213,11 @@ static pd_code try_commit(pd_run_context *run, pd_reason reason, pd_done_reason 
 static void tell_ack(const pd_run_context *run, bool was_committed, const pd_thread_ack *ack, pd_run_ack *out)
 {
   if (!out) return;
-  *out = (pd_run_ack){.version = run->version, .is_committed = ack != NULL, .was_committed = was_committed};
+  bool is_duplicate = ack && ack->is_duplicate;
+  *out = (pd_run_ack){.version = is_duplicate ? ack->version : run->version,
+                      .is_committed = ack && !is_duplicate,
+                      .is_duplicate = is_duplicate,
+                      .was_committed = was_committed};
   if (ack) out->ack = *ack;
 }
 
@@ -249,6 +272,18 @@ pd_run_phase pd_run_write_status(const pd_run_context *run, pd_json_writer *w)
   pd_run_phase wanted = open && suspended == open ? PD_PHASE_WAITING : PD_PHASE_RUNNING;
   if (wanted != run->status) pd_run_put_status(w, wanted, PD_DONE_NONE, pd_run_now(run));
   return wanted;
+}
+
+/* ---- operations ---- */
+
+pd_code pd_run_operation(pd_run_context *run, const char *operation_id, const char *mark, pd_error *err)
+{
+  TRY(pd_run_check_open(run, err));
+  TRY(pd_operation_check(operation_id, mark, err));
+  snprintf(run->operation_id, sizeof run->operation_id, "%s", operation_id ? operation_id : "");
+  memset(run->operation_mark, '0', PD_ID_HEX_SIZE - 1); /* the same for all that name none */
+  if (mark) memcpy(run->operation_mark, mark, PD_ID_HEX_SIZE - 1);
+  return PD_OK;
 }
 
 /* ---- finishing ---- */

@@ -56,6 +56,7 @@ struct pd_run_context {
   int64_t (*now_ms)(void *ctx);
   void *now_ctx;
 
+  char operation_id[PD_THREAD_OPERATION_SIZE_MAX + 1], operation_mark[PD_ID_HEX_SIZE]; /* of the next commit; "": none */
   uint64_t version;
   pd_run_phase status;
   pd_done_reason done_reason;

@@ -180,6 +180,115 @@ static void mailbox__lists_in_pages_and_tells_no_tokens(void **state)
   world_fails(w, "mailbox.cancel", T ",\"number\":6}", "LetterNotFound", "list");
 }
 
+/* ---- operations: the same call again, after an answer that was lost ---- */
+
+static const char *paid(world *w)
+{
+  world_ok(w, "threads.state", T ",\"path\":\"/paid\"}");
+  return world_out(w, "state");
+}
+
+#define PAY "\"patches\":[{\"op\":\"increment\",\"path\":\"/paid\",\"by\":100}]"
+
+static void operations__a_checkpoint_that_is_repeated_counts_once(void **state)
+{
+  static const char once[] =
+    T ",\"reason\":\"ToolResultsCommitted\",\"operation_id\":\"op-1\",\"messages\":[{\"id\":\"m1\"}]," PAY "}";
+  world *w = *state;
+  begin(w, "r1");
+  world_ok(w, "runs.checkpoint", once);
+  assert_string_equal(world_out(w, "version"), "2");
+  assert_string_equal(world_out(w, "is_duplicate"), "false");
+  world_ok(w, "runs.checkpoint", T ",\"reason\":\"UserMessage\",\"messages\":[{\"id\":\"m2\"}]}");
+  assert_string_equal(world_out(w, "is_duplicate"), ""); /* it named no operation */
+  world_restart(w);
+  world_ok(w, "runs.checkpoint", once);
+  assert_string_equal(world_out(w, "version"), "2");
+  assert_string_equal(world_out(w, "is_committed"), "true");
+  assert_string_equal(world_out(w, "is_duplicate"), "true");
+  assert_string_equal(paid(w), "100");
+  world_ok(w, "runs.finish", T "}");
+  world_ok(w, "runs.checkpoint", once); /* no run is active any more: it was done all the same */
+  assert_string_equal(world_out(w, "is_duplicate"), "true");
+  assert_string_equal(paid(w), "100");
+}
+
+static void operations__calls_of_tools_that_are_repeated_answer_as_the_first_time(void **state)
+{
+  static const char *const calls[][3] = {
+    {"runs.tool_begin", T ",\"call_id\":\"c1\",\"name\":\"pay\",\"operation_id\":\"o1\"}", "\"running\""},
+    {"runs.tool_suspend", T ",\"call_id\":\"c1\",\"request\":1,\"operation_id\":\"o2\"}", "\"suspended\""},
+    {"runs.tool_resume", T ",\"call_id\":\"c1\",\"decision_id\":\"d\",\"operation_id\":\"o3\"}", ""},
+    {"runs.tool_end", T ",\"call_id\":\"c1\",\"operation_id\":\"o4\"," PAY "}", "\"succeeded\""},
+    {"runs.finish", T ",\"operation_id\":\"o5\",\"messages\":[{\"id\":\"last\"}]}", ""},
+  };
+  world *w = *state;
+  char versions[COUNT_OF(calls)][24];
+  begin(w, "r1");
+  for (size_t i = 0; i < COUNT_OF(calls); i++) {
+    world_ok(w, calls[i][0], calls[i][1]);
+    assert_string_equal(world_out(w, "is_duplicate"), "false");
+    snprintf(versions[i], sizeof versions[i], "%s", world_out(w, "version"));
+    world_ok(w, calls[i][0], calls[i][1]);
+    assert_string_equal(world_out(w, "is_duplicate"), "true");
+    assert_string_equal(world_out(w, "version"), versions[i]);
+    assert_string_equal(world_out(w, "status"), calls[i][2]);
+  }
+  begin(w, "r2");
+  for (size_t i = 0; i < COUNT_OF(calls); i++) { /* and later, when another run is active */
+    world_ok(w, calls[i][0], calls[i][1]);
+    assert_string_equal(world_out(w, "version"), versions[i]);
+  }
+  assert_string_equal(paid(w), "100");
+}
+
+static void operations__an_append_that_is_repeated_counts_once_also_with_its_old_version(void **state)
+{
+  static const char once[] = T ",\"run_id\":\"r1\",\"reason\":\"UserMessage\",\"expected_version\":0,\"operation_id\":\"a\","
+                               "\"messages\":[{\"id\":\"m1\"},{\"id\":\"m1\"}]," PAY "}";
+  world *w = *state;
+  world_ok(w, "threads.append", once);
+  char *first = strdup(world_out(w, "commit"));
+  for (int i = 0; i < 3; i++) {
+    world_ok(w, "threads.append", once);
+    assert_string_equal(world_out(w, "version"), "1");
+    assert_string_equal(world_out(w, "commit"), first);
+    assert_string_equal(world_out(w, "messages_added"), "1");
+    assert_string_equal(world_out(w, "messages_dropped"), "1");
+    assert_string_equal(world_out(w, "is_duplicate"), "true");
+  }
+  assert_string_equal(paid(w), "100");
+  free(first);
+  world_ok(w, "threads.rewind", T ",\"version\":0}"); /* undone, so it can be done again */
+  world_ok(w, "threads.append", once);
+  assert_string_equal(world_out(w, "is_duplicate"), "false");
+  assert_string_equal(paid(w), "100");
+}
+
+static void operations__an_id_for_two_different_calls_is_refused(void **state)
+{
+  world *w = *state;
+  begin(w, "r1");
+  world_ok(w, "runs.checkpoint", T ",\"reason\":\"UserMessage\",\"operation_id\":\"x\"," PAY "}");
+  world_fails(w, "runs.checkpoint", T ",\"reason\":\"AssistantTurnCommitted\",\"operation_id\":\"x\"," PAY "}", "OperationUsed", "rename");
+  world_fails(w, "threads.append", T ",\"run_id\":\"r1\",\"reason\":\"UserMessage\",\"operation_id\":\"x\"," PAY "}", "OperationUsed",
+              "rename");
+  world_fails(w, "runs.tool_begin", T ",\"call_id\":\"c\",\"name\":\"n\",\"operation_id\":\"\"}", "InvalidInput", NULL);
+  world_fails(w, "runs.tool_begin", T ",\"call_id\":\"c\",\"name\":\"n\",\"operation_id\":\"a\\nb\"}", "InvalidId", NULL);
+  assert_string_equal(paid(w), "100");
+}
+
+static void operations__an_expected_version_that_is_not_there_is_refused(void **state)
+{
+  world *w = *state;
+  begin(w, "r1");
+  world_fails(w, "runs.tool_begin", T ",\"call_id\":\"c\",\"name\":\"n\",\"expected_version\":0}", "VersionConflict", "reload");
+  world_ok(w, "runs.tool_begin", T ",\"call_id\":\"c\",\"name\":\"n\",\"expected_version\":1}");
+  world_fails(w, "runs.tool_end", T ",\"call_id\":\"c\",\"expected_version\":1}", "VersionConflict", "reload");
+  world_fails(w, "runs.finish", T ",\"done_reason\":\"stopped\",\"expected_version\":7}", "VersionConflict", "reload");
+  world_ok(w, "runs.finish", T ",\"done_reason\":\"stopped\",\"expected_version\":2}");
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -190,6 +299,11 @@ int main(void)
     cmocka_unit_test_setup_teardown(mailbox__a_lease_that_ends_by_the_homes_clock_is_lost_to_the_next, open_world, close_world),
     cmocka_unit_test_setup_teardown(mailbox__a_claim_tells_every_letter_that_it_took, open_world, close_world),
     cmocka_unit_test_setup_teardown(mailbox__lists_in_pages_and_tells_no_tokens, open_world, close_world),
+    cmocka_unit_test_setup_teardown(operations__a_checkpoint_that_is_repeated_counts_once, open_world, close_world),
+    cmocka_unit_test_setup_teardown(operations__calls_of_tools_that_are_repeated_answer_as_the_first_time, open_world, close_world),
+    cmocka_unit_test_setup_teardown(operations__an_append_that_is_repeated_counts_once_also_with_its_old_version, open_world, close_world),
+    cmocka_unit_test_setup_teardown(operations__an_id_for_two_different_calls_is_refused, open_world, close_world),
+    cmocka_unit_test_setup_teardown(operations__an_expected_version_that_is_not_there_is_refused, open_world, close_world),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
