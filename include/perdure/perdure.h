@@ -235,7 +235,10 @@ typedef struct pd_ack {
 /* Set `key` to `value`: one commit. `note` and `out` may be NULL. */
 PD_API PD_MUST_USE pd_code pd_put(pd_store *store, pd_bytes key, pd_bytes value, const pd_note *note, pd_ack *out, pd_error *err);
 
-/* Compare and swap: only if the key is at `expect_version` (0: absent). PD_CONFLICT else, with err->expected and err->actual. */
+/* Compare and swap: only if the key is at `expect_version` (0: absent). PD_CONFLICT else, with err->expected and err->actual. A refusal of
+ * this and every other write rests on what is durable and includes all that anyone was acknowledged before the call: whoever is refused can
+ * read err->actual, or something newer, at once. If only a write that is still on its way to the disk stands against it, the call waits
+ * for that write; so whoever reads and tries again after a refusal waits for the disk, and does not spin. */
 PD_API PD_MUST_USE pd_code pd_put_if(pd_store *store, pd_bytes key, pd_bytes value, uint64_t expect_version, const pd_note *note,
                                      pd_ack *out, pd_error *err);
 
@@ -250,7 +253,8 @@ PD_API PD_MUST_USE pd_code pd_delete(pd_store *store, pd_bytes key, uint64_t exp
  *   PD_STAGED    the ack tells what the commit will be, and readers do not see it yet. `*out` is set: pd_later_wait is owed, soon, and
  *                before the store is closed; others' commits may wait behind it.
  *   PD_BUFFERED  the store is buffered: done, as by pd_put_if.
- *   PD_NOTHING   it could not be staged at once (a large value, a store that is busy with more than commits): use pd_put_if.
+ *   PD_NOTHING   it could not be staged at once (a large value, a store that is busy with more than commits, a condition that a write
+ *                still on its way stands against): use pd_put_if.
  * Errors as pd_put_if.
  */
 typedef struct pd_later pd_later;
@@ -261,7 +265,8 @@ PD_API PD_MUST_USE pd_code pd_put_later(pd_store *store, pd_bytes key, pd_bytes 
 PD_API PD_MUST_USE pd_code pd_later_wait(pd_later *later, bool *out_again, pd_error *err);
 PD_API pd_store *pd_later_store(const pd_later *later);
 
-/* An invocation: staged edits over one ref. Its reads see the ref as it was at pd_edit_begin plus its own edits. Committing
+/* An invocation: staged edits over one ref. Its reads see the ref as it was at pd_edit_begin (with all that
+ * anyone was acknowledged before) plus its own edits. Committing
  * makes one commit of all of them and moves the ref once; aborting leaves nothing. If others moved the ref meanwhile, the
  * edits are applied to the new head, each with its own version condition checked there (PD_CONFLICT: nothing is changed);
  * use note.expect_head where what was read must still hold. */

@@ -111,13 +111,13 @@ static pd_code plan_change(pd_store *s, plan *p, pd_node *root, const pd_change_
   return PD_OK;
 }
 
-static pd_code check_bytes(const pd_intent *intent, const pd_head *tip, const plan *p, pd_error *err)
+static pd_code check_bytes(const pd_intent *intent, const pd_head *head, uint64_t added, uint64_t removed, pd_error *err)
 {
   uint64_t limit = intent->note ? intent->note->bytes_max : 0;
-  if (!limit || p->added_bytes <= p->removed_bytes || tip->bytes - p->removed_bytes + p->added_bytes <= limit) return PD_OK;
+  if (!limit || added <= removed || head->bytes - removed + added <= limit) return PD_OK;
   pd_error_set(err, PD_QUOTA, "the values have %llu bytes; with %llu more they would exceed the limit of %llu",
-               (unsigned long long)tip->bytes, (unsigned long long)(p->added_bytes - p->removed_bytes), (unsigned long long)limit);
-  if (err) err->expected = limit, err->actual = tip->bytes;
+               (unsigned long long)head->bytes, (unsigned long long)(added - removed), (unsigned long long)limit);
+  if (err) err->expected = limit, err->actual = head->bytes;
   return PD_QUOTA;
 }
 
@@ -283,7 +283,7 @@ static pd_code stage_planned(pd_store *s, const pd_intent *intent, pd_ref_slot *
   if (intent->graft) graft(intent->graft, slot->tip.commit.seq, &rec);
   for (size_t i = 0; i < intent->merged_count; i++) rec.parent_seqs[i + 1] = intent->merged[i].seq;
   for (size_t i = 0; i < intent->change_count; i++) TRY(plan_change(s, p, root, &intent->changes[i], pd_rec_made_ms(&rec), err));
-  TRY(check_bytes(intent, &slot->tip, p, err));
+  TRY(check_bytes(intent, &slot->tip, p->added_bytes, p->removed_bytes, err));
   size_t record_at = s->pending.bytes.size, blobs_before = s->pending.blob_count;
   pd_head head = slot->tip;
   pd_code code = reserve_staged(&s->pending, err);
@@ -468,13 +468,35 @@ static pd_code find_target_slot(pd_store *s, const pd_intent *intent, pd_ref_slo
   return PD_OK;
 }
 
-static pd_code check_head(const pd_intent *intent, const pd_ref_slot *slot, pd_error *err)
+static pd_code check_head(const pd_intent *intent, const char *name, const pd_head *head, pd_error *err)
 {
   const pd_id *expect = intent->note ? intent->note->expect_head : NULL;
-  if (!expect || intent->kind == PD_RECORD_FORK || pd_id_equal(expect, &slot->tip.commit.id)) return PD_OK;
+  if (!expect || intent->kind == PD_RECORD_FORK || pd_id_equal(expect, &head->commit.id)) return PD_OK;
   char is[PD_ID_HEX_SIZE], wanted[PD_ID_HEX_SIZE];
-  return pd_error_conflict(err, 0, 0, "ref '%s' is at commit %.12s, expected %.12s", slot->name, pd_id_hex(&slot->tip.commit.id, is),
+  return pd_error_conflict(err, 0, 0, "ref '%s' is at commit %.12s, expected %.12s", name, pd_id_hex(&head->commit.id, is),
                            pd_id_hex(expect, wanted));
+}
+
+pd_code pd_check_seen(pd_store *s, const pd_intent *intent, pd_error *err)
+{
+  const char *name = intent->ref && *intent->ref ? intent->ref : s->ref;
+  pd_ref_slot *slot = pd_slot_find(s, name);
+  pd_node *root;
+  uint64_t added = 0, removed = 0;
+  if (!slot || slot->seen.is_deleted) return pd_error_set(err, PD_NOT_FOUND, "there is no ref '%s'", name);
+  TRY(check_head(intent, name, &slot->seen, err));
+  TRY(pd_head_root(s, &slot->seen, &root, err));
+  for (size_t i = 0; i < intent->change_count; i++) {
+    const pd_change_in *in = &intent->changes[i];
+    pd_node *leaf;
+    size_t index;
+    TRY(pd_tree_find(&s->tree, root, in->key, &leaf, &index, err));
+    const pd_rider *old = leaf ? &leaf->riders[index] : NULL;
+    TRY(check_version(in, old ? old->version : 0, err));
+    added += in->is_delete ? 0 : in->pieces ? in->pieces->size : in->value.size;
+    removed += old ? old->size : 0;
+  }
+  return slot->seen.has_bytes ? check_bytes(intent, &slot->seen, added, removed, err) : PD_OK;
 }
 
 pd_code pd_stage(pd_store *s, const pd_intent *intent, pd_ticket *ticket, pd_ack *out, pd_error *err)
@@ -483,7 +505,7 @@ pd_code pd_stage(pd_store *s, const pd_intent *intent, pd_ticket *ticket, pd_ack
   if (intent->guard) TRY(intent->guard(s, intent->guard_ctx, err));
   if (intent->kind == PD_RECORD_KEYFRAME) return stage_keyframe(s, intent, ticket, out, err);
   TRY(find_target_slot(s, intent, &slot, err));
-  TRY(check_head(intent, slot, err));
+  TRY(check_head(intent, slot->name, &slot->tip, err));
   if (intent->kind != PD_RECORD_COMMIT) return stage_move(s, intent, slot, ticket, out, err);
   TRY(check_commit_parents(s, intent, slot, err));
   return stage_commit(s, intent, slot, ticket, out, err);

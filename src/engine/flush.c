@@ -1,6 +1,16 @@
 /*
- * flush.c: from staged to acknowledged. Whoever finds nobody flushing appends all that is pending as one batch, with one sync;
- * those who come meanwhile stage behind it and share the next one.
+ * flush.c: from staged to acknowledged. The first thread that finds no flush in progress appends all that is pending as one batch, with one
+ * sync; those that come meanwhile stage behind it and share the next one.
+ *
+ * Why nobody waits for ever. A record is pending, then in flight, then concluded: published, failed, or void (to be staged again). Only
+ * the thread that set is_flushing moves it on, and it gives the lock up in three places: while others stage (gather), during the append,
+ * and while it tells those concluded. It waits for nobody: not for the gate, not for a claim. So every flush ends. Whoever needs a batch
+ * to end (wait_for, pd_settle, refresh_up_to, wait_for_batch_of, buffer) waits only while is_flushing is set, and flushes otherwise: it
+ * needs no particular thread, and that the owner of a staged record is not there yet (pd_put_later) delays nobody. A flusher that ends
+ * wakes all that wait on `changed`, and calls one owner of a pending record (call_next), whose semaphore keeps the call.
+ * The gate stops new commits while somebody settles; pd_settle holds it only until what was staged before is concluded, so it opens. A
+ * batch that fails voids all that was staged on top of it (E4), a conflict with another process voids it, too; each restaging waits for an
+ * append, which takes the other's records into account. A refusal waits for at most REFUSED_TRIES batches, then settles, and is final (E7).
  */
 #include "base/base.h"
 #include "base/buf.h"
@@ -12,6 +22,7 @@
 #include <stdlib.h>
 
 #define RECORDS_ON_STACK 64
+#define REFUSED_TRIES 4     /* then with nothing staged, for which others have to wait */
 #define LEAD_BATCHES_MAX 8 /* who flushes goes on with what came meanwhile: until another is awake, the disk would idle */
 
 /* ---- batches ---- */
@@ -418,11 +429,97 @@ static void buffer(pd_store *s)
   }
 }
 
-static pd_code stage_prepared(pd_store *s, const pd_intent *intent, pd_ticket *ticket, pd_ack *out, pd_error *err)
+static pd_code stage_now(pd_store *s, const pd_intent *intent, pd_ticket *ticket, pd_ack *out, pd_error *err)
 {
-  TRY(prepare(s, intent, err));
   if (intent->note && intent->note->bytes_max) TRY(prepare_bytes(s, intent, err));
   return pd_stage(s, intent, ticket, out, err);
+}
+
+/* ---- refusals (E7) ---- */
+
+/* It says what is in the store, not what the disk or the memory cannot do. */
+static bool is_refusal(pd_code code)
+{
+  switch (code) {
+  case PD_CONFLICT:
+  case PD_NOT_FOUND:
+  case PD_EXISTS:
+  case PD_QUOTA:
+  case PD_RETIRED:
+  case PD_INVALID:
+  case PD_AMBIGUOUS: return true;
+  default: return false;
+  }
+}
+
+/* pd_check_seen knows all that it may be refused for. */
+static bool is_plain(const pd_intent *intent)
+{
+  if (intent->kind != PD_RECORD_COMMIT || intent->guard || intent->merged_count || intent->origin || intent->graft) return false;
+  for (size_t i = 0; i < intent->change_count; i++)
+    if (intent->changes[i].pieces) return false;
+  return true;
+}
+
+/* Until record `seq` is published, or void. Only in a store that is not buffered: there, a batch that failed stays in flight. */
+static void wait_for_batch_of(pd_store *s, uint64_t seq)
+{
+  s->followers++;
+  while (s->seen_seq < seq && (s->pending.count || s->inflight.count)) {
+    if (s->is_flushing)
+      pthread_cond_wait(&s->changed, &s->lock);
+    else
+      pd_flush_batch(s);
+  }
+  s->followers--;
+}
+
+/* With nothing staged before it, so that a refusal is final. A claim gives the lock up: then it may take more than one go, and each waits
+ * for a flush. */
+static pd_code stage_settled(pd_store *s, const pd_intent *intent, pd_ticket *ticket, pd_ack *out, pd_error *err)
+{
+  for (;;) {
+    TRY(pd_settle(s, err));
+    if (s->is_buffered) TRY(prepare_buffered(s, err));
+    TRY(pd_refresh_exactly(s, err));
+    pd_error why = {.code = PD_OK};
+    pd_code code = stage_now(s, intent, ticket, out, &why);
+    if (is_refusal(code) && s->tip_seq != s->seen_seq) continue;
+    if (code && err) *err = why;
+    return code;
+  }
+}
+
+/* The tip refused it. If the newest that is durable refuses it, too, that is the answer, and nobody waits. Else it was refused for what is
+ * staged, and nobody can read that yet, or ever if its batch fails: wait for the batch, and stage again. By then what was in the way is
+ * durable, or void; only others that stage again and again, and whose batches fail, lead to another round. */
+static pd_code stage_refused(pd_store *s, const pd_intent *intent, pd_ticket *ticket, pd_ack *out, pd_error *err)
+{
+  for (int tries = 0; tries < REFUSED_TRIES && is_plain(intent) && !s->is_buffered; tries++) {
+    pd_error why = {.code = PD_OK};
+    TRY(pd_refresh_exactly(s, err));
+    if (s->tip_seq == s->seen_seq) return stage_now(s, intent, ticket, out, err);
+    TRY(pd_check_seen(s, intent, err));
+    wait_for_batch_of(s, s->tip_seq);
+    TRY(prepare(s, intent, err));
+    pd_code code = stage_now(s, intent, ticket, out, &why);
+    if (is_refusal(code)) continue;
+    if (code && err) *err = why;
+    return code;
+  }
+  return stage_settled(s, intent, ticket, out, err);
+}
+
+static pd_code stage_prepared(pd_store *s, const pd_intent *intent, pd_ticket *ticket, pd_ack *out, pd_error *err)
+{
+  pd_error why = {.code = PD_OK};
+  TRY(prepare(s, intent, err));
+  pd_code code = stage_now(s, intent, ticket, out, &why);
+  bool is_settled = s->is_claimed && s->tip_seq == s->seen_seq; /* nobody else can append: what is seen is the newest there is */
+  bool is_final = is_settled || intent->kind == PD_RECORD_KEYFRAME || intent->later; /* pd_update waits by itself (UPD-2) */
+  if (is_refusal(code) && !is_final) return stage_refused(s, intent, ticket, out, err);
+  if (code && err) *err = why;
+  return code;
 }
 
 /* One go: *out_again if it has to be staged anew. Takes the lock. */
@@ -568,14 +665,28 @@ static bool is_ready(pd_store *s, const pd_intent *intent)
   return slot && (slot->tip.is_deleted || slot->tip.has_bytes);
 }
 
+/* E7 for one who must not wait: PD_OK if it takes waiting to tell whether the commit is refused. */
+static pd_code refuse_now(pd_store *s, const pd_intent *intent, pd_error *err)
+{
+  bool is_newest = s->ops->log_tail_hint(s->backend) == s->log_seq;
+  return is_newest && is_plain(intent) ? pd_check_seen(s, intent, err) : PD_OK;
+}
+
+static pd_code stage_at_once(pd_store *s, const pd_intent *intent, pd_later *later, pd_ack *out_ack, pd_error *err)
+{
+  pd_error why;
+  pd_code code = pd_stage(s, intent, &later->ticket, out_ack, &why);
+  if (is_refusal(code)) return refuse_now(s, intent, err);
+  if (code && err) *err = why;
+  if (!code) out_ack->durability = PD_STAGED;
+  return code;
+}
+
 static pd_code stage_later(pd_store *s, const pd_intent *intent, pd_later *later, pd_ack *out_ack, pd_error *err)
 {
   pd_store_lock(s);
   pd_code code = pd_refresh(s, err);
-  if (!code && is_ready(s, intent)) {
-    code = pd_stage(s, intent, &later->ticket, out_ack, err);
-    out_ack->durability = PD_STAGED;
-  }
+  if (!code && is_ready(s, intent)) code = stage_at_once(s, intent, later, out_ack, err);
   pd_store_unlock(s);
   return code;
 }

@@ -12,6 +12,8 @@
  *   E4  If a batch fails, everything staged on top of it is void: the tips go back to `seen`, and the callers stage again.
  *   E5  A head's tree may be unknown (root NULL): then it is read through segments (segment.h), or built when it is needed.
  *   E6  Bytes from the backend are checked before they are used: records by checksum and chain, nodes and values by id.
+ *   E7  A refusal (a condition that does not hold, a key, a ref or room that is not there) rests on what readers see, never on what is only
+ *       staged, nor on a log that others have appended to: whoever is refused can read why.
  */
 #ifndef PD_ENGINE_STORE_H
 #define PD_ENGINE_STORE_H
@@ -431,6 +433,8 @@ PD_MUST_USE pd_code pd_write_large(pd_store *s, const pd_intent *intent, pd_ack 
  * refs and calls pd_stage without a ticket; if another process was first, it is called again. Takes the lock. */
 typedef pd_code (*pd_stage_many)(void *ctx, pd_error *err);
 PD_MUST_USE pd_code pd_write_many(pd_store *s, pd_stage_many stage, void *ctx, pd_error *err);
+/* Would a commit be refused on what readers see (E2)? PD_OK if not. Asked when the tip refuses it. */
+PD_MUST_USE pd_code pd_check_seen(pd_store *s, const pd_intent *intent, pd_error *err);
 /* Does the record name commits other than the head of its ref? Then what gc retired has to be known when it is staged: only with nothing
  * staged (retired.h G9). */
 bool pd_intent_points_back(const pd_intent *intent);

@@ -107,11 +107,16 @@ static void later__a_condition_looks_at_what_is_staged(void **state)
   pd_error err = {0};
   pd_later *first = stage(store, "n", "1", 0, &ack), *second = stage(store, "n", "2", 1, &ack), *none = NULL;
   assert_int_equal(ack.version, 2);
-  assert_int_equal(pd_put_later(store, pd_text("n"), pd_text("3"), 1, NULL, &none, &ack, &err), PD_CONFLICT);
+  assert_int_equal(pd_put_later(store, pd_text("n"), pd_text("3"), 0, NULL, &none, &ack, &err), PD_OK); /* others cannot read why yet */
+  assert_int_equal(ack.durability, PD_NOTHING);
   assert_null(none);
-  assert_int_equal(err.actual, 2);
+  assert_int_equal(pd_put_later(store, pd_text("n"), pd_text("3"), 7, NULL, &none, &ack, &err), PD_CONFLICT); /* that it is not at 7 they can */
+  assert_null(none);
+  assert_int_equal(err.actual, 0);
   settle(first);
   settle(second);
+  assert_int_equal(pd_put_later(store, pd_text("n"), pd_text("3"), 1, NULL, &none, &ack, &err), PD_CONFLICT);
+  assert_int_equal(err.actual, 2);
   assert_int_equal(pd_store_close(store, NULL), PD_OK);
 }
 

@@ -145,6 +145,32 @@ static void begin__a_call_that_another_process_overtook_is_run_anew(void **state
   world_close(&w);
 }
 
+/* What is staged may fail yet: whoever is refused for it has to wait, and can then read why. */
+static void begin__a_refusal_for_what_is_staged_is_left_to_one_who_may_wait(void **state)
+{
+  (void)state;
+  world w;
+  pd_begun *first = NULL, *second = NULL;
+  pd_buf other = {0};
+  world_open(&w, NULL);
+  world_ok(&w, "state.shared.set", "{\"key\":\"n\",\"value\":1,\"expected_version\":0}");
+  pd_ctx ctx = ctx_of(&w);
+  static const char input[] = "{\"key\":\"n\",\"value\":2,\"expected_version\":1}";
+  assert_int_equal(pd_call_begin(&ctx, "state.shared.set", pd_text(input), &first, &other, &w.err), PD_OK);
+  assert_non_null(pd_begun_group(first));
+  assert_int_equal(begin(&w, "state.shared.set", input, &second), PD_OK);
+  assert_non_null(second);
+  assert_null(pd_begun_group(second));
+  assert_int_equal(finish(&w, second), PD_CONFLICT); /* before the first: nobody else is there to sync */
+  assert_string_equal(world_out(&w, "error.details.actual"), "2");
+  world_ok(&w, "state.shared.get", "{\"key\":\"n\"}");
+  assert_string_equal(world_out(&w, "version"), "2");
+  assert_int_equal(pd_call_finish(first, &other, &w.err), PD_OK);
+  pd_buf_done(&other);
+  assert_int_equal(audit_count(&w, "state.shared.set"), 3);
+  world_close(&w);
+}
+
 static void begin__a_large_value_and_a_quota_are_left_to_the_second_step_or_refused(void **state)
 {
   (void)state;
@@ -207,6 +233,7 @@ int main(void)
     cmocka_unit_test(begin__what_fails_at_once_is_over),
     cmocka_unit_test(begin__other_capabilities_are_done_whole),
     cmocka_unit_test(begin__a_call_that_another_process_overtook_is_run_anew),
+    cmocka_unit_test(begin__a_refusal_for_what_is_staged_is_left_to_one_who_may_wait),
     cmocka_unit_test(begin__a_large_value_and_a_quota_are_left_to_the_second_step_or_refused),
     cmocka_unit_test(begin__an_approval_is_used_up_once),
   };
