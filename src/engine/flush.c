@@ -25,35 +25,7 @@
 #define REFUSED_TRIES 4     /* then with nothing staged, for which others have to wait */
 #define LEAD_BATCHES_MAX 8 /* who flushes goes on with what came meanwhile: until another is awake, the disk would idle */
 
-/* ---- batches ---- */
-
-pd_code pd_batch_blob(pd_batch *batch, const pd_id *id, pd_bytes blob, pd_error *err)
-{
-  if (batch->blob_count == batch->blob_capacity) {
-    size_t capacity = batch->blob_capacity ? batch->blob_capacity * 2 : 8;
-    pd_id *ids = realloc(batch->blob_ids, capacity * sizeof *ids);
-    if (!ids) return pd_error_memory(err, "a batch");
-    batch->blob_ids = ids;
-    pd_buf *blobs = realloc(batch->blobs, capacity * sizeof *blobs);
-    if (!blobs) return pd_error_memory(err, "a batch");
-    batch->blobs = blobs;
-    batch->blob_capacity = capacity;
-  }
-  pd_buf copy = {0};
-  TRY(pd_buf_append(&copy, blob.data, blob.size, err));
-  batch->blob_ids[batch->blob_count] = *id;
-  batch->blobs[batch->blob_count++] = copy;
-  return PD_OK;
-}
-
-void pd_batch_clear(pd_store *s, pd_batch *batch)
-{
-  for (size_t i = 0; i < batch->count; i++) pd_head_done(s, &batch->staged[i].head);
-  for (size_t i = 0; i < batch->blob_count; i++) pd_buf_done(&batch->blobs[i]);
-  batch->count = batch->blob_count = 0;
-  if (batch->bytes.capacity > PD_PENDING_SIZE_MAX) pd_buf_done(&batch->bytes); /* do not keep what one large commit took */
-  pd_buf_clear(&batch->bytes);
-}
+/* ---- appending ---- */
 
 static pd_code put_blobs(pd_store *s, const pd_batch *batch, pd_error *err)
 {
@@ -474,20 +446,12 @@ static void wait_for_batch_of(pd_store *s, uint64_t seq)
   s->followers--;
 }
 
-/* With nothing staged before it, so that a refusal is final. A claim gives the lock up: then it may take more than one go, and each waits
- * for a flush. */
+/* With nothing staged before it, and the lock held from there on: a refusal is final. */
 static pd_code stage_settled(pd_store *s, const pd_intent *intent, pd_ticket *ticket, pd_ack *out, pd_error *err)
 {
-  for (;;) {
-    TRY(pd_settle(s, err));
-    if (s->is_buffered) TRY(prepare_buffered(s, err));
-    TRY(pd_refresh_exactly(s, err));
-    pd_error why = {.code = PD_OK};
-    pd_code code = stage_now(s, intent, ticket, out, &why);
-    if (is_refusal(code) && s->tip_seq != s->seen_seq) continue;
-    if (code && err) *err = why;
-    return code;
-  }
+  TRY(prepare_settled(s, err));
+  TRY(pd_refresh_exactly(s, err));
+  return stage_now(s, intent, ticket, out, err);
 }
 
 /* The tip refused it. If the newest that is durable refuses it, too, that is the answer, and nobody waits. Else it was refused for what is
