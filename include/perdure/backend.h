@@ -43,6 +43,11 @@
  *  B19 A sync that failed is final: no handle of any process acknowledges a write until all were closed and the store was opened again.
  *      Until then writes, and `health`, answer PD_STORAGE and name what failed; reads go on. `health` must cost nanoseconds.
  *
+ *  B20 Joint commits, where present (all four or none): from joint_begin on, nobody but handles of joint_open appends to the stores that it
+ *      names; others wait. What these append is seen by no other handle until joint_commit, and then in all of the stores at one moment;
+ *      with joint_abort, or if the process dies before the commit, never. joint_commit survives as B3 says and needs no space; if it
+ *      fails, nothing was committed. Handles of joint_open are closed before either. Both free `joint`; abort takes NULL.
+ *
  * B14 to B16 and B18 on a read-only handle are PD_READ_ONLY.
  *
  * A visitor of log_read must not call the backend on the same handle: copy what is needed, act afterwards.
@@ -123,6 +128,11 @@ typedef struct pd_backend_ops {
   /* The folder of a home, for what is kept beside its stores; it need not exist. For free(). NULL: homes have none. */
   pd_code (*folder)(const char *rest, char **out_folder, pd_error *err);
   pd_code (*health)(pd_backend *b, pd_error *err); /* B19 */
+  /* B20. `purpose` is a word or two for messages: what waits, waits for that. */
+  pd_code (*joint_begin)(const char *rest, const char *const *stores, size_t count, const char *purpose, void **out_joint, pd_error *err);
+  pd_code (*joint_open)(void *joint, const char *store, unsigned flags, pd_backend **out, pd_error *err);
+  pd_code (*joint_commit)(void *joint, pd_error *err);
+  void (*joint_abort)(void *joint);
 } pd_backend_ops;
 
 /* Each backend's struct begins with its ops. */

@@ -102,6 +102,7 @@ PD_API PD_MUST_USE pd_code pd_ref_check(const char *name, pd_error *err);
 /* ---- opening ------------------------------------------------------------------------------------------------------ */
 
 typedef struct pd_store pd_store;
+typedef struct pd_joint pd_joint; /* joint.h */
 
 typedef enum pd_durability {
   PD_SYNCED = 0,   /* on stable storage when the call returned                                    */
@@ -120,6 +121,7 @@ typedef struct pd_options {
   const char *author;           /* default for pd_note.author; NULL: the agent's name                    */
   int64_t (*now_ms)(void *ctx); /* NULL: the system's clock, milliseconds since 1970 UTC             */
   void *now_ctx;
+  pd_joint *joint; /* part of a joint commit (joint.h); NULL: of none                                    */
 } pd_options;
 
 /* Open `agent`'s store under `uri`, creating it unless `options` say otherwise. `options` may be NULL.
@@ -485,6 +487,7 @@ PD_API PD_MUST_USE pd_code pd_store_keyframe(pd_store *store, pd_error *err);
 /* The rest of the manual, one header a power. */
 #include <perdure/bundle.h>
 #include <perdure/care.h>
+#include <perdure/joint.h>
 #include <perdure/mailbox.h>
 #include <perdure/merge.h>
 #include <perdure/proof.h>

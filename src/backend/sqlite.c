@@ -13,6 +13,7 @@
  *  S6  An append that answered an error is not there later, however the process or the machine ends; or the error is PD_OUTCOME_UNKNOWN.
  */
 #include "backend/builtin.h"
+#include "backend/sqlite_joint.h"
 #include "backend/sqlite_store.h"
 #include "base/base.h"
 #include "base/buf.h"
@@ -205,10 +206,26 @@ static pd_code sqlite_log_append(pd_backend *b, uint64_t seq, const pd_bytes *re
   return pd_sqlite_write_end(s, append_locked(s, seq, records, count, err), err);
 }
 
+pd_code pd_sqlite_visible_tail(pd_sqlite *s, uint64_t *out_tail, pd_error *err)
+{
+  pd_joint_view before, after;
+  uint64_t tail = 0;
+  do {
+    TRY(pd_joint_look(s, &before, err));
+    TRY(pd_sqlite_conn_tail(&s->reader, &tail, err));
+    TRY(pd_joint_look(s, &after, err));
+  } while (!pd_joint_view_equal(&before, &after));
+  *out_tail = tail < after.tail ? tail : after.tail;
+  return PD_OK;
+}
+
+static pd_code sqlite_log_tail(pd_backend *b, uint64_t *out_seq, pd_error *err);
+
 static uint64_t sqlite_log_tail_hint(pd_backend *b)
 {
   pd_sqlite *s = (pd_sqlite *)b;
   uint64_t tail;
+  if (pd_joint_is_fenced(s) && sqlite_log_tail(b, &tail, NULL) == PD_OK) return tail; /* the word may be of before or after */
   return pd_lock_file_tail(&s->lock, &tail) ? tail : __atomic_load_n(&s->tail, __ATOMIC_ACQUIRE);
 }
 
@@ -217,7 +234,7 @@ static pd_code sqlite_log_tail(pd_backend *b, uint64_t *out_seq, pd_error *err)
   pd_sqlite *s = (pd_sqlite *)b;
   uint64_t tail = 0;
   pthread_mutex_lock(&s->read_lock);
-  pd_code code = pd_sqlite_conn_tail(&s->reader, &tail, err);
+  pd_code code = pd_sqlite_visible_tail(s, &tail, err);
   pthread_mutex_unlock(&s->read_lock);
   TRY(code);
   know_tail(s, tail);
@@ -249,6 +266,7 @@ static pd_code sqlite_log_wait(pd_backend *b, uint64_t after, uint32_t timeout_m
 typedef struct log_walk {
   pd_sqlite *s;
   uint64_t next, to; /* the next record to visit, and the last */
+  uint64_t visible;  /* the last one that may be seen (J2), while a chunk is read */
   bool is_at_end;
   pd_log_visit visit;
   void *ctx;
@@ -288,7 +306,7 @@ bool pd_sqlite_row_take(const uint8_t **p, const uint8_t *end, uint64_t count, b
 static pd_code visit_row(log_walk *w, uint64_t seq, uint64_t count, pd_bytes data)
 {
   const uint8_t *p = data.data, *end = p + data.size;
-  for (uint64_t i = 0; i < count && w->next <= w->to; i++) {
+  for (uint64_t i = 0; i < count && w->next <= w->to && w->next <= w->visible; i++) {
     pd_bytes record = {0};
     if (!pd_sqlite_row_take(&p, end, count, i + 1 == count, &record)) return damaged_record(w, seq + i, "is damaged");
     if (seq + i != w->next) continue;
@@ -314,22 +332,37 @@ static pd_code step_row(log_walk *w, sqlite3_stmt *rows, uint64_t *row_next)
   return visit_row(w, (uint64_t)seq, (uint64_t)count, data);
 }
 
-/* Visit what fits in a chunk; then other readers get their turn, and the WAL its restart. Under read_lock. */
+/* Visit what fits in a chunk; then other readers get their turn, and the WAL its restart. Under read_lock. The first step takes SQLite's
+ * snapshot. If a joint commit began or ended about then, nothing is visited and the caller comes again. */
 static pd_code walk_chunk(log_walk *w)
 {
   sqlite3_stmt *rows = NULL;
   uint64_t row_next = 0, first = w->next;
   size_t bytes = 0;
+  bool is_first = true;
+  pd_joint_view before, view;
+  TRY(pd_joint_look(w->s, &before, w->err));
+  w->visible = UINT64_MAX;
   TRY(pd_sqlite_conn_use(&w->s->reader, PD_SQL_LOG_READ, &rows, w->err));
   sqlite3_bind_int64(rows, 1, (int64_t)(w->next < INT64_MAX ? w->next : INT64_MAX));
   pd_code code = PD_OK;
   while (code == PD_OK && w->next <= w->to && w->next - first < READ_CHUNK_RECORDS && bytes < READ_CHUNK_BYTES) {
     int rc = sqlite3_step(rows);
+    if (is_first) {
+      code = pd_joint_look(w->s, &view, w->err);
+      if (code || !pd_joint_view_equal(&before, &view)) break;
+      w->visible = view.tail;
+      is_first = false;
+    }
+    if (w->next > w->visible) {
+      w->is_at_end = true;
+      break;
+    }
     if (rc == SQLITE_ROW) {
-      uint64_t before = w->next;
+      uint64_t next = w->next;
       code = step_row(w, rows, &row_next);
       /* the row before the wanted one does not count, or a large one would end each chunk before it began */
-      if (code == PD_OK && w->next > before) bytes += (size_t)sqlite3_column_bytes(rows, 2);
+      if (code == PD_OK && w->next > next) bytes += (size_t)sqlite3_column_bytes(rows, 2);
     } else if (rc == SQLITE_DONE) {
       w->is_at_end = true;
       break;
@@ -519,4 +552,8 @@ const pd_backend_ops pd_sqlite_ops = {
   .stores = pd_sqlite_stores,
   .folder = pd_sqlite_folder,
   .health = pd_sqlite_health,
+  .joint_begin = pd_sqlite_joint_begin,
+  .joint_open = pd_sqlite_joint_open,
+  .joint_commit = pd_sqlite_joint_commit,
+  .joint_abort = pd_sqlite_joint_abort,
 };

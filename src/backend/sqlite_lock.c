@@ -27,6 +27,7 @@
 #define SICK_AT 80
 #define NAME_AT 84
 #define SICK_TIME_AT 88
+#define FENCE_AT 96
 
 static const char magic[16] = "perdure lock 1\n";
 
@@ -262,9 +263,16 @@ void pd_lock_file_bind(pd_lock_file *lock, const uint8_t uuid[PD_LOCK_UUID_SIZE]
   memcpy(lock->map + UUID_AT, uuid, PD_LOCK_UUID_SIZE);
 }
 
+bool pd_lock_file_adopt(pd_lock_file *lock)
+{
+  if (!lock->map || !has_magic(lock)) return false;
+  memcpy(lock->salt, lock->map + UUID_AT, sizeof lock->salt);
+  return true;
+}
+
 bool pd_lock_file_tail(const pd_lock_file *lock, uint64_t *out_tail)
 {
-  if (!lock->map) return false;
+  if (!lock->map || lock->is_quiet) return false;
   return decode(le64toh(__atomic_load_n(word_of(lock), __ATOMIC_ACQUIRE)), lock->salt, out_tail);
 }
 
@@ -294,14 +302,14 @@ bool pd_lock_file_wait(pd_lock_file *lock, uint64_t after, uint32_t timeout_ms)
 
 void pd_lock_file_set_tail(pd_lock_file *lock, uint64_t tail)
 {
-  if (!lock->map || !lock->is_writable) return;
+  if (!lock->map || !lock->is_writable || lock->is_quiet) return;
   __atomic_store_n(word_of(lock), htole64(tail | check_of(tail, lock->salt) << 48), __ATOMIC_RELEASE);
   ring(lock);
 }
 
 void pd_lock_file_forget_tail(pd_lock_file *lock)
 {
-  if (lock->map && lock->is_writable) __atomic_store_n(word_of(lock), 0, __ATOMIC_RELEASE);
+  if (lock->map && lock->is_writable && !lock->is_quiet) __atomic_store_n(word_of(lock), 0, __ATOMIC_RELEASE);
 }
 
 bool pd_lock_file_is_claimed(const pd_lock_file *lock)
@@ -312,4 +320,25 @@ bool pd_lock_file_is_claimed(const pd_lock_file *lock)
 void pd_lock_file_set_claimed(pd_lock_file *lock, bool is_claimed)
 {
   if (lock->map && lock->is_writable) __atomic_store_n(half_word_of(lock, CLAIM_AT), is_claimed, __ATOMIC_RELEASE);
+}
+
+uint32_t pd_lock_file_fence(const pd_lock_file *lock)
+{
+  return lock->map ? le32toh(__atomic_load_n(half_word_of(lock, FENCE_AT), __ATOMIC_ACQUIRE)) : 0;
+}
+
+void pd_lock_file_set_fence(pd_lock_file *lock, uint32_t fence)
+{
+  if (!lock->map || !lock->is_writable) return;
+  __atomic_store_n(half_word_of(lock, FENCE_AT), htole32(fence), __ATOMIC_RELEASE);
+  syscall(SYS_futex, half_word_of(lock, FENCE_AT), FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+void pd_lock_file_wait_fence(pd_lock_file *lock, uint32_t fence, uint32_t timeout_ms)
+{
+  const struct timespec timeout = {.tv_sec = timeout_ms / 1000, .tv_nsec = (long)(timeout_ms % 1000) * 1000000};
+  if (lock->map)
+    syscall(SYS_futex, half_word_of(lock, FENCE_AT), FUTEX_WAIT, htole32(fence), &timeout, NULL, 0);
+  else
+    nanosleep(&timeout, NULL);
 }

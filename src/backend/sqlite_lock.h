@@ -16,6 +16,8 @@
  *   80   4  the sick word: not 0 once a sync of the store failed; it says of what (pd_sick). README.md, "A sync that failed".
  *   84   4  the name word: not 0 while the name of the -wal file may not be on the disk yet
  *   88   8  when the store fell sick, ms since 1970, little-endian
+ *   96   4  the fence word: odd while the store takes part in a joint commit (sqlite_joint.h), or did when its coordinator died.
+ *           Each beginning and each end adds 1, so a reader that sees the same even number twice knows that none was between.
  *
  * L1  The word is stored only under the exclusive lock, and after what it counts is durable: it never says too much.
  * L2  It may say too little (a writer died between its commit and the word), or nothing; then the table decides.
@@ -46,6 +48,7 @@ typedef struct pd_lock_file {
   int fd;           /* -1: none to be had, the medium is read-only */
   uint8_t *map;     /* NULL: none */
   bool is_writable; /* the word may be stored */
+  bool is_quiet;    /* a handle inside a joint commit: its appends are not published, so the tail word is neither read nor stored */
   uint64_t salt[2]; /* the uuid */
 } pd_lock_file;
 
@@ -79,11 +82,18 @@ void pd_lock_file_set_sick(pd_lock_file *lock, pd_sick what, int64_t ms);
 /* The name word. Under the exclusive lock. */
 bool pd_lock_file_is_unnamed(const pd_lock_file *lock);
 void pd_lock_file_set_unnamed(pd_lock_file *lock, bool is_unnamed);
+/* The fence word. Set under the lock; setting it wakes those who wait for it to change. */
+uint32_t pd_lock_file_fence(const pd_lock_file *lock);
+void pd_lock_file_set_fence(pd_lock_file *lock, uint32_t fence);
+/* Sleep until the fence word is not `fence`, at most `timeout_ms`. */
+void pd_lock_file_wait_fence(pd_lock_file *lock, uint32_t fence, uint32_t timeout_ms);
 
 /* Under the lock, at open. Whether the file speaks of a store that had records, and of which one. */
 bool pd_lock_file_peek(const pd_lock_file *lock, uint64_t *out_tail);
 /* Bind the file to a store: forgets the word if it belongs to another. Needs the exclusive lock to change anything. */
 void pd_lock_file_bind(pd_lock_file *lock, const uint8_t uuid[PD_LOCK_UUID_SIZE]);
+/* Speak of the store that the file is bound to; false if it is bound to none. */
+bool pd_lock_file_adopt(pd_lock_file *lock);
 
 /* The acknowledged tail; false if the word is not valid. Costs nanoseconds. */
 bool pd_lock_file_tail(const pd_lock_file *lock, uint64_t *out_tail);

@@ -9,6 +9,7 @@
 #include "backend/sqlite_store.h"
 
 #include "backend/builtin.h"
+#include "backend/sqlite_joint.h"
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/clock.h"
@@ -194,7 +195,7 @@ static pd_code check_witness(pd_sqlite *s, pd_error *err)
     code = pd_error_set(err, PD_CORRUPT, "%.300s is damaged: it has no uuid", s->path);
   sqlite3_finalize(statement);
   TRY(code);
-  TRY(pd_sqlite_conn_tail(&s->reader, &s->tail, err));
+  TRY(pd_sqlite_visible_tail(s, &s->tail, err));
   if (s->tail > PD_LOCK_TAIL_MAX)
     return pd_error_set(err, PD_CORRUPT, "%.300s is damaged: its log is said to have %llu records", s->path, (unsigned long long)s->tail);
   pd_lock_file_bind(&s->lock, uuid);
@@ -234,7 +235,7 @@ static pd_code open_locked(pd_sqlite *s, unsigned flags, bool is_there, pd_error
   return check_witness(s, err);
 }
 
-static pd_code open_files(pd_sqlite *s, const char *store, unsigned flags, pd_error *err)
+static pd_code open_files(pd_sqlite *s, const char *store, unsigned flags, bool is_quiet, pd_error *err)
 {
   CLEANUP(free_text) char *lock_path = NULL;
   bool is_there = false, is_read_only = flags & PD_BACKEND_OPEN_READ_ONLY;
@@ -244,6 +245,8 @@ static pd_code open_files(pd_sqlite *s, const char *store, unsigned flags, pd_er
   if (!is_there && !(flags & PD_BACKEND_CREATE)) return pd_error_set(err, PD_NOT_FOUND, "no store at %.300s", s->path);
   if (!is_there) TRY(pd_folders_make(s->folder, err));
   TRY(pd_lock_file_open(&s->lock, lock_path, is_read_only, err));
+  s->lock.is_quiet = is_quiet;
+  if (!is_quiet) pd_joint_settle(s); /* before the lock: settling takes those of other stores, too */
   if (is_read_only || !s->lock.is_writable) s->flags |= PD_BACKEND_READ_ONLY;
   TRY(pd_lock_file_lock(&s->lock, !s->lock.is_writable, err));
   TRY(pd_lock_file_join(&s->lock, err));
@@ -253,26 +256,38 @@ static pd_code open_files(pd_sqlite *s, const char *store, unsigned flags, pd_er
   return code;
 }
 
-pd_code pd_sqlite_open(const char *rest, const char *store, unsigned flags, pd_backend **out, pd_error *err)
+static pd_code open_handle(const char *rest, const char *store, unsigned flags, bool is_quiet, pd_backend **out, pd_error *err)
 {
-  if (!*store || *store == '.' || strchr(store, '/')) return pd_error_set(err, PD_INVALID, "'%.80s' is not a store's name", store);
+  if (!*store || *store == '.' || strchr(store, '/') || strlen(store) > PD_NAME_SIZE_MAX)
+    return pd_error_set(err, PD_INVALID, "'%.80s' is not a store's name", store);
   if (flags & PD_BACKEND_OPEN_READ_ONLY) flags &= ~PD_BACKEND_CREATE;
   pd_sqlite *s = calloc(1, sizeof *s);
   if (!s) return pd_error_memory(err, "a store's handle");
   s->base.ops = &pd_sqlite_ops;
   s->flags = PD_BACKEND_LASTS;
+  strcpy(s->store, store);
   s->lock.fd = -1;
   pthread_mutex_init(&s->read_lock, NULL);
   pthread_mutex_init(&s->write_lock, NULL);
   pthread_cond_init(&s->unclaimed, NULL);
   pd_code code = pd_sqlite_parse(rest, &s->folder, &s->vfs, err);
-  if (code == PD_OK) code = open_files(s, store, flags, err);
+  if (code == PD_OK) code = open_files(s, store, flags, is_quiet, err);
   if (code != PD_OK) {
     pd_sqlite_close(&s->base);
     return code;
   }
   *out = &s->base;
   return PD_OK;
+}
+
+pd_code pd_sqlite_open(const char *rest, const char *store, unsigned flags, pd_backend **out, pd_error *err)
+{
+  return open_handle(rest, store, flags, false, out, err);
+}
+
+pd_code pd_sqlite_open_quiet(const char *rest, const char *store, unsigned flags, pd_backend **out, pd_error *err)
+{
+  return open_handle(rest, store, flags, true, out, err);
 }
 
 void pd_sqlite_close(pd_backend *b)

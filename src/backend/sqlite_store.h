@@ -18,6 +18,8 @@ typedef struct pd_sqlite {
   char *folder;
   char *path; /* FOLDER/STORE.db */
   char *vfs;  /* NULL: SQLite's default */
+  char store[PD_NAME_SIZE_MAX + 1];
+  bool must_look; /* a joint commit could not be settled at open (sqlite_joint.h); atomic */
   pd_lock_file lock;
   uint64_t tail; /* the last one known, atomic; what log_tail_hint falls back to */
 
@@ -37,6 +39,8 @@ typedef struct pd_sqlite {
 } pd_sqlite;
 
 pd_code pd_sqlite_open(const char *rest, const char *store, unsigned flags, pd_backend **out, pd_error *err);
+/* For a coordinator (sqlite_joint.h): sees and appends what others must not see yet, and publishes nothing. */
+pd_code pd_sqlite_open_quiet(const char *rest, const char *store, unsigned flags, pd_backend **out, pd_error *err);
 void pd_sqlite_close(pd_backend *b);
 pd_code pd_sqlite_check(pd_backend *b, pd_check_visit visit, void *ctx, pd_error *err);
 pd_code pd_sqlite_usage(pd_backend *b, pd_backend_usage *out, pd_error *err);
@@ -96,6 +100,8 @@ bool pd_sqlite_get_varint(const uint8_t **p, const uint8_t *end, uint64_t *out);
 bool pd_sqlite_row_take(const uint8_t **p, const uint8_t *end, uint64_t count, bool is_last, pd_bytes *out);
 /* The bytes are borrowed until the statement's bindings are cleared. */
 void pd_sqlite_bind_bytes(sqlite3_stmt *statement, int at, pd_bytes bytes);
+/* The number of the last record that this handle may see (J2). On the reader, under read_lock or before others have the handle. */
+PD_MUST_USE pd_code pd_sqlite_visible_tail(pd_sqlite *s, uint64_t *out_tail, pd_error *err);
 /* The last mark that bag_mark gave, 0 if none. On the writer. */
 PD_MUST_USE pd_code pd_sqlite_last_mark(pd_sqlite *s, uint64_t *out_mark, pd_error *err);
 

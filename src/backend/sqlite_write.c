@@ -9,7 +9,9 @@
  *      inside a write, and a write without claims costs one flock and no other system call of ours.
  *  W3  A sync that failed is final. Its result is looked at wherever there is one, and before the flock is given up the sick word is set;
  *      who has the flock looks at the word first. So nothing is acknowledged after a failed sync, by nobody (README.md).
+ *  W4  Nobody but its coordinator writes inside a joint commit (J1): the fence is looked at under the flock, and waited for without it.
  */
+#include "backend/sqlite_joint.h"
 #include "backend/sqlite_store.h"
 #include "base/base.h"
 #include "base/error.h"
@@ -73,16 +75,25 @@ static pd_code lock_to_write(pd_sqlite *s, pd_error *err)
   return lock_after_claim(s, err);
 }
 
+/* Both locks, and no fence (W4). */
+static pd_code lock_both(pd_sqlite *s, pd_error *err)
+{
+  for (;;) {
+    pthread_mutex_lock(&s->write_lock);
+    pd_code code = lock_to_write(s, err);
+    if (code == PD_OK && !pd_joint_is_fenced(s)) return PD_OK;
+    if (code == PD_OK) pd_lock_file_unlock(&s->lock);
+    pthread_mutex_unlock(&s->write_lock);
+    TRY(code);
+    TRY(pd_joint_wait(s, err));
+  }
+}
+
 pd_code pd_sqlite_write_begin(pd_sqlite *s, pd_error *err)
 {
   TRY(refuse_read_only(s, err));
-  pthread_mutex_lock(&s->write_lock);
-  pd_code code = lock_to_write(s, err);
-  if (code != PD_OK) {
-    pthread_mutex_unlock(&s->write_lock);
-    return code;
-  }
-  code = pd_sqlite_health(&s->base, err); /* W3 */
+  TRY(lock_both(s, err));
+  pd_code code = pd_sqlite_health(&s->base, err); /* W3 */
   if (code == PD_OK) code = open_writer(s, err);
   return code == PD_OK ? PD_OK : pd_sqlite_write_end(s, code, err);
 }
@@ -139,7 +150,7 @@ void pd_sqlite_note_append(pd_sqlite *s)
 /* ---- the claim ---------------------------------------------------------------------------------------------------- */
 
 /* The byte first, then the word under the flock (W2): once it is set, nobody without a claim is inside a write. */
-static pd_code claim_locked(pd_sqlite *s, pd_error *err)
+static pd_code claim_locked(pd_sqlite *s, bool *out_is_fenced, pd_error *err)
 {
   TRY(pd_lock_file_claim(&s->lock, err));
   pd_code code = pd_lock_file_lock(&s->lock, false, err);
@@ -147,8 +158,11 @@ static pd_code claim_locked(pd_sqlite *s, pd_error *err)
     pd_lock_file_unclaim(&s->lock);
     return code;
   }
-  pd_lock_file_set_claimed(&s->lock, true);
+  bool is_fenced = pd_joint_is_fenced(s);
+  if (!is_fenced) pd_lock_file_set_claimed(&s->lock, true);
   pd_lock_file_unlock(&s->lock);
+  if (is_fenced) pd_lock_file_unclaim(&s->lock);
+  *out_is_fenced = is_fenced;
   return PD_OK;
 }
 
@@ -157,8 +171,16 @@ pd_code pd_sqlite_log_claim(pd_backend *b, pd_error *err)
   pd_sqlite *s = (pd_sqlite *)b;
   TRY(refuse_read_only(s, err));
   pthread_mutex_lock(&s->write_lock);
-  while (s->is_claimed) pthread_cond_wait(&s->unclaimed, &s->write_lock);
-  pd_code code = claim_locked(s, err);
+  pd_code code = PD_OK;
+  for (bool is_fenced = true; code == PD_OK && is_fenced;) {
+    while (s->is_claimed) pthread_cond_wait(&s->unclaimed, &s->write_lock);
+    code = claim_locked(s, &is_fenced, err);
+    if (code == PD_OK && is_fenced) { /* W4 */
+      pthread_mutex_unlock(&s->write_lock);
+      code = pd_joint_wait(s, err);
+      pthread_mutex_lock(&s->write_lock);
+    }
+  }
   s->is_claimed = code == PD_OK;
   pthread_mutex_unlock(&s->write_lock);
   return code;

@@ -94,10 +94,17 @@ static void check_name(pd_doctor_view *v, const char *name)
 {
   static const char *const beside[] = {".db-wal", ".db-shm", ".db-journal"};
   static const char *const ours[] = {".",         "..",      "perdure.key",  "perdure.toml", "policy.toml", "vault.json",
-                                     "snapshots", "backups", "restore.json", "server.lock",  "supervise",   "mcp.key"};
+                                     "snapshots", "backups", "restore.json", "server.lock",  "supervise",   "mcp.key",
+                                     /* locks that stay: to remove one while it is held would let a second holder in */
+                                     "vault.lock", "restore.lock", ".restore.lock", ".joint.lock"};
   size_t stem;
   for (size_t i = 0; i < COUNT_OF(ours); i++)
     if (strcmp(name, ours[i]) == 0) return;
+  if (strcmp(name, ".joint") == 0) {
+    pd_diagnose(v, PD_SEVERITY_WARNING, "", "run any command that writes to one of these stores; if it is refused, it says why",
+                "a restore was interrupted, or is under way: '.joint' names its stores; all of them are read as they were before it");
+    return;
+  }
   if (ends_with(name, ".db", &stem)) return;
   for (size_t i = 0; i < COUNT_OF(beside); i++) {
     if (!ends_with(name, beside[i], &stem)) continue;

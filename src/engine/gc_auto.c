@@ -273,8 +273,8 @@ void pd_auto_gc_look(pd_store *s)
 
 void pd_auto_gc_start(pd_store *s)
 {
-  s->auto_gc.next_seq = s->log_seq + FIRST_LOOK_RECORDS;
-  s->auto_gc.next_bytes = s->auto_gc.bytes + DUE_BYTES;
+  s->auto_gc.next_seq = s->is_in_joint ? UINT64_MAX : s->log_seq + FIRST_LOOK_RECORDS; /* what gc takes away an abort cannot bring back */
+  s->auto_gc.next_bytes = s->is_in_joint ? UINT64_MAX : s->auto_gc.bytes + DUE_BYTES;
 }
 
 void pd_auto_gc_stop(pd_store *s)

@@ -376,7 +376,11 @@ static pd_code open_backend(pd_store *s, const char *uri, const pd_options *o, p
       "flush_ms 0 (a server buffers its own stores: store.flush in its perdure.toml)",
       s->ops->scheme);
   unsigned flags = o->is_read_only ? PD_BACKEND_OPEN_READ_ONLY : o->must_exist ? 0 : PD_BACKEND_CREATE;
-  TRY(s->ops->open(rest, s->agent, flags, &s->backend, err));
+  s->is_in_joint = o->joint != NULL;
+  if (o->joint)
+    TRY(pd_joint_backend(o->joint, uri, s->agent, flags, &s->backend, err));
+  else
+    TRY(s->ops->open(rest, s->agent, flags, &s->backend, err));
   if (s->ops->flags(s->backend) & PD_BACKEND_READ_ONLY) s->is_read_only = true;
   return PD_OK;
 }

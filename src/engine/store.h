@@ -136,6 +136,7 @@ struct pd_store {
   char ref[PD_REF_SIZE_MAX + 1];     /* the handle's */
   char current[PD_REF_SIZE_MAX + 1]; /* the store's */
   bool is_read_only, is_buffered;
+  bool is_in_joint; /* part of a joint commit (joint.h): no gc by itself */
   bool is_mending;  /* opened by repair: keyframes that cannot be read are passed over, and others are not followed */
   pd_error trouble; /* is_mending: what is wrong with the log itself; code 0: nothing */
   uint32_t flush_ms;
@@ -229,6 +230,11 @@ void pd_head_share_root(pd_store *s, pd_head *head);
 PD_MUST_USE pd_code pd_head_count(pd_store *s, pd_ref_slot *slot, pd_error *err);
 /* What commits by others did to them: from the tree `before`, whose bytes are known, to `after`. */
 PD_MUST_USE pd_code pd_head_recount(pd_store *s, pd_node *before, pd_node *after, uint64_t *bytes, pd_error *err);
+
+/* ---- joint.c ---- */
+
+/* The backend of a store that takes part in `joint`. PD_INVALID for a store that does not. */
+PD_MUST_USE pd_code pd_joint_backend(pd_joint *joint, const char *uri, const char *agent, unsigned flags, pd_backend **out, pd_error *err);
 
 /* ---- open.c ---- */
 

@@ -174,12 +174,14 @@ typedef struct pd_backup_handle {
 } pd_backup_handle;
 
 PD_MUST_USE pd_code pd_backup_handle_open(pd_home *home, const char *name, bool create, pd_backup_handle *out, pd_error *err);
+/* The same as part of a joint commit (joint.h). The home's own handle is left alone: what it has buffered waits until the end. */
+PD_MUST_USE pd_code pd_backup_handle_join(pd_home *home, pd_joint *joint, const char *name, pd_backup_handle *out, pd_error *err);
 PD_MUST_USE pd_code pd_backup_handle_close(pd_backup_handle *handle, pd_error *err);
 void pd_backup_handle_done(pd_backup_handle *handle); /* for CLEANUP: drops the error */
 
-/* ---- restoring (restore.c, restore_journal.c) ---- */
+/* ---- restoring (restore.c, restore_switch.c) ---- */
 
-/* Complete a restore that was interrupted after its decision. Called when a home opens. */
+/* Complete a restore that a perdure before joint commits had decided and not carried out. Called when a home opens. */
 PD_MUST_USE pd_code pd_restore_resume(pd_home *home, pd_error *err);
 
 #endif

@@ -23,6 +23,21 @@
 
 /* ---- stores ---- */
 
+static pd_code open_own(pd_home *home, pd_joint *joint, const char *name, bool create, pd_backup_handle *out, pd_error *err)
+{
+  pd_options options = {.must_exist = !create,
+                        .cache_size_max = PD_BACKUP_CACHE_BYTES,
+                        .value_size_max = UINT32_MAX - 1,
+                        .ref = NULL,
+                        .author = "perdure",
+                        .now_ms = home->now_ms,
+                        .now_ctx = home->now_ctx,
+                        .joint = joint};
+  TRY(pd_store_open(home->uri, name, &options, &out->store, err));
+  out->is_own = true;
+  return PD_OK;
+}
+
 pd_code pd_backup_handle_open(pd_home *home, const char *name, bool create, pd_backup_handle *out, pd_error *err)
 {
   *out = (pd_backup_handle){.home = home};
@@ -35,16 +50,13 @@ pd_code pd_backup_handle_open(pd_home *home, const char *name, bool create, pd_b
   pd_code code = held ? pd_store_flush(held->store, err) : PD_OK; /* what was acknowledged as buffered belongs in the backup, too */
   pd_home_let(home, held);
   TRY(code);
-  pd_options options = {.must_exist = !create,
-                        .cache_size_max = PD_BACKUP_CACHE_BYTES,
-                        .value_size_max = UINT32_MAX - 1,
-                        .ref = NULL,
-                        .author = "perdure",
-                        .now_ms = home->now_ms,
-                        .now_ctx = home->now_ctx};
-  TRY(pd_store_open(home->uri, name, &options, &out->store, err));
-  out->is_own = true;
-  return PD_OK;
+  return open_own(home, NULL, name, create, out, err);
+}
+
+pd_code pd_backup_handle_join(pd_home *home, pd_joint *joint, const char *name, pd_backup_handle *out, pd_error *err)
+{
+  *out = (pd_backup_handle){.home = home};
+  return open_own(home, joint, name, false, out, err);
 }
 
 pd_code pd_backup_handle_close(pd_backup_handle *handle, pd_error *err)

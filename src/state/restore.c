@@ -1,4 +1,4 @@
-/* restore.c: state.backup.restore. Invariants R1 to R5 are in restore.h. */
+/* restore.c: state.backup.restore. Invariants R1 to R6 are in restore.h. */
 #include "state/restore.h"
 
 #include "base/base.h"
@@ -82,12 +82,9 @@ static pd_code restore(pd_frame *frame, pd_backup_in *in, const char *agent, pd_
   TRY(name_restore(plan, frame->now_ms, err));
   snprintf(plan->backup, sizeof plan->backup, "%s", in->head.id);
   pd_code code = stage_all(frame->home, in, agent, plan, err);
-  if (code == PD_OK) code = pd_restore_decide(frame->home, plan, err);
-  if (code) {
-    unstage(frame->home, plan);
-    return code;
-  }
-  return pd_restore_carry_out(frame->home, plan, err);
+  if (code == PD_OK) code = pd_restore_carry_out(frame->home, plan, err);
+  if (code) unstage(frame->home, plan);
+  return code;
 }
 
 static void put_outputs(pd_frame *frame, const pd_restore_plan *plan)

@@ -1,4 +1,4 @@
-/* restore_plan.c: FOLDER/restore.json: a restore that is decided. */
+/* restore_plan.c: FOLDER/restore.json: a restore that a perdure before joint commits had decided (R3 of restore.h). */
 #include "base/base.h"
 #include "base/error.h"
 #include "base/json.h"
@@ -11,27 +11,6 @@ void pd_restore_plan_done(pd_restore_plan *plan)
 {
   free(plan->stores);
   *plan = (pd_restore_plan){0};
-}
-
-pd_code pd_restore_plan_encode(const pd_restore_plan *plan, pd_buf *out, pd_error *err)
-{
-  char hex[PD_ID_HEX_SIZE];
-  pd_json_writer w = {.out = out, .err = err};
-  pd_json_open(&w, '{');
-  pd_json_put_text(&w, "id", plan->id);
-  pd_json_put_text(&w, "backup", plan->backup);
-  pd_json_key(&w, "stores");
-  pd_json_open(&w, '[');
-  for (size_t i = 0; i < plan->count; i++) {
-    pd_json_open(&w, '{');
-    pd_json_put_text(&w, "name", plan->stores[i].name);
-    pd_json_put_text(&w, "head", pd_id_hex(&plan->stores[i].head, hex));
-    pd_json_put_number(&w, "seq", plan->stores[i].seq);
-    pd_json_close(&w, '}');
-  }
-  pd_json_close(&w, ']');
-  pd_json_close(&w, '}');
-  return w.code;
 }
 
 static bool take_text(pd_json value, char *out, size_t size)

@@ -1,4 +1,4 @@
-/* restore_switch.c: the second half of a restore: the decision, and carrying it out once (R2 to R5 of restore.h). */
+/* restore_switch.c: the second half of a restore: all refs of all stores move at one moment (R2 to R6 of restore.h). */
 #include "base/array.h"
 #include "base/base.h"
 #include "base/buf.h"
@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #define PLAN_FILE "restore.json"
-#define LOCK_FILE "restore.lock"
+#define LOCK_FILE ".restore.lock" /* no store's name begins with a dot */
 #define PLAN_SIZE_MAX ((size_t)64 << 20)
 #define SWITCH_TRIES_MAX 1000
 #define REASON "state.backup.restore"
@@ -165,12 +165,14 @@ static pd_code main_target(pd_store *store, const pd_restore_store *what, char o
   return PD_OK;
 }
 
-static pd_code switch_store(pd_home *home, const pd_restore_plan *plan, const pd_restore_store *what, pd_error *err)
+/* `joint`: NULL for a home in memory (R6). */
+static pd_code switch_store(pd_home *home, pd_joint *joint, const pd_restore_plan *plan, const pd_restore_store *what, pd_error *err)
 {
   char target[2 * PD_REF_SIZE_MAX];
   CLEANUP(pd_backup_handle_done) pd_backup_handle handle = {0};
   CLEANUP(names_done) ref_names staged = {0};
-  TRY(pd_backup_handle_open(home, what->name, false, &handle, err));
+  TRY(joint ? pd_backup_handle_join(home, joint, what->name, &handle, err)
+            : pd_backup_handle_open(home, what->name, false, &handle, err));
   TRY(main_target(handle.store, what, target, err));
   TRY(switch_ref(handle.store, plan, "main", target, what->seq, err));
   TRY(staged_refs(handle.store, &staged, err));
@@ -183,22 +185,27 @@ static pd_code switch_store(pd_home *home, const pd_restore_plan *plan, const pd
   return pd_backup_handle_close(&handle, err);
 }
 
-pd_code pd_restore_decide(pd_home *home, const pd_restore_plan *plan, pd_error *err)
+static pd_code begin_joint(pd_home *home, const pd_restore_plan *plan, pd_joint **out, pd_error *err)
 {
-  char path[PD_BACKUP_PATH_SIZE];
-  CLEANUP(pd_buf_done) pd_buf text = {0};
-  TRY(path_of(home, PLAN_FILE, path, err));
-  TRY(pd_restore_plan_encode(plan, &text, err));
-  return pd_file_write(path, pd_buf_bytes(&text), true, err);
+  pd_error why = {0};
+  const char **names = calloc(plan->count + 1, sizeof *names);
+  if (!names) return pd_error_memory(err, "a restore");
+  for (size_t i = 0; i < plan->count; i++) names[i] = plan->stores[i].name;
+  pd_code code = pd_joint_begin(home->uri, names, plan->count, "restore", out, &why);
+  free(names);
+  if (code == PD_UNSUPPORTED) return PD_OK; /* R6 */
+  if (code && err) *err = why;
+  return code;
 }
 
 pd_code pd_restore_carry_out(pd_home *home, const pd_restore_plan *plan, pd_error *err)
 {
-  char path[PD_BACKUP_PATH_SIZE];
-  TRY(path_of(home, PLAN_FILE, path, err));
-  for (size_t i = 0; i < plan->count; i++) TRY(switch_store(home, plan, &plan->stores[i], err));
-  if (unlink(path) != 0 && errno != ENOENT) return pd_file_refused(err, "remove", path);
-  return pd_folder_sync(path, err);
+  pd_joint *joint = NULL;
+  pd_code code = begin_joint(home, plan, &joint, err);
+  for (size_t i = 0; !code && i < plan->count; i++) code = switch_store(home, joint, plan, &plan->stores[i], err);
+  if (!code && joint) return pd_joint_commit(joint, err);
+  pd_joint_abort(joint);
+  return code;
 }
 
 pd_code pd_restore_lock(pd_home *home, bool waits, int *out_fd, pd_error *err)
@@ -226,7 +233,9 @@ pd_code pd_restore_finish(pd_home *home, pd_error *err)
   if (code == PD_NOT_FOUND) return PD_OK;
   TRY(code);
   TRY(pd_restore_plan_decode(pd_buf_bytes(&text), &plan, err));
-  return pd_restore_carry_out(home, &plan, err);
+  TRY(pd_restore_carry_out(home, &plan, err));
+  if (unlink(path) != 0 && errno != ENOENT) return pd_file_refused(err, "remove", path);
+  return pd_folder_sync(path, err);
 }
 
 pd_code pd_restore_resume(pd_home *home, pd_error *err)

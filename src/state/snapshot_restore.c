@@ -6,13 +6,14 @@
  *
  * R1  Before anything moves, every commit is found. So what is missing is told while nothing is changed.
  * R2  A store moves by one record, on condition that its head is what before-restore/ID was made of: no commit of others is lost.
- * R3  If a store cannot be moved, those before it are moved back. Stores are not moved in one step: who kills the process in between
- *     finds some restored; restoring again finishes it.
+ * R3  All stores move in one joint commit (joint.h): killed or out of space at any moment, all are as before or all are restored. A home in
+ *     memory has none: there, if a store cannot be moved, those before it are moved back.
  */
 #include "base/array.h"
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "state/backup.h"
 #include "state/history.h"
 #include "state/run.h"
 #include "state/snapshot.h"
@@ -33,6 +34,7 @@ typedef struct step {
 
 typedef struct plan {
   pd_home *home;
+  pd_joint *joint; /* NULL: not yet, or a home in memory */
   size_t open_max; /* the leases of so many of the first steps stay open */
   step *steps;
   size_t count, capacity;
@@ -95,7 +97,7 @@ static pd_code make_plan(pd_frame *frame, plan *p, pd_json snapshot, const char 
 /* ---- moving ---- */
 
 /* A ref for what is now the head: before-restore/ID, or that with a number if there are such refs from earlier restores. */
-static pd_code keep_former(const plan *p, step *s, const pd_note *note, pd_error *err)
+static pd_code keep_former(const plan *p, step *s, pd_store *store, const pd_note *note, pd_error *err)
 {
   char hex[PD_ID_HEX_SIZE];
   pd_code code = PD_EXISTS;
@@ -104,39 +106,52 @@ static pd_code keep_former(const plan *p, step *s, const pd_note *note, pd_error
       snprintf(s->before, sizeof s->before, "before-restore/%s", p->id);
     else
       snprintf(s->before, sizeof s->before, "before-restore/%s-%u", p->id, number);
-    code = pd_fork(s->lease.store, s->before, pd_id_hex(&s->former, hex), note, NULL, err);
+    code = pd_fork(store, s->before, pd_id_hex(&s->former, hex), note, NULL, err);
   }
   return code;
 }
 
-static pd_code move_to_target(const plan *p, step *s, const pd_note *note, pd_error *err)
+static pd_code move_to_target(const plan *p, step *s, pd_store *store, const pd_note *note, pd_error *err)
 {
   char hex[PD_ID_HEX_SIZE];
   pd_code code = PD_CONFLICT;
   for (int tries = 0; code == PD_CONFLICT && tries < TRIES_MAX; tries++) {
     pd_ref ref;
     pd_note bound = *note;
-    if (*s->before) (void)!pd_ref_delete(s->lease.store, s->before, note, NULL); /* of the try before: the head has moved on */
+    if (*s->before) (void)!pd_ref_delete(store, s->before, note, NULL); /* of the try before: the head has moved on */
     s->before[0] = 0;
-    TRY(pd_ref_get(s->lease.store, "main", &ref, err));
+    TRY(pd_ref_get(store, "main", &ref, err));
     if (pd_id_equal(&ref.commit.id, &s->target)) return PD_OK;
     s->former = ref.commit.id;
-    TRY(pd_history_leave(s->lease.store, err));
-    TRY(keep_former(p, s, note, err));
+    TRY(pd_history_leave(store, err));
+    TRY(keep_former(p, s, store, note, err));
     bound.expect_head = &s->former;
-    code = pd_reset(s->lease.store, "main", pd_id_hex(&s->target, hex), &bound, NULL, err);
+    code = pd_reset(store, "main", pd_id_hex(&s->target, hex), &bound, NULL, err);
   }
   s->is_moved = code == PD_OK;
   return code;
 }
 
+static pd_code impossible(const step *s, const pd_error *why, pd_error *err)
+{
+  return pd_error_named(err, why->code, "RestoreImpossible", "the store '%s' cannot be restored: %.300s", s->lease.name, why->message);
+}
+
+static pd_code move_jointly(const plan *p, step *s, const pd_note *note, pd_error *err)
+{
+  CLEANUP(pd_backup_handle_done) pd_backup_handle handle = {0};
+  pd_error why = {0};
+  if (pd_backup_handle_join(p->home, p->joint, s->lease.name, &handle, &why)) return impossible(s, &why, err);
+  TRY(move_to_target(p, s, handle.store, note, err));
+  return pd_backup_handle_close(&handle, err);
+}
+
 static pd_code move_store(const plan *p, step *s, const pd_note *note, pd_error *err)
 {
+  if (p->joint) return move_jointly(p, s, note, err);
   pd_lease_open(p->home, &s->lease, false);
-  if (!s->lease.store)
-    return pd_error_named(err, s->lease.why.code, "RestoreImpossible", "the store '%s' cannot be restored: %.300s", s->lease.name,
-                          s->lease.why.message);
-  pd_code code = move_to_target(p, s, note, err);
+  if (!s->lease.store) return impossible(s, &s->lease.why, err);
+  pd_code code = move_to_target(p, s, s->lease.store, note, err);
   close_lease(p, s);
   return code;
 }
@@ -159,6 +174,32 @@ static void move_back(plan *p, const pd_note *note)
     if (s->lease.store) move_step_back(s, note);
     close_lease(p, s);
   }
+}
+
+/* ---- all of them ---- */
+
+static pd_code begin_joint(plan *p, pd_error *err)
+{
+  pd_error why = {0};
+  const char **names = calloc(p->count + 1, sizeof *names);
+  if (!names) return pd_error_memory(err, "a restore");
+  for (size_t i = 0; i < p->count; i++) names[i] = p->steps[i].lease.name;
+  pd_code code = pd_joint_begin(p->home->uri, names, p->count, "snapshot restore", &p->joint, &why);
+  free(names);
+  if (code == PD_UNSUPPORTED) return PD_OK; /* R3 */
+  if (code && err) *err = why;
+  return code;
+}
+
+static pd_code move_all(plan *p, const pd_note *note, pd_error *err)
+{
+  for (size_t i = 0; i < p->count; i++) pd_lease_close(&p->steps[i].lease); /* who closes a store may write to it */
+  pd_code code = begin_joint(p, err);
+  for (size_t i = 0; !code && i < p->count; i++) code = move_store(p, &p->steps[i], note, err);
+  if (!code && p->joint) return pd_joint_commit(p->joint, err);
+  if (code && !p->joint) move_back(p, note);
+  pd_joint_abort(p->joint);
+  return code;
 }
 
 /* ---- the capability ---- */
@@ -195,13 +236,7 @@ pd_code pd_cap_state_snapshot_restore(pd_frame *frame, pd_error *err)
   pd_in_string(frame, "agent", only, sizeof only);
   TRY(pd_snapshot_load(frame, p.id, &text, &snapshot, err));
   TRY(make_plan(frame, &p, snapshot, only, err));
-  for (size_t i = 0; i < p.count && !is_dry; i++) {
-    pd_code code = move_store(&p, &p.steps[i], &note, err);
-    if (code) {
-      move_back(&p, &note);
-      return code;
-    }
-  }
+  if (!is_dry) TRY(move_all(&p, &note, err));
   pd_json_put_bool(&frame->out, "restored", !is_dry);
   pd_json_put_text(&frame->out, "snapshot_id", p.id);
   write_stores(&frame->out, &p, is_dry);

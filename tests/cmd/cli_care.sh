@@ -70,7 +70,7 @@ make_store
 chmod 755 .perdure
 chmod 644 .perdure/main.db
 : >.perdure/strange.txt
-for ours in perdure.toml policy.toml vault.json restore.json; do : >".perdure/$ours"; done
+for ours in perdure.toml policy.toml vault.json restore.json vault.lock restore.lock .restore.lock .joint.lock; do : >".perdure/$ours"; done
 mkdir -p .perdure/snapshots .perdure/backups
 : >.perdure/gone.lock
 : >.perdure/gone2.db-wal
@@ -82,6 +82,7 @@ want_out_like '^warning others may look into the home: its mode is 0755$'
 want_out_like "^warning others may use 'main.db': its mode is 0644$"
 want_out_like "^note    'strange.txt' is no file of perdure$"
 want_out_like "^note    'gone.lock' has no database"
+want_true [ "$(grep -c 'has no database' "$out")" = 2 ] # and gone2.db-wal: perdure's own locks are not left over
 want_true [ "$(grep -c 'is no file of perdure' "$out")" = 1 ]
 want_out_like "^warning 'gone2.db-wal' has no database"
 want_out_like "^warning agent 'Twin': its name differs from 'twin' only by case$"
