@@ -88,8 +88,10 @@ typedef struct pd_import_report {
 
 /* Take in a bundle from `fd`, a file that can be read from anywhere (no pipe). All or nothing: whatever fails, and if the process dies
  * at any moment, the refs are as before or as after, and importing again completes it. Commits that are here already are skipped.
+ * gc may run meanwhile, in this process or others: what was brought so far is kept. This handle starts none by itself.
  * PD_FORMAT: no bundle, or of a newer perdure. PD_CORRUPT: damaged, cut off or forged. PD_NOT_FOUND: it builds on a commit that is not
- * here; the message names it. PD_CONFLICT: a ref has diverged. PD_LIMIT: a value is over this handle's limit. */
+ * here; the message names it. PD_CONFLICT: a ref has diverged. PD_LIMIT: a value is over this handle's limit. PD_RETIRED: gc in another
+ * process kept taking away what the bundle builds on. */
 PD_API PD_MUST_USE pd_code pd_import(pd_store *store, int fd, const pd_import_options *options, pd_import_report *out, pd_error *err);
 
 /* Where they come from: exactly `size` bytes, which are read from anywhere, and more than once. */

@@ -6,14 +6,18 @@
  *   D2  Memory is bounded by what one commit holds inline: blocks are at most PD_BUNDLE_BLOCK_MAX bytes when unpacked, whatever they
  *       claim, and large values go from the file to the bag piece by piece.
  *   D3  Before anything is appended, every commit id follows from its tree and parents, and every tree from the changes.
- *   D4  Imported commits are appended under a hidden ref; the visible refs move in one append at the end. Whatever happens before
+ *   D4  Imported commits are appended under hidden refs; the visible refs move in one append at the end. Whatever happens before
  *       that, the refs are as they were, and importing again skips what is there.
+ *   D7  Each line of commits that an import appends has a hidden ref of its own, which gc keeps whole; they are deleted in the append that
+ *       moves the visible refs. So gc may run at any moment, in any process. If it takes something that the import found and did not
+ *       append, staging refuses (retired.h G9), and the import begins again: with its lines, so that each time less is missing.
  *   D5  Versions are not in the bundle, but for grafts (bundle_out.h D6): they follow from the changes, one record of the source for one
  *       of the target.
  */
 #ifndef PD_ENGINE_BUNDLE_H
 #define PD_ENGINE_BUNDLE_H
 
+#include "base/map64.h"
 #include "base/sha256.h"
 #include "engine/store.h"
 
@@ -226,8 +230,24 @@ typedef struct pd_bundle_gone {
   pd_id id;
 } pd_bundle_gone;
 
+/* A line of commits that this import appended (D7). */
+typedef struct pd_import_line {
+  uint64_t number;
+  pd_commit tip;
+} pd_import_line;
+
+typedef struct pd_import_lines {
+  uint64_t owner; /* the part of their names that they share; once there is one */
+  pd_import_line *list;
+  size_t count, capacity;
+  pd_map64 by_tip; /* the number of a tip, plus 1: which line; entries of tips that moved on are not taken out */
+  int64_t beat_ms; /* when one of them was moved last, monotonic */
+  uint64_t added;  /* commits that the tries so far appended */
+} pd_import_lines;
+
 typedef struct pd_importer {
   pd_store *s;
+  pd_import_lines *lines; /* the caller's: they outlive a try */
   const pd_import_options *options;
   pd_import_report report;
   pd_bundle_reader reader;
@@ -254,6 +274,21 @@ PD_MUST_USE pd_code pd_import_read(pd_importer *im, pd_bundle_commit *out, pd_er
 PD_MUST_USE pd_code pd_import_check(pd_importer *im, pd_error *err);
 /* bundle_apply.c: third pass. */
 PD_MUST_USE pd_code pd_import_apply(pd_importer *im, pd_error *err);
+/* bundle_lines.c */
+void pd_import_lines_done(pd_import_lines *lines);
+void pd_import_line_name(const pd_import_lines *lines, const pd_import_line *line, char out[PD_REF_SIZE_MAX + 1]);
+/* With the lock and nothing staged: the line that ends with `base`; if there is none, a new one is staged. PD_RETIRED if others deleted it. */
+PD_MUST_USE pd_code pd_import_line_stage(pd_store *s, pd_import_lines *lines, const pd_commit *base, pd_import_line *out, pd_error *err);
+/* What was staged is in the log: the line now ends with `tip`. */
+PD_MUST_USE pd_code pd_import_line_appended(pd_import_lines *lines, const pd_import_line *line, const pd_commit *tip, pd_error *err);
+/* Before another try: forget lines that others deleted. Takes the lock. */
+void pd_import_lines_check(pd_store *s, pd_import_lines *lines);
+/* Show that the import is at work, if nothing has for a while. Takes the lock. */
+PD_MUST_USE pd_code pd_import_beat(pd_store *s, pd_import_lines *lines, pd_error *err);
+/* With the lock: stage the deletion of all lines. */
+PD_MUST_USE pd_code pd_import_lines_end(pd_store *s, const pd_import_lines *lines, pd_error *err);
+/* With the lock: stage the deletion of what imports left that did not end. */
+PD_MUST_USE pd_code pd_import_stage_clean(pd_store *s, pd_error *err);
 /* bundle_refs.c: is `id` `from` or one of its ancestors? With the lock held. */
 PD_MUST_USE pd_code pd_is_ancestor(pd_store *s, const pd_id *id, uint64_t from, bool *out, pd_error *err);
 /* bundle_refs.c: may the refs move? Before the third pass, without changing anything. */

@@ -1,6 +1,6 @@
 /*
  * bundle_apply.c: the commits of a verified bundle become records of this store (D4). They are appended in groups, each in one go, under
- * the hidden ref PD_IMPORT_REF; a group begins by moving that ref to the parent of its first commit, unless it is there.
+ * the hidden ref of their line (bundle_lines.c): that which ends with the parent of the group's first commit, else a new one.
  */
 #include "base/array.h"
 #include "base/base.h"
@@ -21,6 +21,8 @@
 /* Commits of one line that are appended together. */
 typedef struct group {
   pd_importer *im;
+  pd_import_line line; /* as it was staged last */
+  char ref[PD_REF_SIZE_MAX + 1];
   pd_commit base;
   pd_commit last;    /* the last one that was appended: what a part may be built on */
   uint64_t here_seq; /* a graft that is here already: its parts are passed over */
@@ -98,13 +100,9 @@ static pd_code find_here(pd_importer *im, const pd_bundle_commit *commit, uint64
 
 static pd_code stage_start(group *g, pd_error *err)
 {
-  pd_store *s = g->im->s;
-  const pd_ref_slot *slot = pd_slot_find(s, PD_IMPORT_REF);
-  bool is_there = slot && !slot->tip.is_deleted;
-  if (is_there && slot->tip.commit.seq == g->base.seq) return PD_OK;
-  pd_note note = {.reason = "import"};
-  pd_intent intent = {.kind = is_there ? PD_RECORD_RESET : PD_RECORD_FORK, .ref = PD_IMPORT_REF, .note = &note, .target = &g->base};
-  return pd_stage(s, &intent, NULL, NULL, err);
+  TRY(pd_import_line_stage(g->im->s, g->im->lines, &g->base, &g->line, err));
+  pd_import_line_name(g->im->lines, &g->line, g->ref);
+  return PD_OK;
 }
 
 static pd_change_in change_of(const pd_bundle_commit *commit, const pd_bundle_change *ch, pd_pieces *pieces)
@@ -145,7 +143,7 @@ static pd_code make_commit(group *g, size_t index, make_record make, pd_pieces *
   note.expect_head = index ? &g->acks[index - 1].commit : &g->base.id;
   pd_origin origin = {{texts, commit->origin_size}, commit->made_ms};
   pd_intent intent = {.kind = PD_RECORD_COMMIT,
-                      .ref = PD_IMPORT_REF,
+                      .ref = g->ref,
                       .note = &note,
                       .changes = changes,
                       .change_count = commit->count,
@@ -175,6 +173,7 @@ static pd_code stage_only_start(void *ctx, pd_error *err)
 
 /* A value on its way from the bundle to the bag. */
 typedef struct passage {
+  pd_importer *im;
   pd_upload *upload;
   pd_buf window;
 } passage;
@@ -198,13 +197,15 @@ static pd_code take_some(void *ctx, pd_bytes some, pd_error *err)
 {
   passage *p = ctx;
   TRY(pd_buf_append(&p->window, some.data, some.size, err));
-  return p->window.size < WINDOW_SIZE ? PD_OK : pass_on(p, false, err);
+  if (p->window.size < WINDOW_SIZE) return PD_OK;
+  TRY(pass_on(p, false, err));
+  return pd_import_beat(p->im->s, p->im->lines, err);
 }
 
 static pd_code upload(group *g, const pd_bundle_commit *commit, const pd_bundle_change *ch, pd_pieces *out, pd_error *err)
 {
-  CLEANUP(passage_done) passage p = {0};
-  TRY(pd_upload_new(g->im->s, PD_IMPORT_REF, (pd_bytes){commit->bytes.data + ch->key_at, ch->key_size}, &p.upload, err));
+  CLEANUP(passage_done) passage p = {.im = g->im};
+  TRY(pd_upload_new(g->im->s, g->ref, (pd_bytes){commit->bytes.data + ch->key_at, ch->key_size}, &p.upload, err));
   TRY(pd_bundle_value(&g->im->reader, ch, take_some, &p, err));
   TRY(pass_on(&p, true, err));
   return pd_upload_end(p.upload, out, err);
@@ -218,16 +219,16 @@ static pd_code upload_all(group *g, pd_pieces *pieces, pd_error *err)
   return PD_OK;
 }
 
-/* A commit with values so large that they go into the bag in pieces first is written alone. Another import may move the ref between
- * the two steps, or end and delete it. */
+/* A commit with values so large that they go into the bag in pieces first is written alone. gc may run between the two steps. */
 static pd_code write_large(group *g, pd_error *err)
 {
   pd_error why = {.code = PD_OK};
   pd_code code = PD_CONFLICT;
   pd_pieces *pieces = calloc(g->commits[0].count + 1, sizeof *pieces);
   if (!pieces) return pd_error_memory(err, "a bundle");
-  for (unsigned tries = 0; (code == PD_CONFLICT || code == PD_NOT_FOUND) && tries < LARGE_TRIES_MAX; tries++) {
+  for (unsigned tries = 0; code == PD_CONFLICT && tries < LARGE_TRIES_MAX; tries++) {
     code = pd_write_many(g->im->s, stage_only_start, g, &why);
+    if (!code) code = pd_import_line_appended(g->im->lines, &g->line, &g->base, &why);
     if (!code) code = upload_all(g, pieces, &why);
     if (!code) code = make_commit(g, 0, pd_write, pieces, &why);
   }
@@ -276,6 +277,7 @@ static pd_code flush_group(group *g, pd_error *err)
   }
   const pd_ack *last = &g->acks[g->count - 1];
   g->last = (pd_commit){last->commit, last->tree, last->seq};
+  TRY(pd_import_line_appended(g->im->lines, &g->line, &g->last, err));
   for (size_t i = 0; i < g->count; i++) trim(&g->commits[i]);
   trim_trees(g->im->s);
   g->count = g->bytes = 0;

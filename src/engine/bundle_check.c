@@ -14,6 +14,7 @@
 pd_code pd_import_tick(pd_importer *im, pd_error *err)
 {
   const pd_import_options *o = im->options;
+  TRY(pd_import_beat(im->s, im->lines, err));
   if (!o->progress || im->reader.commit_index % 64) return PD_OK;
   uint64_t size = im->reader.in.size, passes = o->is_dry_run ? 2 : 3;
   if (o->progress(o->ctx, im->phase * size + im->reader.in.block_at, passes * size)) return PD_OK;

@@ -11,6 +11,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#define TRIES_MAX 16        /* of an import that gc overtook; each finds more of its commits on its own lines */
+#define TRANSFER_TRIES_MAX 4
+
 static void importer_done(pd_importer *im)
 {
   pd_bundle_reader_done(&im->reader);
@@ -86,13 +89,59 @@ pd_code pd_import(pd_store *store, int fd, const pd_import_options *options, pd_
   return pd_import_from(store, &source, options, out, err);
 }
 
+/* One go. Adds to `lines`. */
+static pd_code try_import(pd_store *store, const pd_source *source, const pd_import_options *options, pd_import_lines *lines,
+                          pd_import_report *out, pd_error *err)
+{
+  CLEANUP(importer_done) pd_importer im = {.s = store, .options = options, .lines = lines};
+  uint64_t added_before = lines->added;
+  pd_code code = run_import(&im, source, err);
+  lines->added = added_before + im.report.added;
+  if (code == PD_RETIRED) pd_import_lines_check(store, lines);
+  if (code) return code;
+  im.report.added = lines->added;
+  if (out) *out = im.report;
+  return PD_OK;
+}
+
+typedef struct ending {
+  pd_store *s;
+  const pd_import_lines *lines;
+} ending;
+
+static pd_code stage_end(void *ctx, pd_error *err)
+{
+  const ending *e = ctx;
+  return pd_import_lines_end(e->s, e->lines, err);
+}
+
+/* What is not needed any more need not wait until it is taken for dead; if that fails, it does. */
+static void end_lines(pd_store *s, const pd_import_lines *lines)
+{
+  ending e = {s, lines};
+  if (lines->count) (void)!pd_write_many(s, stage_end, &e, NULL);
+}
+
+static void count_importing(pd_store *s, int more)
+{
+  pd_store_lock(s);
+  s->importing += (unsigned)more;
+  pd_store_unlock(s);
+}
+
 pd_code pd_import_from(pd_store *store, const pd_source *source, const pd_import_options *options, pd_import_report *out, pd_error *err)
 {
   static const pd_import_options defaults;
-  CLEANUP(importer_done) pd_importer im = {.s = store, .options = options ? options : &defaults};
-  TRY(run_import(&im, source, err));
-  if (out) *out = im.report;
-  return PD_OK;
+  CLEANUP(pd_import_lines_done) pd_import_lines lines = {0};
+  pd_error why = {.code = PD_OK};
+  pd_code code = PD_RETIRED;
+  count_importing(store, 1);
+  for (int tries = 0; code == PD_RETIRED && tries < TRIES_MAX; tries++)
+    code = try_import(store, source, options ? options : &defaults, &lines, out, &why);
+  if (code) end_lines(store, &lines);
+  count_importing(store, -1);
+  if (code && err) *err = why;
+  return code;
 }
 
 /* ---- from store to store ---- */
@@ -164,13 +213,10 @@ static pd_code keep_known(pd_store *from, known *k, pd_error *err)
   return code;
 }
 
-pd_code pd_transfer(pd_store *from, pd_store *to, const pd_transfer_options *options, pd_import_report *out, pd_error *err)
+static pd_code transfer_once(pd_store *from, pd_store *to, const pd_transfer_options *o, pd_import_report *out, pd_error *err)
 {
-  static const pd_transfer_options defaults;
-  const pd_transfer_options *o = options ? options : &defaults;
   CLEANUP(known_done) known k = {0};
   CLEANUP(close_fd) int fd = -1;
-  if (from == to) return pd_error_set(err, PD_INVALID, "a store cannot be brought to itself");
   TRY(list_heads(to, &k, err));
   TRY(keep_known(from, &k, err));
   TRY(open_temporary(&fd, err));
@@ -179,6 +225,19 @@ pd_code pd_transfer(pd_store *from, pd_store *to, const pd_transfer_options *opt
   ex.ctx = o->export_ctx;
   TRY(pd_export(from, fd, &ex, NULL, err));
   return pd_import(to, fd, &o->import, out, err);
+}
+
+/* A gc on the other side may retire what the bundle builds on, while it is on its way: then another one is made. */
+pd_code pd_transfer(pd_store *from, pd_store *to, const pd_transfer_options *options, pd_import_report *out, pd_error *err)
+{
+  static const pd_transfer_options defaults;
+  pd_error why = {.code = PD_OK};
+  pd_code code = PD_RETIRED;
+  if (from == to) return pd_error_set(err, PD_INVALID, "a store cannot be brought to itself");
+  for (int tries = 0; (code == PD_RETIRED || code == PD_NOT_FOUND) && tries < TRANSFER_TRIES_MAX; tries++)
+    code = transfer_once(from, to, options ? options : &defaults, out, &why);
+  if (code && err) *err = why;
+  return code;
 }
 
 /* ---- remotes ---- */

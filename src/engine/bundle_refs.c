@@ -280,9 +280,8 @@ static pd_code stage_refs(void *ctx, pd_error *err)
     im->report.refs_moved += im->fates[i] != PD_IMPORT_SAME;
   }
   if (im->head.meta_count) TRY(stage_metas(im, &note, err));
-  const pd_ref_slot *slot = pd_slot_find(im->s, PD_IMPORT_REF);
-  pd_intent done = {.kind = PD_RECORD_REF_DELETE, .ref = PD_IMPORT_REF, .note = &note};
-  return slot && !slot->tip.is_deleted ? pd_stage(im->s, &done, NULL, NULL, err) : PD_OK;
+  TRY(pd_import_lines_end(im->s, im->lines, err));
+  return pd_import_stage_clean(im->s, err);
 }
 
 pd_code pd_import_move_refs(pd_importer *im, pd_error *err)

@@ -82,6 +82,27 @@ static void check_refs(pd_doctor_view *v, pd_store *s)
   if (!bad) pd_diagnose(v, PD_SEVERITY_OK, s->agent, "", "its newest records, last keyframe and a sample of each ref are sound");
 }
 
+/* What an import that did not end keeps from gc. */
+static void check_imports(pd_doctor_view *v, pd_store *s)
+{
+  size_t idle = 0, busy = 0;
+  int64_t last_ms, newest_ms = 0;
+  char time[PD_TIME_TEXT_SIZE];
+  for (size_t i = 0; i < s->slot_count; i++) {
+    if (s->slots[i]->seen.is_deleted || !pd_ref_is_import(s->slots[i]->name)) continue;
+    if (!pd_import_is_idle(s, s->slots[i], &last_ms)) {
+      busy++;
+      continue;
+    }
+    idle++;
+    if (last_ms > newest_ms) newest_ms = last_ms;
+  }
+  if (idle)
+    pd_diagnose(v, PD_SEVERITY_NOTE, s->agent, "import the bundle again if it is wanted; else the next gc removes what came of it",
+                "an import did not end: %zu hidden refs keep its commits, the last of %s", idle, pd_time_text(newest_ms, time));
+  if (busy) pd_diagnose(v, PD_SEVERITY_OK, s->agent, "", "an import is at work, or was during the last hour: %zu hidden refs", busy);
+}
+
 static void check_sizes(pd_doctor_view *v, pd_store *s)
 {
   pd_stats stats;
@@ -151,6 +172,7 @@ static void check_store(pd_doctor_view *v, const char *agent)
     return;
   }
   check_refs(v, s);
+  check_imports(v, s);
   check_sizes(v, s);
   check_gc(v, s);
   check_clock(v, s);

@@ -359,6 +359,7 @@ static pd_code run_gc(pd_gc_run *run, pd_error *err)
   TRY(measure(s, &usage, err));
   run->report->disk_before = usage.disk_bytes;
   TRY(pd_retention_prepare(s, err));
+  TRY(pd_import_clean(s, err));
   TRY(s->ops->bag_mark(s->backend, &run->mark, err));
   pd_code code = PD_CONFLICT;
   int tries_max = run->is_quiet ? 1 : PLAN_TRIES;

@@ -264,7 +264,7 @@ void pd_auto_gc_look(pd_store *s)
   pd_auto_gc *a = &s->auto_gc;
   pd_error why;
   bool is_on, is_due;
-  if (a->is_running || s->is_read_only || s->is_closing || s->is_mending || !s->ops->log_redact) return;
+  if (a->is_running || s->importing || s->is_read_only || s->is_closing || s->is_mending || !s->ops->log_redact) return;
   a->policy = (pd_gc_policy){0};
   pd_code code = look(s, &is_on, &is_due, &a->policy, &why);
   if (code) a->error = why;
@@ -297,7 +297,7 @@ pd_code pd_gc_auto(pd_store *store, bool *out_did, pd_gc_report *out, pd_error *
   if (store->is_read_only || !store->ops->log_redact) return PD_OK;
   pd_store_lock(store);
   pd_code code = pd_refresh(store, err);
-  if (!code && !store->auto_gc.is_running) code = look(store, &is_on, &is_due, &policy, err);
+  if (!code && !store->auto_gc.is_running && !store->importing) code = look(store, &is_on, &is_due, &policy, err);
   if (!code && is_due) store->auto_gc.is_running = true;
   pd_store_unlock(store);
   if (code || !is_due) return code;

@@ -115,7 +115,8 @@ static pd_code want_all(pd_gc_run *run, pd_error *err)
     TRY(want(run, head->commit.seq, PD_KEEP_HEAD, err));
     if (head->redo_seq) TRY(want_line(run, head->redo_seq, head->commit.seq, REDO_MAX, PD_KEEP_HEAD, err));
     if (strcmp(s->slots[i]->name, PD_META_REF) == 0) continue;
-    bool is_whole = is_listed((const char *)whole.data, s->slots[i]->name);
+    bool is_import = pd_ref_is_import(s->slots[i]->name); /* bundle.h D7: tags may come yet that name any commit of it */
+    bool is_whole = is_import || is_listed((const char *)whole.data, s->slots[i]->name);
     run->has_whole |= is_whole;
     TRY(want_line(run, head->commit.seq, 0, is_whole ? UINT64_MAX : last, is_whole ? PD_KEEP_REFS : PD_KEEP_LAST, err));
   }

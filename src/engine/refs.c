@@ -44,8 +44,8 @@ pd_code pd_ref_check(const char *name, pd_error *err)
 
 pd_code pd_ref_check_any(const char *name, pd_error *err)
 {
-  bool is_ours = strcmp(name, PD_META_REF) == 0 || strcmp(name, PD_IMPORT_REF) == 0;
-  return is_ours ? PD_OK : pd_ref_check(name, err);
+  if (strcmp(name, PD_META_REF) == 0) return PD_OK;
+  return pd_ref_check(pd_ref_is_import(name) ? name + 1 : name, err);
 }
 
 /* ---- the table ---- */

@@ -197,6 +197,7 @@ struct pd_store {
 
   pd_retention retention;
   pd_auto_gc auto_gc;
+  unsigned importing; /* imports at work: no gc by itself meanwhile */
 
   uint64_t commits, syncs, hits, misses;
   uint64_t sync_us, sync_steps[PD_COUNTER_STEPS], group_count, group_steps[PD_COUNTER_STEPS]; /* as in pd_counters */
@@ -494,13 +495,25 @@ PD_MUST_USE pd_code pd_auto_gc_status(pd_store *s, pd_gc_info *out, pd_error *er
 /* ---- meta.c: tags, pins, settings, message links: a tree of its own, under a ref that users do not see ---- */
 
 #define PD_META_REF "@meta"
-#define PD_IMPORT_REF "@import" /* where imported commits are appended, until the refs move to them */
+#define PD_IMPORT_REF "@import" /* PD_IMPORT_REF/…: where imported commits are appended, until the refs move to them (bundle.h D7) */
 
 /* Users neither see nor name it. */
 static inline bool pd_ref_is_hidden(const char *name)
 {
   return name[0] == '@';
 }
+
+/* One that an import appends to; older versions had a single one. */
+static inline bool pd_ref_is_import(const char *name)
+{
+  size_t size = sizeof PD_IMPORT_REF - 1;
+  return strncmp(name, PD_IMPORT_REF, size) == 0 && (!name[size] || name[size] == '/');
+}
+
+/* bundle_lines.c: is the slot a ref of an import that has shown no sign of life for an hour? *out_last_ms: when it last did. */
+bool pd_import_is_idle(const pd_store *s, const pd_ref_slot *slot, int64_t *out_last_ms);
+/* Delete those. Takes the lock. */
+PD_MUST_USE pd_code pd_import_clean(pd_store *s, pd_error *err);
 
 /* A name that users may give, or one of the hidden ones. */
 PD_MUST_USE pd_code pd_ref_check_any(const char *name, pd_error *err);

@@ -1,0 +1,380 @@
+/*
+ * bundle_gc_test.c: imports beside gc (bundle.h D7): whatever gc does in between, in this handle or another, every commit of the bundle is
+ * there at the end. And what is left of an import that was killed.
+ */
+#include "base/base.h"
+#include "base/buf.h"
+#include "engine/bundle_world.h"
+#include "support/temp_folder.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define BRANCHES 6
+#define COMMITS 150 /* of each */
+#define HOUR_MS ((int64_t)60 * 60 * 1000)
+
+static pd_error err;
+
+#define OK(call)                                                                                                                           \
+  do {                                                                                                                                     \
+    if (call) fail_msg("%s: %s", #call, err.message);                                                                                      \
+  } while (0)
+
+static char *folder, *uri;
+static unsigned steps; /* of the third pass, each of 64 commits */
+static int64_t now_ms;
+
+static int64_t tell_time(void *ctx)
+{
+  (void)ctx;
+  return now_ms;
+}
+
+static pd_store *open_store(void)
+{
+  pd_store *s = NULL;
+  pd_options options = {.now_ms = tell_time};
+  OK(pd_store_open(uri, "main", &options, &s, &err));
+  return s;
+}
+
+/* Branches from main, one after the other, with a tag in the middle of each. */
+static pd_store *make_source(int branches, int commits)
+{
+  pd_store *s = world_open();
+  char name[32], value[32];
+  world_put(s, "base", "0", NULL);
+  for (int b = 0; b < branches; b++) {
+    snprintf(name, sizeof name, "b%d", b);
+    OK(pd_fork(s, name, "main", NULL, NULL, &err));
+    pd_note note = {.ref = name};
+    for (int i = 0; i < commits; i++) {
+      snprintf(value, sizeof value, "%d of %d", i, b);
+      world_put(s, i % 3 ? "k" : name, value, &note);
+      if (i != commits / 2) continue;
+      snprintf(value, sizeof value, "t%d", b);
+      OK(pd_tag_set(s, value, name, false, NULL, NULL, &err));
+    }
+  }
+  return s;
+}
+
+/* Most of the commits are appended. */
+static bool is_late(uint64_t done, uint64_t total)
+{
+  return done >= total / 3 * 2 && ++steps >= BRANCHES * COMMITS / 64 * 3 / 4;
+}
+
+/* A gc for each step of the third pass. */
+typedef struct collector {
+  pd_store *s;
+  uint64_t runs;
+} collector;
+
+static bool collect(void *ctx, uint64_t done, uint64_t total)
+{
+  collector *c = ctx;
+  if (done < total / 3 * 2) return true;
+  if (pd_gc(c->s, &(pd_gc_policy){.keep_last = 1}, NULL, &err)) fail_msg("gc: %s", err.message);
+  c->runs++;
+  return true;
+}
+
+static size_t hidden_refs(pd_store *s)
+{
+  size_t count = 0;
+  pd_ref ref;
+  OK(pd_ref_get(s, "main", &ref, &err)); /* what others did is read */
+  for (size_t i = 0; i < s->slot_count; i++) count += !s->slots[i]->seen.is_deleted && pd_ref_is_import(s->slots[i]->name);
+  return count;
+}
+
+static void check_arrived(pd_store *from, pd_store *to)
+{
+  char name[32], at[32], value[64];
+  pd_buf got = {0};
+  for (int b = 0; b < BRANCHES; b++) {
+    snprintf(name, sizeof name, "b%d", b);
+    snprintf(at, sizeof at, "t%d", b);
+    snprintf(value, sizeof value, "%d of %d", COMMITS / 2, b);
+    OK(pd_get(to, at, pd_text(COMMITS / 2 % 3 ? "k" : name), &got, NULL, &err));
+    assert_true(pd_bytes_equal(pd_buf_bytes(&got), pd_text(value)));
+  }
+  pd_buf_done(&got);
+  world_same(from, to);
+  world_sound(to);
+  assert_int_equal(hidden_refs(to), 0);
+  OK(pd_gc(to, NULL, NULL, &err));
+  world_sound(to);
+}
+
+static void import__beside_gc(bool is_own)
+{
+  pd_store *from = make_source(BRANCHES, COMMITS), *to = open_store(), *other = open_store();
+  int fd = world_export(from, &(pd_export_options){.is_all = true}, NULL);
+  collector c = {.s = is_own ? to : other};
+  pd_import_report report;
+  pd_import_options options = {.progress = collect, .ctx = &c};
+  OK(pd_import(to, fd, &options, &report, &err));
+  assert_true(c.runs > BRANCHES);
+  assert_int_equal(report.added, report.commits);
+  check_arrived(from, to);
+  close(fd);
+  pd_store_close(from, NULL), pd_store_close(to, NULL), pd_store_close(other, NULL);
+}
+
+static void import__survives_gc_of_another_process_at_every_step(void **state)
+{
+  (void)state;
+  import__beside_gc(false);
+}
+
+static void import__survives_gc_of_the_same_handle_at_every_step(void **state)
+{
+  (void)state;
+  import__beside_gc(true);
+}
+
+/* What was found here, and not appended, may go: then it is imported after all. */
+static void import__of_commits_that_gc_takes_meanwhile_brings_them_again(void **state)
+{
+  (void)state;
+  pd_store *from = make_source(BRANCHES, COMMITS), *to = open_store(), *other = open_store();
+  int fd = world_export(from, &(pd_export_options){.is_all = true}, NULL);
+  world_import(to, fd, NULL, NULL);
+  for (int b = 0; b < BRANCHES; b++) { /* nobody keeps them any more, but they are in the log */
+    char name[32];
+    snprintf(name, sizeof name, "b%d", b);
+    OK(pd_ref_delete(to, name, NULL, &err));
+    snprintf(name, sizeof name, "t%d", b);
+    OK(pd_tag_delete(to, name, NULL, &err));
+  }
+  collector c = {.s = other};
+  pd_import_report report;
+  pd_import_options options = {.progress = collect, .ctx = &c};
+  OK(pd_import(to, fd, &options, &report, &err));
+  assert_true(report.added > 0);
+  check_arrived(from, to);
+  close(fd);
+  pd_store_close(from, NULL), pd_store_close(to, NULL), pd_store_close(other, NULL);
+}
+
+static void import__with_automatic_gc_on_loses_nothing(void **state)
+{
+  (void)state;
+  pd_store *from = make_source(5, 1200), *to = open_store();
+  pd_gc_info info;
+  int fd = world_export(from, &(pd_export_options){.is_all = true}, NULL);
+  OK(pd_setting_set(to, PD_SETTING_GC_AUTO, pd_text("on"), NULL, &err));
+  OK(pd_setting_set(to, PD_SETTING_GC_KEEP_LAST, pd_text("1"), NULL, &err));
+  pd_import_report report;
+  world_import(to, fd, NULL, &report);
+  assert_int_equal(report.added, 6001);
+  OK(pd_gc_status(to, &info, &err));
+  assert_int_equal(info.auto_runs, 0); /* not by a handle that imports */
+  world_same(from, to);
+  OK(pd_gc(to, NULL, NULL, &err));
+  for (int b = 0; b < 5; b++) {
+    char name[32];
+    snprintf(name, sizeof name, "b%d", b);
+    OK(pd_get(to, name, pd_text("k"), NULL, NULL, &err));
+  }
+  world_sound(to);
+  close(fd);
+  pd_store_close(from, NULL), pd_store_close(to, NULL);
+}
+
+static bool stop_late(void *ctx, uint64_t done, uint64_t total)
+{
+  (void)ctx;
+  return !is_late(done, total);
+}
+
+static void import__given_up_leaves_no_hidden_refs(void **state)
+{
+  (void)state;
+  pd_store *from = make_source(BRANCHES, COMMITS), *to = open_store();
+  int fd = world_export(from, &(pd_export_options){.is_all = true}, NULL);
+  assert_int_equal(pd_import(to, fd, &(pd_import_options){.progress = stop_late}, NULL, &err), PD_INVALID);
+  assert_int_equal(hidden_refs(to), 0);
+  world_sound(to);
+  world_import(to, fd, NULL, NULL);
+  world_same(from, to);
+  close(fd);
+  pd_store_close(from, NULL), pd_store_close(to, NULL);
+}
+
+/* ---- killed ---- */
+
+static bool die_late(void *ctx, uint64_t done, uint64_t total)
+{
+  (void)ctx;
+  if (is_late(done, total)) kill(getpid(), SIGKILL);
+  return true;
+}
+
+static void import_and_die(int fd)
+{
+  int status;
+  fflush(stdout);
+  pid_t pid = fork();
+  assert_true(pid >= 0);
+  if (!pid) {
+    pd_store *s = open_store();
+    (void)!pd_import(s, fd, &(pd_import_options){.progress = die_late}, NULL, NULL);
+    _exit(1);
+  }
+  assert_int_equal(waitpid(pid, &status, 0), pid);
+  assert_true(WIFSIGNALED(status));
+}
+
+typedef struct finding {
+  const char *text;
+  bool was_met;
+} finding;
+
+static void take_diagnosis(void *ctx, const pd_diagnosis *d)
+{
+  finding *f = ctx;
+  f->was_met |= strstr(d->what, f->text) != NULL;
+}
+
+static bool doctor_says(const char *text)
+{
+  finding f = {.text = text};
+  OK(pd_doctor(uri, take_diagnosis, &f, NULL, &err));
+  return f.was_met;
+}
+
+static void import__killed_is_kept_from_gc_for_an_hour_and_resumed(void **state)
+{
+  (void)state;
+  pd_store *from = make_source(BRANCHES, COMMITS);
+  pd_import_report report;
+  int fd = world_export(from, &(pd_export_options){.is_all = true}, NULL);
+  import_and_die(fd);
+  pd_store *to = open_store();
+  assert_true(hidden_refs(to) > 1);
+  now_ms += HOUR_MS - 1000;
+  OK(pd_gc(to, &(pd_gc_policy){.keep_last = 1}, NULL, &err));
+  assert_true(hidden_refs(to) > 1);
+  world_import(to, fd, NULL, &report);
+  assert_true(report.added < report.commits / 2);
+  world_same(from, to);
+  assert_true(hidden_refs(to) > 1); /* the other may be alive */
+  now_ms += 2000;
+  world_import(to, fd, NULL, &report);
+  assert_int_equal(report.added, 0);
+  assert_int_equal(hidden_refs(to), 0);
+  world_sound(to);
+  close(fd);
+  pd_store_close(from, NULL), pd_store_close(to, NULL);
+}
+
+static void import__killed_is_named_by_doctor_and_removed_by_a_later_gc(void **state)
+{
+  (void)state;
+  pd_store *from = make_source(BRANCHES, COMMITS);
+  pd_gc_report report;
+  int fd = world_export(from, &(pd_export_options){.is_all = true}, NULL);
+  now_ms = 1600000000000; /* doctor has a clock of its own */
+  import_and_die(fd);
+  assert_true(doctor_says("an import did not end"));
+  now_ms += HOUR_MS + 1000;
+  pd_store *to = open_store();
+  OK(pd_gc(to, &(pd_gc_policy){.keep_last = 1}, &report, &err));
+  assert_int_equal(hidden_refs(to), 0);
+  assert_true(report.retired > BRANCHES * COMMITS / 2);
+  assert_false(doctor_says("import"));
+  world_import(to, fd, NULL, NULL);
+  world_same(from, to);
+  close(fd);
+  pd_store_close(from, NULL), pd_store_close(to, NULL);
+}
+
+/* One that was taken for dead begins again. */
+static bool sleep_long(void *ctx, uint64_t done, uint64_t total)
+{
+  collector *c = ctx;
+  if (!is_late(done, total) || c->runs++) return true;
+  now_ms += 2 * HOUR_MS;
+  if (pd_gc(c->s, &(pd_gc_policy){.keep_last = 1}, NULL, &err)) fail_msg("gc: %s", err.message);
+  assert_int_equal(hidden_refs(c->s), 0);
+  return true;
+}
+
+static void import__taken_for_dead_begins_again(void **state)
+{
+  (void)state;
+  pd_store *from = make_source(BRANCHES, COMMITS), *to = open_store(), *other = open_store();
+  int fd = world_export(from, &(pd_export_options){.is_all = true}, NULL);
+  collector c = {.s = other};
+  pd_import_options options = {.progress = sleep_long, .ctx = &c};
+  world_import(to, fd, &options, NULL);
+  assert_true(c.runs > 1);
+  check_arrived(from, to);
+  close(fd);
+  pd_store_close(from, NULL), pd_store_close(to, NULL), pd_store_close(other, NULL);
+}
+
+static void import__again_and_again_uses_the_same_hidden_names(void **state)
+{
+  (void)state;
+  pd_store *from = make_source(2, 3), *to = open_store();
+  for (int i = 0; i < 20; i++) {
+    world_put(from, "more", i % 2 ? "odd" : "even", NULL);
+    int fd = world_export(from, &(pd_export_options){.is_all = true}, NULL);
+    world_import(to, fd, NULL, NULL);
+    close(fd);
+  }
+  size_t names = 0;
+  for (size_t i = 0; i < to->slot_count; i++) names += pd_ref_is_import(to->slots[i]->name);
+  assert_true(names <= 4);
+  world_same(from, to);
+  pd_store_close(from, NULL), pd_store_close(to, NULL);
+}
+
+static int set_up(void **state)
+{
+  (void)state;
+  folder = temp_folder_new();
+  uri = text_of("sqlite:%s", folder);
+  now_ms = 1700000000000;
+  steps = 0;
+  return 0;
+}
+
+static int tear_down(void **state)
+{
+  (void)state;
+  temp_folder_free(folder);
+  free(uri);
+  return 0;
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+    TEST(import__survives_gc_of_another_process_at_every_step),
+    TEST(import__survives_gc_of_the_same_handle_at_every_step),
+    TEST(import__of_commits_that_gc_takes_meanwhile_brings_them_again),
+    TEST(import__with_automatic_gc_on_loses_nothing),
+    TEST(import__given_up_leaves_no_hidden_refs),
+    TEST(import__killed_is_kept_from_gc_for_an_hour_and_resumed),
+    TEST(import__killed_is_named_by_doctor_and_removed_by_a_later_gc),
+    TEST(import__taken_for_dead_begins_again),
+    TEST(import__again_and_again_uses_the_same_hidden_names),
+  };
+  return cmocka_run_group_tests_name("bundle_gc", tests, NULL, NULL);
+}
