@@ -4,16 +4,19 @@
  *     cc -shared -fPIC -o journal.so storage_plugin.c          # links nothing of perdure
  *     plugin:./journal.so?/var/lib/agents/journal              # the storage's URI
  *
- * Each record is a line `AGENT SIZE`, the document, and a newline; a size of `-` says that the agent's snapshot was deleted, `=N` that it
- * was claimed by epoch N. The last record of an agent counts. A record that a crash left unfinished is cut off by the next writer, under
- * a lock; under the same lock the epoch is looked at.
+ * Each record is a line `AGENT SIZE EPOCH SAVE TOKEN`, the document, and a newline; the last three are the mark of the save. A line
+ * `AGENT -` says that the agent's snapshot was deleted, `AGENT =N` that it was claimed by epoch N. The last record of an agent counts. A
+ * record that a crash left unfinished is cut off by the next writer, under a lock; under the same lock epoch and mark are looked at.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <perdure/storage_plugin.h>
 #include <stdlib.h>
 #include <sys/file.h>
+#include <time.h>
 #include <unistd.h>
+
+#define HEAD_MAX (PD_NAME_SIZE_MAX + 96)
 
 typedef struct journal {
   int fd;
@@ -24,7 +27,8 @@ typedef struct journal {
 typedef struct record {
   char agent[PD_NAME_SIZE_MAX + 1];
   bool is_delete, is_claim;
-  uint64_t epoch; /* of a claim */
+  uint64_t epoch;       /* of a claim */
+  pd_storage_mark mark; /* of a save */
   off_t document_at, end;
   size_t size;
 } record;
@@ -38,13 +42,18 @@ static pd_code refused(const journal *j, const char *what, pd_error *err)
 /* The record at `at`: 1, 0 at the end or at an unfinished record, -1 if there is something else. */
 static int read_record(const journal *j, off_t at, off_t file_end, record *out)
 {
-  char head[PD_NAME_SIZE_MAX + 32] = {0}, size[24], end;
-  int head_size = 0;
+  char head[HEAD_MAX] = {0}, size[24], end;
+  unsigned long long epoch = 0, save = 0, token = 0;
+  int head_size = 0, mark_size = 0;
   ssize_t n = pread(j->fd, head, sizeof head - 1, at);
   char *line_end = n > 0 ? memchr(head, '\n', (size_t)n) : NULL;
   if (!line_end) return n == (ssize_t)sizeof head - 1 ? -1 : 0;
   *line_end = '\0';
-  if (sscanf(head, "%64[A-Za-z0-9._-] %23[0-9=-]%n", out->agent, size, &head_size) != 2 || head_size != line_end - head) return -1;
+  if (sscanf(head, "%64[A-Za-z0-9._-] %23[0-9=-]%n", out->agent, size, &head_size) != 2) return -1;
+  bool is_marked = sscanf(head + head_size, " %llu %llu %llx%n", &epoch, &save, &token, &mark_size) == 3;
+  if (is_marked) head_size += mark_size;
+  if (head_size != line_end - head) return -1;
+  out->mark = (pd_storage_mark){epoch, save, token};
   out->is_delete = strcmp(size, "-") == 0;
   out->is_claim = size[0] == '=';
   out->epoch = out->is_claim ? strtoull(size + 1, NULL, 10) : 0;
@@ -157,34 +166,85 @@ static pd_code write_record(journal *j, const char *head, pd_bytes document, off
 
 typedef enum change { SAVE, DELETE, CLAIM } change;
 
-static pd_code append(journal *j, const char *agent, change what, uint64_t epoch, pd_bytes document, uint64_t *out_epoch, pd_error *err)
+/* What is to be written, and on what condition. */
+typedef struct order {
+  change what;
+  const pd_storage_mark *last, *next; /* of a save; `last` may be NULL */
+  pd_bytes document;
+  uint64_t claimed; /* by a claim: its epoch */
+} order;
+
+static pd_code conflict(const char *agent, const search *now, pd_error *err)
 {
-  char head[PD_NAME_SIZE_MAX + 32];
+  pd_storage_fail(err, PD_CONFLICT, "another process saved or claimed agent '%s'", agent);
+  err->actual = now->epoch;
+  return PD_CONFLICT;
+}
+
+static bool is_same(const pd_storage_mark *a, const pd_storage_mark *b)
+{
+  return a->epoch == b->epoch && a->save == b->save && a->token == b->token;
+}
+
+/* S10, S12. *out_is_there: this save is stored already. */
+static pd_code check_order(const char *agent, const order *o, const search *now, bool *out_is_there, pd_error *err)
+{
+  pd_storage_mark none = {0};
+  const pd_storage_mark *mark = now->is_found ? &now->last.mark : &none;
+  if (o->what != SAVE) return PD_OK;
+  if (o->next->epoch && o->next->epoch != now->epoch) return conflict(agent, now, err);
+  *out_is_there = o->last && is_same(mark, o->next);
+  return !o->last || *out_is_there || is_same(mark, o->last) ? PD_OK : conflict(agent, now, err);
+}
+
+/* Never one that was given out before, not even if the file was put back to an earlier state (S9). */
+static uint64_t epoch_after(uint64_t last)
+{
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  uint64_t now_ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+  return now_ms > last ? now_ms : last + 1;
+}
+
+static void write_head(const char *agent, const order *o, char out[HEAD_MAX])
+{
+  const pd_storage_mark *m = o->next;
+  if (o->what == SAVE)
+    snprintf(out, HEAD_MAX, "%s %zu %llu %llu %llx\n", agent, o->document.size, (unsigned long long)m->epoch, (unsigned long long)m->save,
+             (unsigned long long)m->token);
+  if (o->what == DELETE) snprintf(out, HEAD_MAX, "%s -\n", agent);
+  if (o->what == CLAIM) snprintf(out, HEAD_MAX, "%s =%llu\n", agent, (unsigned long long)o->claimed);
+}
+
+static pd_code append(journal *j, const char *agent, order *o, pd_error *err)
+{
+  char head[HEAD_MAX];
   off_t end = 0;
+  bool is_there = false;
   search now = {.agent = agent};
   if (flock(j->fd, LOCK_EX) != 0) return refused(j, "lock", err);
   pd_code code = scan(j, look, &now, &end, err);
-  if (!code && epoch && epoch != now.epoch) {
-    code = pd_storage_fail(err, PD_CONFLICT, "another epoch holds agent '%s'", agent);
-    err->actual = now.epoch;
-  }
-  if (what == SAVE) snprintf(head, sizeof head, "%s %zu\n", agent, document.size);
-  if (what == DELETE) snprintf(head, sizeof head, "%s -\n", agent);
-  if (what == CLAIM) snprintf(head, sizeof head, "%s =%llu\n", agent, (unsigned long long)now.epoch + 1);
-  if (!code) code = write_record(j, head, document, end, err);
+  if (!code) code = check_order(agent, o, &now, &is_there, err);
+  o->claimed = epoch_after(now.epoch);
+  write_head(agent, o, head);
+  if (!code && !is_there) code = write_record(j, head, o->document, end, err);
   flock(j->fd, LOCK_UN);
-  if (!code && out_epoch) *out_epoch = now.epoch + 1;
   return code;
 }
 
-static pd_code save(void *handle, const char *agent, uint64_t epoch, pd_bytes snapshot, pd_error *err)
+static pd_code save_next(void *handle, const char *agent, const pd_storage_mark *last, const pd_storage_mark *next, pd_bytes snapshot,
+                         pd_error *err)
 {
-  return append(handle, agent, SAVE, epoch, snapshot, NULL, err);
+  order save = {.what = SAVE, .last = last, .next = next, .document = snapshot};
+  return append(handle, agent, &save, err);
 }
 
 static pd_code claim(void *handle, const char *agent, uint64_t *out_epoch, pd_error *err)
 {
-  return append(handle, agent, CLAIM, 0, pd_text(""), out_epoch, err);
+  order claim = {.what = CLAIM, .document = pd_text("")};
+  pd_code code = append(handle, agent, &claim, err);
+  if (!code) *out_epoch = claim.claimed;
+  return code;
 }
 
 static pd_code find(journal *j, search *s, pd_error *err)
@@ -211,7 +271,7 @@ static pd_code epoch_now(void *handle, const char *agent, uint64_t *out_epoch, p
   return code;
 }
 
-static pd_code load(void *handle, const char *agent, pd_storage_take take, void *ctx, pd_error *err)
+static pd_code load_marked(void *handle, const char *agent, pd_storage_take take, void *ctx, pd_storage_mark *out_mark, pd_error *err)
 {
   journal *j = handle;
   search s = {.agent = agent};
@@ -224,6 +284,7 @@ static pd_code load(void *handle, const char *agent, pd_storage_take take, void 
     if (n <= 0) code = refused(j, "read", err);
     done += n > 0 ? (size_t)n : 0;
   }
+  *out_mark = s.last.mark;
   if (!code) code = take(ctx, (pd_bytes){document, s.last.size}, err);
   free(document);
   return code;
@@ -233,7 +294,8 @@ static pd_code remove_agent(void *handle, const char *agent, pd_error *err)
 {
   search s = {.agent = agent};
   pd_code code = find_snapshot(handle, &s, err);
-  return code ? code : append(handle, agent, DELETE, 0, pd_text(""), NULL, err);
+  order gone = {.what = DELETE, .document = pd_text("")};
+  return code ? code : append(handle, agent, &gone, err);
 }
 
 typedef struct listing {
@@ -277,11 +339,11 @@ PD_STORAGE_EXPORT const pd_storage_ops pd_storage_plugin = {
   .name = "journal",
   .open = open_journal,
   .close = close_journal,
-  .save = save,
-  .load = load,
   .remove = remove_agent,
   .list = list,
   .durability = durability,
   .claim = claim,
   .epoch = epoch_now,
+  .save_next = save_next,
+  .load_marked = load_marked,
 };

@@ -22,10 +22,14 @@
  *  A2  Events have ids. The event of a finished step is not worked on again as long as its reply is remembered (the last 1000 replies, up
  *      to 1 MiB of them; see pd_agent_options): its saved reply is given instead.
  *  A3  Whoever opens an agent takes it over: the one that had it before gets PD_CONFLICT, named AgentFenced, from its next save on, and
- *      nothing of it is stored any more.
- *  A4  After a save that failed and may have been done all the same (a server that did not answer), the agent reads before it goes on.
+ *      nothing of it is stored any more. So does one whose snapshot was restored, undone, or written by another program meanwhile.
+ *  A4  After a save that failed and may have been done all the same (a server that did not answer), the agent reads before it goes on. A
+ *      reply is given out at least once: if a commit failed, was aborted, and had been done, as PD_STEP_SEEN.
  *  A5  An effect on the outside world is written down before it happens: after a crash it is known whether it was done, was never begun, or
  *      may have happened.
+ *  A6  Several processes may act under one epoch (pd_agent_options.epoch). Each save is made on the one before it or not at all; a call
+ *      that finds another process' save reads it, decides again, and lays its change over it, waiting up to ten seconds. What was
+ *      acknowledged to one of them is never lost by another. (Not with storage plugins of interface version 1: storage_plugin.h.)
  *
  * A handle is for one thread at a time. What is `staged` is seen by this handle's own reads, and by nobody else before the commit.
  */
@@ -42,7 +46,7 @@ extern "C" {
 #define PD_AGENT_EVENT_SIZE_MAX ((size_t)4 * 1024 * 1024) /* one event, message, variable, or what is noted of an effect */
 #define PD_AGENT_REPLIES 1000                             /* that are remembered, unless pd_agent_options say otherwise */
 #define PD_AGENT_REPLY_BYTES ((size_t)1024 * 1024)
-#define PD_AGENT_EFFECTS_OPEN_MAX 1000 /* effects that are not settled, or whose step is not finished */
+#define PD_AGENT_EFFECTS_OPEN_MAX 1000 /* effects that are not settled, or are done for a step that is open or an event that waits */
 #define PD_AGENT_EFFECTS_KEPT 256      /* that are done and stay to be read */
 #define PD_AGENT_STATUS "WAITING_FOR_EVENT"
 
@@ -65,7 +69,7 @@ typedef struct pd_agent_options {
   void *now_ctx;
 } pd_agent_options;
 
-/* Open the agent `id` in the storage `uri` (pd_storage_open): claim it, load it. `options` may be NULL. Nothing is saved by that.
+/* Open the agent `id` in the storage `uri` (pd_storage_open): claim it, load it. `options` may be NULL. No snapshot is saved by that.
  * PD_CORRUPT if what is stored is no snapshot of this agent: it is left as it is. PD_CONFLICT (AgentFenced) if options->epoch does not hold
  * the agent any more. Else as pd_storage_open and pd_storage_load. */
 PD_API PD_MUST_USE pd_code pd_agent_open(const char *uri, const char *id, const pd_agent_options *options, pd_agent **out, pd_error *err);
@@ -86,7 +90,7 @@ typedef struct pd_agent_info {
   char status[PD_SNAPSHOT_STATUS_MAX + 1];
   size_t history_count, variable_count, event_count;
   size_t reply_count;   /* remembered */
-  size_t unsent_count;  /* of these, replies of earlier lives that may not have left */
+  size_t unsent_count;  /* of these, replies that may not have left and that this handle gives out again */
   size_t unknown_count; /* effects that an earlier life intended and nobody settled */
 } pd_agent_info;
 
@@ -124,9 +128,10 @@ typedef enum pd_step {
 
 #define PD_NEXT_EVENT ((pd_bytes){NULL, 0})
 
-/* Take `event`, or the next one. PD_NEXT_EVENT: first, as PD_STEP_SEEN, the replies of earlier lives that may not have left; then the
- * queue. An event from outside that waits in the queue is taken from there; one that does not is known to this step alone until the
- * commit, so whoever sent it sends it again after a crash. Without an `id` it gets one.
+/* Take `event`, or the next one. PD_NEXT_EVENT: first, as PD_STEP_SEEN, the replies that may not have left (of earlier lives, and A4); then
+ * the queue, as other processes of this life have left it. Events of the queue without an id are given one, which is a save. An event
+ * from outside that waits in the queue is taken from there; one that does not is known to this step alone until the commit, so whoever
+ * sent it sends it again after a crash. Without an `id` it gets one.
  * Beginning says that the reply of the step before has left: after a crash it is not sent again. PD_INVALID if a step is open. */
 PD_API PD_MUST_USE pd_code pd_agent_step_begin(pd_agent *agent, pd_bytes event, pd_step *out, pd_error *err);
 /* The event of the open step, or of the one that was SEEN (then with nothing but its id); with its id. Borrowed until the next begin. */
@@ -149,15 +154,16 @@ PD_API PD_MUST_USE pd_code pd_agent_step_set_text(pd_agent *agent, const char *n
 /* No such variable any more; nothing happens if there is none. */
 PD_API PD_MUST_USE pd_code pd_agent_step_unset(pd_agent *agent, const char *name, pd_error *err);
 PD_API PD_MUST_USE pd_code pd_agent_step_status(pd_agent *agent, const char *status, pd_error *err);
-/* A further event, as pd_agent_event_push, but saved with the step. An id that is known is not pushed again. */
+/* A further event, as pd_agent_event_push, but saved with the step. An id that is known when the step is saved is not pushed again. */
 PD_API PD_MUST_USE pd_code pd_agent_step_push(pd_agent *agent, pd_bytes event, pd_error *err);
 /* The reply, any JSON value; PD_LIMIT if it is larger than what is remembered of replies. A step without one has nothing to send. */
 PD_API PD_MUST_USE pd_code pd_agent_step_reply(pd_agent *agent, pd_bytes json, pd_error *err);
 PD_API PD_MUST_USE pd_code pd_agent_step_reply_text(pd_agent *agent, const char *text, pd_error *err);
 
 /* Save the step. PD_OK: it is stored, the step is closed, and pd_agent_reply is its reply. Anything else: the step is still open; commit
- * again (A4: if the save was done all the same, that is found out and nothing is done twice), or abort. PD_CONFLICT (AgentFenced): the
- * agent was taken over; close it. */
+ * again (A4: if the save was done all the same, that is found out and nothing is done twice), or abort. If another process of this life
+ * finished the event, its reply is the reply. PD_CONFLICT (AgentFenced): the agent was taken over; close it. PD_CONFLICT (StepOutdated):
+ * another process of this life committed a step since this one began, and variables or status changed: abort, and begin again. */
 PD_API PD_MUST_USE pd_code pd_agent_step_commit(pd_agent *agent, pd_error *err);
 /* Forget what is staged. The event stays in the queue if it came from there. Nothing happens without an open step. */
 PD_API void pd_agent_step_abort(pd_agent *agent);

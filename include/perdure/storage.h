@@ -64,6 +64,7 @@ typedef struct pd_storage pd_storage;
  *                               can be read again, and a history that grows costs what was added.
  *   plugin:PATH.so[?ARGUMENT]   storage_plugin.h.
  *
+ * Opening and reading make nothing: folders and files are made by the first claim or save.
  * PD_INVALID for a malformed URI, a plugin that does not load, lacks something or has another version; PD_FORMAT for a file that is no
  * such storage; PD_STORAGE, also if a server does not answer. Passwords do not appear in messages. */
 PD_API PD_MUST_USE pd_code pd_storage_open(const char *uri, pd_storage **out, pd_error *err);
@@ -80,11 +81,22 @@ PD_API void pd_storage_close(pd_storage *storage);
  * away or delete it. PD_FULL, PD_READ_ONLY, PD_STORAGE, PD_DENIED. */
 PD_API PD_MUST_USE pd_code pd_storage_save(pd_storage *storage, const char *agent_id, pd_bytes snapshot, pd_error *err);
 /* Fencing: who claims an agent is the only one who may save it from then on. *out_epoch is larger than that of every claim before, also
- * by other processes. It needs no snapshot. pd_agent_open claims: only those who keep snapshots by themselves need this. */
+ * by other processes, and at least the time in milliseconds: an epoch does not come back after the storage lost its memory, was restored
+ * or undone. It needs no snapshot. pd_agent_open claims: only those who keep snapshots by themselves need this. */
 PD_API PD_MUST_USE pd_code pd_storage_claim(pd_storage *storage, const char *agent_id, uint64_t *out_epoch, pd_error *err);
 /* pd_storage_save for the one who holds `epoch` (from a claim; 0 is PD_INVALID): PD_CONFLICT with the name AgentFenced if another claimed
  * the agent since, or removed its snapshot; err->actual is the epoch that holds it now. Nothing is changed then. */
 PD_API PD_MUST_USE pd_code pd_storage_save_as(pd_storage *storage, const char *agent_id, uint64_t epoch, pd_bytes snapshot, pd_error *err);
+/* pd_storage_save_as, but only if nobody saved since `last`, which is the mark of what was loaded (pd_storage_load_marked; zeros: nothing
+ * was stored) or saved before. `next` is what the snapshot is marked with from then on; its token must be a new random number. This is how
+ * several processes share one epoch, and how a save that is late, or is sent twice, never overwrites another. PD_CONFLICT with the name
+ * AgentFenced as above, or with the name SnapshotChanged: load it again, and make the change there. Storage plugins of interface
+ * version 1 do not compare `last` (storage_plugin.h). */
+PD_API PD_MUST_USE pd_code pd_storage_save_next(pd_storage *storage, const char *agent_id, const pd_storage_mark *last,
+                                                const pd_storage_mark *next, pd_bytes snapshot, pd_error *err);
+/* pd_storage_load, and the snapshot's mark; zeros with PD_NOT_FOUND, for one that another program wrote, and from plugins of version 1. */
+PD_API PD_MUST_USE pd_code pd_storage_load_marked(pd_storage *storage, const char *agent_id, pd_buf *out, pd_storage_mark *out_mark,
+                                                  pd_error *err);
 /* The epoch of the last claim; 0 if nobody ever claimed the agent. */
 PD_API PD_MUST_USE pd_code pd_storage_epoch(pd_storage *storage, const char *agent_id, uint64_t *out_epoch, pd_error *err);
 /* The latest snapshot of `agent_id` replaces what `out` holds. PD_NOT_FOUND if there is none; PD_CORRUPT if what is there is no sound

@@ -8,21 +8,33 @@
  * and is used as `plugin:/path/mine.so?ARGUMENT`. It needs this header and error.h, and links nothing of perdure. perdure's own storages
  * (file, sqlite, redis, perdure) have the same shape. The numbered clauses are what tests/contract/storage_contract.c checks.
  *
- *  S1  save replaces what is stored for `agent` as a whole. Once it returned PD_OK, load gives the document of that save, also to other
- *      handles, and it survives as `durability` says. If it fails, what was stored before is still there.
- *  S2  load gives a document that means the same as the one that was saved: arrays in order, digits of numbers as they were, members that
- *      nobody knows kept. PD_NOT_FOUND if there is none.
+ *  S1  save_next replaces what is stored for `agent` as a whole. Once it returned PD_OK, load_marked gives the document of that save, also
+ *      to other handles, and it survives as `durability` says. If it fails, what was stored before is still there.
+ *  S2  load_marked gives a document that means the same as the one that was saved: arrays in order, digits of numbers as they were, members
+ *      that nobody knows kept. PD_NOT_FOUND if there is none.
  *  S3  remove takes away what is stored, sound or not. PD_NOT_FOUND if there is nothing.
  *  S4  list visits the names of all agents that something is stored for, in any order, each once.
- *  S5  What is there and cannot be read is PD_CORRUPT and names the place: never PD_NOT_FOUND, and load never changes it.
+ *  S5  What is there and cannot be read is PD_CORRUPT and names the place: never PD_NOT_FOUND, and load_marked never changes it.
  *  S6  A handle that failed an operation is still usable: the next call may succeed.
  *  S7  Several handles and processes may have one storage open. Calls on one handle come one at a time, from any thread.
  *  S8  Agents never see each other's snapshots, whatever their names are.
  *  S9  Each agent has an epoch, 0 at first. claim makes it larger and gives the new one: no two claims get the same, whoever made them,
- *      also if the snapshot was removed between. It needs no snapshot, makes none, and lasts as a save does.
- *  S10 save with an `epoch` other than 0 saves only if no claim was made since the one that gave this epoch, and the snapshot was not
- *      removed since: else PD_CONFLICT, with the agent's epoch in err->actual, and nothing is changed. Check and save are one step: once
- *      a claim has returned, no save of an older epoch takes effect. With 0 it saves in any case.
+ *      also if the snapshot was removed between. It needs no snapshot, makes none, and lasts as a save does. A storage that can lose its
+ *      memory, or be put back to an earlier state, must not give an epoch out again afterwards: take the larger of the last one plus 1
+ *      and the time in milliseconds since 1970, as perdure's own do. An epoch is at most 2^53-1.
+ *  S10 A save with an epoch (next->epoch) other than 0 saves only if no claim was made since the one that gave this epoch, and the
+ *      snapshot was not removed since: else PD_CONFLICT, with the agent's epoch in err->actual, and nothing is changed. Check and save are
+ *      one step: once a claim has returned, no save of an older epoch takes effect. With 0 it saves in any case.
+ *  S11 save_next keeps the mark `next` with the snapshot, replaced together with it, and load_marked gives it back with the document that
+ *      it belongs to. The mark of a snapshot that was saved without one, or by another program, is zeros; so is that of none.
+ *  S12 save_next with a `last` saves only if the mark of what is stored is `last`, in all three numbers: else PD_CONFLICT, with the
+ *      agent's epoch in err->actual, and nothing is changed. Looking at the mark and at the epoch (S10, by next->epoch), and saving, are
+ *      one step: a save that was stuck on the way, or arrives twice, never overwrites another. If `next` itself is stored already, this
+ *      is the same save once more, and PD_OK. With `last` NULL what is stored does not matter; next->epoch still does, unless it is 0.
+ *
+ * Version 1 of this interface had `save` and `load` instead of `save_next` and `load_marked`. Such plugins still load, but S11 and S12 do
+ * not hold with them: two processes that act under one epoch may overwrite each other's saves, and a save that is delayed on the way to
+ * a server may overwrite a later one of the same epoch. Use an agent in such a storage from one process only.
  *
  * perdure checks every document before save and after load, and every agent's name; a plugin may rely on that: `agent` is 1 to 64 of
  * [A-Za-z0-9._-], not beginning with one of the last three, and `snapshot` is JSON of at most PD_SNAPSHOT_SIZE_MAX bytes.
@@ -38,7 +50,7 @@
 extern "C" {
 #endif
 
-#define PD_STORAGE_ABI 1
+#define PD_STORAGE_ABI 2
 #define PD_STORAGE_SYMBOL "pd_storage_plugin" /* of type const pd_storage_ops */
 #define PD_STORAGE_EXPORT PD_API
 
@@ -55,7 +67,14 @@ typedef struct pd_storage_durability {
   char detail[256]; /* one line that says why: settings, in the storage's own words. Always terminated */
 } pd_storage_durability;
 
-/* Takes the document that load found; call it once. `data` is borrowed until it returns. Anything but PD_OK: pass it on. */
+/* Which save a snapshot is: perdure makes it, and a storage keeps it (S11). Two saves never have the same. */
+typedef struct pd_storage_mark {
+  uint64_t epoch; /* who saved it; 0: nobody who claimed the agent */
+  uint64_t save;  /* the how manieth save of this epoch; 0: not counted */
+  uint64_t token; /* random, not 0; all 64 bits count */
+} pd_storage_mark;
+
+/* Takes the document that load_marked found; call it once. `data` is borrowed until it returns. Anything but PD_OK: pass it on. */
 typedef pd_code (*pd_storage_take)(void *ctx, pd_bytes snapshot, pd_error *err);
 /* Takes one agent's name. Anything but PD_OK: stop, and pass it on. It must not call the storage. */
 typedef pd_code (*pd_storage_visit)(void *ctx, const char *agent, pd_error *err);
@@ -75,6 +94,7 @@ typedef struct pd_storage_ops {
   /* `argument` is what stands behind the scheme, for plugins behind the first '?'; "" if nothing does. */
   pd_code (*open)(const char *argument, void **out_handle, pd_error *err);
   void (*close)(void *handle);
+  /* Version 1; not called where save_next and load_marked are there, and NULL then. */
   pd_code (*save)(void *handle, const char *agent, uint64_t epoch, pd_bytes snapshot, pd_error *err);
   pd_code (*load)(void *handle, const char *agent, pd_storage_take take, void *ctx, pd_error *err);
   pd_code (*remove)(void *handle, const char *agent, pd_error *err);
@@ -86,6 +106,13 @@ typedef struct pd_storage_ops {
   /* Optional, both or none: storages that keep old snapshots. Newest first; PD_NOT_FOUND if the agent, or the tick, is not there. */
   pd_code (*ticks)(void *handle, const char *agent, pd_storage_tick_visit visit, void *ctx, pd_error *err);
   pd_code (*load_tick)(void *handle, const char *agent, uint64_t tick_index, pd_storage_take take, void *ctx, pd_error *err);
+
+  /* Since version 2. */
+  /* `last` may be NULL (S12). */
+  pd_code (*save_next)(void *handle, const char *agent, const pd_storage_mark *last, const pd_storage_mark *next, pd_bytes snapshot,
+                       pd_error *err);
+  /* `*out_mark` is zeros before, and is written before `take` is called. */
+  pd_code (*load_marked)(void *handle, const char *agent, pd_storage_take take, void *ctx, pd_storage_mark *out_mark, pd_error *err);
 } pd_storage_ops;
 
 /* Write an error as perdure does; returns `code`. Here and not in the library, so that a plugin links nothing. */

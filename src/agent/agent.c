@@ -4,10 +4,15 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/json_merge.h"
+#include "base/random.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
+#define WAIT_MS 10000 /* for other processes of the same life */
+#define PAUSE_MS_MAX 32
 #define REPLIES_MAX 100000
 #define REPLY_BYTES_MAX ((size_t)16 * 1024 * 1024)
 
@@ -35,18 +40,33 @@ static pd_code parse_document(const pd_agent *agent, pd_bytes document, pd_snaps
   return pd_ledger_parse(top, ledger, err);
 }
 
-/* `document` is the agent from now on, and the memory is its own; the caller gets the old one. */
-static void adopt(pd_agent *agent, pd_buf *document, const pd_snapshot *facts, const pd_ledger *ledger)
+/* What was loaded or is to be saved, taken apart. */
+typedef struct version {
+  pd_buf document;
+  pd_storage_mark mark;
+  pd_snapshot facts;
+  pd_ledger ledger;
+  bool is_stored;
+} version;
+
+static void version_done(version *v)
+{
+  pd_buf_done(&v->document);
+}
+
+/* It is the agent from now on; `v` gets the old document. */
+static void adopt(pd_agent *agent, version *v)
 {
   pd_buf old = agent->document;
-  agent->document = *document;
-  agent->facts = *facts;
-  agent->ledger = *ledger;
-  *document = old;
+  agent->document = v->document;
+  agent->mark = v->mark;
+  agent->facts = v->facts;
+  agent->ledger = v->ledger;
+  v->document = old;
   agent->is_unsure = false;
   size_t kept = 0;
   for (size_t i = 0; i < agent->sent_count; i++) /* what is saved need not be remembered */
-    if (pd_ledger_find(ledger->unsent, "event", agent->sent[i].text).kind != PD_JSON_NONE) agent->sent[kept++] = agent->sent[i];
+    if (pd_ledger_find(agent->ledger.unsent, "event", agent->sent[i].text).kind != PD_JSON_NONE) agent->sent[kept++] = agent->sent[i];
   agent->sent_count = kept;
 }
 
@@ -67,34 +87,87 @@ static pd_code write_fresh(const pd_agent *agent, pd_buf *out, pd_error *err)
 }
 
 /* What is stored, or a fresh document. */
-static pd_code load_document(const pd_agent *agent, pd_buf *out, bool *out_is_stored, pd_error *err)
+static pd_code load_version(const pd_agent *agent, version *out, pd_error *err)
 {
-  pd_code code = pd_storage_load(agent->storage, agent->id, out, err);
-  *out_is_stored = code == PD_OK;
-  if (code != PD_NOT_FOUND) return code;
-  pd_buf_clear(out);
-  return write_fresh(agent, out, err);
+  pd_code code = pd_storage_load_marked(agent->storage, agent->id, &out->document, &out->mark, err);
+  out->is_stored = code == PD_OK;
+  if (code && code != PD_NOT_FOUND) return code;
+  if (code) {
+    pd_buf_clear(&out->document);
+    TRY(write_fresh(agent, &out->document, err));
+  }
+  return parse_document(agent, pd_buf_bytes(&out->document), &out->facts, &out->ledger, err);
+}
+
+/* ---- other processes of the same life ------------------------------------------------------------------------------ */
+
+static uint64_t saves_of(const pd_agent *agent)
+{
+  return agent->ledger.epoch == agent->epoch ? agent->ledger.save : 0;
+}
+
+static bool is_same_mark(const pd_storage_mark *a, const pd_storage_mark *b)
+{
+  return a->epoch == b->epoch && a->save == b->save && a->token == b->token;
+}
+
+/* I4. A document without a mark is judged by its numbers alone: an old storage plugin keeps none. */
+static pd_code check_lineage(const pd_agent *agent, const version *v, bool *out_is_newer, pd_error *err)
+{
+  bool is_same = v->ledger.epoch == agent->ledger.epoch && v->ledger.save == agent->ledger.save &&
+                 v->facts.tick_index == agent->facts.tick_index && (!v->mark.token || is_same_mark(&v->mark, &agent->mark));
+  *out_is_newer = v->ledger.epoch == agent->epoch && v->ledger.save > saves_of(agent);
+  if (is_same || *out_is_newer || agent->is_reader) return PD_OK;
+  return pd_error_named(err, PD_CONFLICT, "AgentFenced", "the snapshot of agent '%s' was changed by somebody else; open it again",
+                        agent->id);
+}
+
+/* Did a step of another process change what the open one may have read? */
+static pd_code compare_memory(pd_agent *agent, const version *v, pd_error *err)
+{
+  pd_json before, after;
+  bool is_same;
+  if (!agent->is_open || v->facts.tick_index == agent->facts.tick_index) return PD_OK;
+  TRY(pd_json_parse(agent->facts.variables, &before, err));
+  TRY(pd_json_parse(v->facts.variables, &after, err));
+  TRY(pd_json_equal(before, after, &is_same, err));
+  if (!is_same || strcmp(agent->facts.status, v->facts.status) != 0) agent->is_outdated = true;
+  return PD_OK;
+}
+
+pd_code pd_agent_refresh(pd_agent *agent, pd_error *err)
+{
+  CLEANUP(version_done) version v = {0};
+  bool is_newer;
+  TRY(load_version(agent, &v, err));
+  TRY(check_lineage(agent, &v, &is_newer, err));
+  if (is_newer) TRY(compare_memory(agent, &v, err));
+  agent->has_company |= is_newer && v.mark.token != agent->tried_token;
+  adopt(agent, &v);
+  return PD_OK;
 }
 
 pd_code pd_agent_settle(pd_agent *agent, pd_error *err)
 {
-  CLEANUP(pd_buf_done) pd_buf document = {0};
-  pd_snapshot facts;
-  pd_ledger ledger;
-  bool is_stored;
-  if (!agent->is_unsure) return PD_OK;
-  TRY(load_document(agent, &document, &is_stored, err));
-  TRY(parse_document(agent, pd_buf_bytes(&document), &facts, &ledger, err));
-  bool is_done = ledger.epoch == agent->epoch && ledger.save == agent->tried_save;
-  bool is_old = ledger.epoch == agent->ledger.epoch && ledger.save == agent->ledger.save && facts.tick_index == agent->facts.tick_index;
-  if (!is_done && !is_old) {
-    return pd_error_named(err, PD_CONFLICT, "AgentFenced", "the snapshot of agent '%s' was changed by somebody else; open it again",
-                          agent->id);
-  }
-  adopt(agent, &document, &facts, &ledger);
-  if (is_old) agent->tried_effect.text[0] = '\0';
-  return PD_OK;
+  return agent->is_unsure ? pd_agent_refresh(agent, err) : PD_OK;
 }
+
+bool pd_agent_again(const pd_agent *agent, pd_code code, pd_patience *patience)
+{
+  int64_t now = pd_clock_monotonic_ms();
+  if (code != PD_CONFLICT || !agent->has_changed) return false;
+  if (!patience->give_up_ms) patience->give_up_ms = now + WAIT_MS;
+  if (now >= patience->give_up_ms) return false;
+  unsigned most_ms = 1u << (patience->tries < 5 ? patience->tries : 5), pause_us = 0;
+  uint64_t random;
+  if (most_ms > PAUSE_MS_MAX) most_ms = PAUSE_MS_MAX;
+  if (pd_random_u64(&random, NULL) == PD_OK) pause_us = (unsigned)(random % (most_ms * 1000)); /* else they meet again and again */
+  patience->tries++;
+  nanosleep(&(struct timespec){0, (long)pause_us * 1000}, NULL);
+  return true;
+}
+
+/* ---- saving -------------------------------------------------------------------------------------------------------- */
 
 /* May a save that failed like this have been done all the same? */
 static bool is_uncertain(pd_code code)
@@ -102,22 +175,35 @@ static bool is_uncertain(pd_code code)
   return code != PD_INVALID && code != PD_LIMIT && code != PD_CONFLICT && code != PD_DENIED && code != PD_READ_ONLY;
 }
 
+/* I3: the error stays what it is, unless there is a better one. */
+static pd_code save_refused(pd_agent *agent, pd_code code, const pd_error *why, pd_error *err)
+{
+  if (is_uncertain(code)) agent->is_unsure = true;
+  if (code == PD_CONFLICT && strcmp(pd_error_name(why), "SnapshotChanged") == 0) {
+    TRY(pd_agent_refresh(agent, err));
+    agent->has_changed = true;
+  }
+  if (err) *err = *why;
+  return code;
+}
+
 pd_code pd_agent_save(pd_agent *agent, const pd_draft *draft, pd_error *err)
 {
-  CLEANUP(pd_buf_done) pd_buf next = {.size_max = 2 * PD_SNAPSHOT_SIZE_MAX};
-  pd_snapshot facts;
-  pd_ledger ledger;
+  CLEANUP(version_done) version next = {.document.size_max = 2 * PD_SNAPSHOT_SIZE_MAX};
+  pd_error why = {0};
+  agent->has_changed = false;
   if (agent->is_reader) return pd_error_set(err, PD_READ_ONLY, "agent '%s' was opened only to look at it", agent->id);
-  TRY(pd_document_write(agent, draft, &next, err));
-  TRY(parse_document(agent, pd_buf_bytes(&next), &facts, &ledger, err)); /* before the save: after it nothing may fail */
-  pd_code code = pd_storage_save_as(agent->storage, agent->id, agent->epoch, pd_buf_bytes(&next), err);
-  if (!code) {
-    adopt(agent, &next, &facts, &ledger);
-  } else if (is_uncertain(code)) {
-    agent->is_unsure = true;
-    agent->tried_save = ledger.save;
+  TRY(pd_document_write(agent, draft, &next.document, err));
+  TRY(parse_document(agent, pd_buf_bytes(&next.document), &next.facts, &next.ledger, err)); /* before the save: after it nothing may fail */
+  next.mark = (pd_storage_mark){.epoch = agent->epoch, .save = next.ledger.save};
+  TRY(pd_random_u64(&next.mark.token, err));
+  pd_code code = pd_storage_save_next(agent->storage, agent->id, &agent->mark, &next.mark, pd_buf_bytes(&next.document), &why);
+  if (code) {
+    agent->tried_token = next.mark.token;
+    return save_refused(agent, code, &why, err);
   }
-  return code;
+  adopt(agent, &next);
+  return PD_OK;
 }
 
 /* ---- opening ------------------------------------------------------------------------------------------------------- */
@@ -156,15 +242,15 @@ static pd_code take_epoch(pd_agent *agent, uint64_t given, pd_error *err)
 
 static pd_code hydrate(pd_agent *agent, uint64_t epoch, pd_error *err)
 {
-  CLEANUP(pd_buf_done) pd_buf document = {0};
-  pd_snapshot facts;
-  pd_ledger ledger;
-  bool is_stored;
+  CLEANUP(version_done) version v = {0};
+  uint64_t tag;
+  TRY(pd_random_u64(&tag, err));
+  snprintf(agent->tag, sizeof agent->tag, "%016llx", (unsigned long long)tag);
+  agent->is_attached = epoch != 0;
   TRY(take_epoch(agent, epoch, err));
-  TRY(load_document(agent, &document, &is_stored, err));
-  TRY(parse_document(agent, pd_buf_bytes(&document), &facts, &ledger, err));
-  adopt(agent, &document, &facts, &ledger);
-  agent->origin = is_stored ? PD_AGENT_RESTORED : PD_AGENT_FRESH;
+  TRY(load_version(agent, &v, err));
+  adopt(agent, &v);
+  agent->origin = v.is_stored ? PD_AGENT_RESTORED : PD_AGENT_FRESH;
   return PD_OK;
 }
 
@@ -218,6 +304,7 @@ void pd_agent_close(pd_agent *agent)
   pd_buf_done(&agent->reply);
   pd_buf_done(&agent->reply_text);
   free(agent->sent);
+  free(agent->owed);
   if (agent->owns_storage) pd_storage_close(agent->storage);
   free(agent);
 }
@@ -227,13 +314,9 @@ void pd_agent_close(pd_agent *agent)
 static void count_ledger(const pd_agent *agent, pd_agent_info *out)
 {
   pd_json entry;
-  pd_agent_id event;
   out->reply_count = pd_json_count(agent->ledger.replies);
   pd_json_walk walk = pd_json_walk_begin(agent->ledger.unsent);
-  while (pd_json_walk_next(&walk, NULL, &entry)) {
-    bool is_due = pd_ledger_number(entry, "epoch") != agent->epoch && pd_ledger_id(entry, "event", &event);
-    out->unsent_count += is_due && !pd_agent_has_left(agent, event.text);
-  }
+  while (pd_json_walk_next(&walk, NULL, &entry)) out->unsent_count += pd_agent_is_due(agent, entry);
   walk = pd_json_walk_begin(agent->ledger.effects);
   while (pd_json_walk_next(&walk, NULL, &entry)) {
     bool is_open = pd_json_is(pd_json_member(entry, "state"), "intended");

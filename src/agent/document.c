@@ -10,6 +10,7 @@ typedef struct writer {
   pd_json_writer w;
   const pd_agent *agent;
   const pd_draft *draft;
+  bool is_crowded; /* the ledger: see is_closed */
 } writer;
 
 static void write_staged(writer *x, pd_bytes entries)
@@ -84,14 +85,50 @@ static void write_memory(writer *x, pd_json memory)
   pd_json_close(&x->w, '}');
 }
 
+/* Is the event known: does one of this id wait, or is its step finished? */
+static bool is_known(const writer *x, pd_json queue, const char *id)
+{
+  pd_json event;
+  pd_agent_id found;
+  pd_json_walk walk = pd_json_walk_begin(queue);
+  while (pd_json_walk_next(&walk, NULL, &event))
+    if (pd_event_id(event, &found) && strcmp(found.text, id) == 0) return true;
+  return pd_ledger_find(x->agent->ledger.replies, "event", id).kind != PD_JSON_NONE;
+}
+
+/* Staged events may have come in by another way since. */
+static void write_staged_events(writer *x, pd_json queue)
+{
+  CLEANUP(pd_buf_done) pd_buf list = {0};
+  pd_json staged, event;
+  pd_agent_id id;
+  if (!x->draft->event_count) return;
+  if (!x->w.code) x->w.code = pd_list_parse(pd_buf_bytes(&x->draft->events), &list, &staged, x->w.err);
+  if (x->w.code) return;
+  pd_json_walk walk = pd_json_walk_begin(staged);
+  while (pd_json_walk_next(&walk, NULL, &event))
+    if (!pd_event_id(event, &id) || !is_known(x, queue, id.text)) pd_json_value(&x->w, event);
+}
+
+static void write_event(writer *x, pd_json event)
+{
+  CLEANUP(pd_buf_done) pd_buf named = {0};
+  if (!x->draft->names_events) {
+    pd_json_value(&x->w, event);
+    return;
+  }
+  if (!x->w.code) x->w.code = pd_event_name(event, &named, x->w.err);
+  pd_json_raw(&x->w, pd_buf_bytes(&named));
+}
+
 static void write_queue(writer *x, pd_json queue)
 {
   pd_json event;
   pd_json_open(&x->w, '[');
   pd_json_walk walk = pd_json_walk_begin(queue);
   for (size_t i = 0; pd_json_walk_next(&walk, NULL, &event); i++)
-    if (i != x->draft->leaves) pd_json_value(&x->w, event);
-  write_staged(x, pd_buf_bytes(&x->draft->events));
+    if (i != x->draft->leaves) write_event(x, event);
+  write_staged_events(x, queue);
   pd_json_close(&x->w, ']');
 }
 
@@ -102,7 +139,16 @@ static bool has_reply(const pd_draft *draft)
   return draft->is_step && draft->reply.size;
 }
 
-/* A step that is finished says that those before it in this life were answered. */
+/* A reply stays until it was given out. Of processes that come and go (a shell's) the next step says so of those before it; a handle that
+ * lives on says so of each of its own, which are tagged. */
+static bool has_left(const writer *x, pd_json entry, const char *event)
+{
+  const pd_agent *a = x->agent;
+  if (pd_agent_has_left(a, event)) return true;
+  bool is_follower = x->draft->is_step && a->is_attached && pd_ledger_number(entry, "epoch") == a->epoch;
+  return is_follower && pd_json_member(entry, "by").kind == PD_JSON_NONE && !pd_agent_owes(a, event);
+}
+
 static void write_unsent(writer *x)
 {
   const pd_agent *a = x->agent;
@@ -112,8 +158,7 @@ static void write_unsent(writer *x)
   pd_json_open(&x->w, '[');
   pd_json_walk walk = pd_json_walk_begin(a->ledger.unsent);
   while (pd_json_walk_next(&walk, NULL, &entry)) {
-    if (x->draft->is_step && pd_ledger_number(entry, "epoch") == a->epoch) continue;
-    if (!pd_ledger_id(entry, "event", &event) || pd_agent_has_left(a, event.text)) continue;
+    if (!pd_ledger_id(entry, "event", &event) || has_left(x, entry, event.text)) continue;
     if (pd_ledger_find(a->ledger.replies, "event", event.text).kind == PD_JSON_NONE) continue;
     pd_json_value(&x->w, entry);
   }
@@ -121,19 +166,49 @@ static void write_unsent(writer *x)
     pd_json_open(&x->w, '{');
     pd_json_put_text(&x->w, "event", x->draft->event_id);
     pd_json_put_number(&x->w, "epoch", a->epoch);
+    if (!a->is_attached) pd_json_put_text(&x->w, "by", a->tag);
     pd_json_close(&x->w, '}');
   }
   pd_json_close(&x->w, ']');
 }
 
-/* Is it done, and its step finished? */
+static bool is_of(pd_json effect, const char *event)
+{
+  return pd_json_is(pd_json_member(effect, "event"), event);
+}
+
+/* Is it done, and its step finished? The step says so when it commits; older perdures did not, so a reply that is remembered says it too.
+ * What was done for an event that is not here may belong to one that its sender will send again. It stays as long as there is room: so
+ * nothing that is done ever fills the ledger. */
 static bool is_closed(const writer *x, pd_json effect)
 {
   pd_agent_id event;
   if (!pd_json_is(pd_json_member(effect, "state"), "done")) return false;
-  if (!pd_ledger_id(effect, "event", &event)) return true;
-  if (x->draft->is_step && strcmp(event.text, x->draft->event_id) == 0) return true;
-  return pd_ledger_find(x->agent->ledger.replies, "event", event.text).kind != PD_JSON_NONE;
+  if (pd_json_true(pd_json_member(effect, "closed")) || !pd_ledger_id(effect, "event", &event)) return true;
+  if (x->draft->is_step && is_of(effect, x->draft->event_id)) return true;
+  if (x->agent->is_open && is_of(effect, x->agent->event_id.text)) return false;
+  if (pd_ledger_find(x->agent->ledger.replies, "event", event.text).kind != PD_JSON_NONE) return true;
+  return x->is_crowded && pd_event_find(x->agent, event.text) == SIZE_MAX;
+}
+
+/* An effect closes with its step. */
+static void write_effect(writer *x, pd_json effect)
+{
+  pd_json key, value;
+  bool closes = x->draft->is_step && is_of(effect, x->draft->event_id) && pd_json_is(pd_json_member(effect, "state"), "done") &&
+                pd_json_member(effect, "closed").kind == PD_JSON_NONE;
+  if (!closes) {
+    pd_json_value(&x->w, effect);
+    return;
+  }
+  pd_json_open(&x->w, '{');
+  pd_json_walk walk = pd_json_walk_begin(effect);
+  while (pd_json_walk_next(&walk, &key, &value)) {
+    pd_json_key_as(&x->w, key);
+    pd_json_value(&x->w, value);
+  }
+  pd_json_put_bool(&x->w, "closed", true);
+  pd_json_close(&x->w, '}');
 }
 
 static size_t count_closed(const writer *x)
@@ -151,6 +226,8 @@ static pd_code write_effects(writer *x)
   const pd_draft *d = x->draft;
   pd_json list = x->agent->ledger.effects, effect;
   size_t count = pd_json_count(list), closed = count >= 2 * PD_AGENT_EFFECTS_KEPT ? count_closed(x) : 0;
+  x->is_crowded = count - closed >= PD_AGENT_EFFECTS_OPEN_MAX;
+  if (x->is_crowded) closed = count_closed(x);
   size_t leave = closed > PD_AGENT_EFFECTS_KEPT ? closed - PD_AGENT_EFFECTS_KEPT : 0;
   bool is_new = d->effect_id && d->effect.size;
   if (is_new && count - closed >= PD_AGENT_EFFECTS_OPEN_MAX && pd_ledger_find(list, "id", d->effect_id).kind == PD_JSON_NONE) {
@@ -170,7 +247,7 @@ static pd_code write_effects(writer *x)
       leave--;
       continue;
     }
-    pd_json_value(&x->w, effect);
+    write_effect(x, effect);
   }
   if (is_new) pd_json_raw(&x->w, d->effect);
   pd_json_close(&x->w, ']');

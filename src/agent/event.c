@@ -3,6 +3,7 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "base/random.h"
 
 #include <stdio.h>
 
@@ -27,16 +28,32 @@ pd_code pd_agent_parse(pd_bytes json, pd_json_kind kind, const char *what, pd_js
   return PD_OK;
 }
 
-bool pd_event_id(pd_json event, pd_agent_id *out)
+/* Where `id` is no id: see pd_event_name. */
+#define OTHER_ID "perdure_id"
+
+static bool read_number_id(pd_json id, pd_agent_id *out)
 {
-  pd_json id = pd_json_member(event, "id");
-  if (id.kind != PD_JSON_NUMBER) return pd_ledger_id(event, "id", out);
   for (size_t i = 0; i < id.raw.size; i++)
     if (!strchr("-0123456789", ((const char *)id.raw.data)[i])) return false;
   if (id.raw.size > PD_AGENT_ID_MAX) return false;
   memcpy(out->text, id.raw.data, id.raw.size);
   out->text[id.raw.size] = '\0';
   return true;
+}
+
+bool pd_event_id(pd_json event, pd_agent_id *out)
+{
+  pd_json id = pd_json_member(event, "id");
+  bool is_id = id.kind == PD_JSON_NUMBER ? read_number_id(id, out) : pd_ledger_id(event, "id", out);
+  return is_id || pd_ledger_id(event, OTHER_ID, out);
+}
+
+pd_code pd_event_new_id(pd_agent_id *out, pd_error *err)
+{
+  uint64_t number;
+  TRY(pd_random_u64(&number, err));
+  snprintf(out->text, sizeof out->text, "perdure-%016llx", (unsigned long long)number);
+  return PD_OK;
 }
 
 bool pd_event_first(const pd_agent *agent, pd_json *out)
@@ -47,24 +64,39 @@ bool pd_event_first(const pd_agent *agent, pd_json *out)
   return pd_json_walk_next(&walk, NULL, out);
 }
 
-pd_code pd_event_write(pd_json event, const char *new_id, pd_buf *out, pd_agent_id *out_id, pd_error *err)
+static pd_code write_named(pd_json event, const char *name, const char *id, pd_buf *out, pd_error *err)
 {
   pd_json key, value;
   pd_json_writer w = {.out = out, .err = err};
-  bool has_id = pd_json_member(event, "id").kind != PD_JSON_NONE;
-  if (has_id && !pd_event_id(event, out_id)) {
-    return pd_error_set(err, PD_INVALID, "the event's 'id' is none: it has to be a text of 1 to %d bytes, or an integer", PD_AGENT_ID_MAX);
-  }
-  if (!has_id) snprintf(out_id->text, sizeof out_id->text, "%s", new_id);
   pd_json_open(&w, '{');
-  if (!has_id) pd_json_put_text(&w, "id", new_id);
+  if (id) pd_json_put_text(&w, name, id);
   pd_json_walk walk = pd_json_walk_begin(event);
   while (pd_json_walk_next(&walk, &key, &value)) {
+    if (id && pd_json_is(key, name)) continue;
     pd_json_key_as(&w, key);
     pd_json_value(&w, value);
   }
   pd_json_close(&w, '}');
   return w.code;
+}
+
+pd_code pd_event_name(pd_json event, pd_buf *out, pd_error *err)
+{
+  pd_agent_id id;
+  bool has_id = pd_json_member(event, "id").kind != PD_JSON_NONE;
+  if (pd_event_id(event, &id)) return write_named(event, NULL, NULL, out, err);
+  TRY(pd_event_new_id(&id, err));
+  return write_named(event, has_id ? OTHER_ID : "id", id.text, out, err);
+}
+
+pd_code pd_event_write(pd_json event, const char *new_id, pd_buf *out, pd_agent_id *out_id, pd_error *err)
+{
+  bool has_id = pd_json_member(event, "id").kind != PD_JSON_NONE;
+  if (has_id && !pd_event_id(event, out_id)) {
+    return pd_error_set(err, PD_INVALID, "the event's 'id' is none: it has to be a text of 1 to %d bytes, or an integer", PD_AGENT_ID_MAX);
+  }
+  if (!has_id) snprintf(out_id->text, sizeof out_id->text, "%s", new_id);
+  return write_named(event, "id", has_id ? NULL : new_id, out, err);
 }
 
 pd_code pd_list_parse(pd_bytes entries, pd_buf *list, pd_json *out, pd_error *err)
@@ -105,13 +137,10 @@ pd_code pd_event_stage(pd_agent *agent, pd_bytes event, pd_draft *draft, pd_push
 {
   CLEANUP(pd_buf_done) pd_buf written = {0};
   pd_json parsed;
-  pd_agent_id id;
-  char new_id[96];
-  bool is_own = agent->ledger.epoch == agent->epoch;
-  snprintf(new_id, sizeof new_id, "perdure-%llu-%llu-%zu", (unsigned long long)agent->epoch,
-           (unsigned long long)(is_own ? agent->ledger.save : 0) + 1, draft->event_count);
+  pd_agent_id id, new_id;
+  TRY(pd_event_new_id(&new_id, err));
   TRY(pd_agent_parse(event, PD_JSON_OBJECT, "the event", &parsed, err));
-  TRY(pd_event_write(parsed, new_id, &written, &id, err));
+  TRY(pd_event_write(parsed, new_id.text, &written, &id, err));
   bool is_staged;
   agent->pushed_id = id;
   TRY(find_staged(draft, id.text, &is_staged, err));
@@ -126,13 +155,24 @@ pd_code pd_event_stage(pd_agent *agent, pd_bytes event, pd_draft *draft, pd_push
   return PD_OK;
 }
 
-static pd_code push(pd_agent *agent, pd_bytes event, pd_draft *draft, pd_push *out, pd_error *err)
+/* What is staged in an open step does not count: nobody knows whether it will be saved. If it is, this one is there already. */
+static pd_code push_once(pd_agent *agent, pd_bytes event, pd_push *out, pd_error *err)
 {
-  TRY(pd_agent_settle(agent, err));
-  TRY(pd_event_stage(agent, event, draft, out, err));
-  if (*out == PD_PUSH_QUEUED) return pd_agent_save(agent, draft, err);
+  CLEANUP(pd_draft_done) pd_draft draft;
+  pd_draft_begin(&draft);
+  TRY(pd_event_stage(agent, event, &draft, out, err));
+  return *out == PD_PUSH_QUEUED ? pd_agent_save(agent, &draft, err) : PD_OK;
+}
+
+static pd_code push(pd_agent *agent, pd_bytes event, pd_push *out, pd_error *err)
+{
+  pd_patience patience = {0};
+  pd_code code;
   bool is_known;
-  if (*out == PD_PUSH_WAITING || agent->is_open) return PD_OK;
+  TRY(pd_agent_settle(agent, err));
+  do code = push_once(agent, event, out, err);
+  while (pd_agent_again(agent, code, &patience));
+  if (code || *out != PD_PUSH_SEEN || agent->is_open) return code;
   return pd_agent_recall(agent, agent->pushed_id.text, &is_known, err);
 }
 
@@ -143,10 +183,8 @@ const char *pd_agent_pushed_id(const pd_agent *agent)
 
 pd_code pd_agent_event_push(pd_agent *agent, pd_bytes event, pd_push *out, pd_error *err)
 {
-  CLEANUP(pd_draft_done) pd_draft draft;
   pd_push what = 0;
-  pd_draft_begin(&draft);
-  TRY(push(agent, event, &draft, &what, err));
+  TRY(push(agent, event, &what, err));
   if (out) *out = what;
   return PD_OK;
 }

@@ -1,12 +1,14 @@
 /*
- * file.c: `file:DIR`: DIR/<agent_id>.json, the document as it was given; and once the agent was claimed DIR/<agent_id>.epoch.
+ * file.c: `file:DIR`: DIR/<agent_id>.json, the document as it was given, with its seal behind it (seal.h); and once the agent was claimed
+ * DIR/<agent_id>.epoch. Nothing is made, or removed, before the first claim or save.
  *
  * A save writes another file, syncs it, renames it over the old one and syncs the folder (pd_file_write): after a crash the old or the
- * new snapshot is there. What a crash left half-written is never read; it is removed at the next open, once it is an hour old and so
- * nobody's.
+ * new snapshot is there. What a crash left half-written is never read; it is removed by the next handle that writes, once it is an hour
+ * old and so nobody's.
  *
- * The epoch is in two slots of one line each, and the larger one counts: a claim writes the other, so that a crash spoils none that was
- * given out. The file is locked while somebody claims, removes, or saves under an epoch; it stays when the snapshot is removed.
+ * The epoch is in two slots of one line each, and the larger one counts: a claim writes the slot of the smaller one, so that a crash
+ * spoils none that was given out. The file is locked while somebody claims, removes, or saves: so the epoch and the mark that a save finds
+ * are those that it replaces. It stays when the snapshot is removed.
  */
 #include "base/file.h"
 
@@ -15,6 +17,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "storage/builtin.h"
+#include "storage/seal.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -38,6 +41,7 @@
 
 typedef struct file_storage {
   char folder[FOLDER_SIZE_MAX + 1];
+  bool is_made; /* the folder is there, and old drafts are gone */
 } file_storage;
 
 typedef struct file_path {
@@ -90,12 +94,23 @@ static pd_code open_folder(const char *argument, void **out, pd_error *err)
 {
   if (!*argument) return pd_error_set(err, PD_INVALID, "the storage file: names no folder: write file:DIR");
   if (strlen(argument) > FOLDER_SIZE_MAX) return pd_error_set(err, PD_LIMIT, "the path of the storage's folder is too long");
-  TRY(pd_folders_make(argument, err));
+  struct stat is;
+  bool is_bad = stat(argument, &is) == 0 ? !S_ISDIR(is.st_mode) : errno == ENOTDIR;
+  if (is_bad) return pd_error_set(err, PD_FORMAT, "%.300s: it, or what it lies in, is not a folder", argument);
   file_storage *s = calloc(1, sizeof *s);
   if (!s) return pd_error_memory(err, "a storage");
   snprintf(s->folder, sizeof s->folder, "%s", argument);
-  remove_old_drafts(s);
   *out = s;
+  return PD_OK;
+}
+
+/* Before anything is written. */
+static pd_code make_folder(file_storage *s, pd_error *err)
+{
+  if (s->is_made) return PD_OK;
+  TRY(pd_folders_make(s->folder, err));
+  remove_old_drafts(s);
+  s->is_made = true;
   return PD_OK;
 }
 
@@ -115,45 +130,57 @@ static pd_code lock_file(int fd, const char *path, pd_error *err)
   return PD_OK;
 }
 
-static pd_code read_epoch(int fd, const char *path, uint64_t *out, pd_error *err)
+/* The larger one counts; `out_free` is the slot that a claim may write: not the larger one's. */
+static pd_code read_epoch(int fd, const char *path, uint64_t *out, size_t *out_free, pd_error *err)
 {
   char text[EPOCH_SLOTS * EPOCH_LINE + 1] = {0};
   ssize_t size = pread(fd, text, sizeof text - 1, 0);
   uint64_t best = 0;
+  size_t best_slot = EPOCH_SLOTS - 1;
   bool is_sound = size == 0;
   if (size < 0) return pd_file_refused(err, "read", path);
   for (size_t slot = 0; slot < EPOCH_SLOTS; slot++) {
     char *line = text + slot * EPOCH_LINE;
     if (strspn(line, "0123456789") != EPOCH_LINE - 1 || line[EPOCH_LINE - 1] != '\n') continue;
     uint64_t epoch = strtoull(line, NULL, 10);
-    if (epoch > best) best = epoch;
+    if (epoch > best) best = epoch, best_slot = slot;
     is_sound = true;
   }
   if (!is_sound) return pd_error_set(err, PD_CORRUPT, "%.300s holds no epoch; if nobody uses the agent, delete the file", path);
   *out = best;
+  *out_free = (best_slot + 1) % EPOCH_SLOTS;
   return PD_OK;
 }
 
-/* The agent's epoch, locked until *out_fd is closed. -1 and 0 if there is none and none is to be made. */
-static pd_code hold_epoch(const file_storage *s, const char *agent, bool is_made, int *out_fd, uint64_t *out, pd_error *err)
+typedef struct held_epoch {
+  int fd; /* -1: the agent was never claimed */
+  uint64_t now;
+  size_t free_slot;
+} held_epoch;
+
+static void held_done(held_epoch *held)
 {
-  file_path path = path_with(s, agent, EPOCH_SUFFIX);
-  *out = 0;
-  *out_fd = open(path.text, O_RDWR | O_CLOEXEC | (is_made ? O_CREAT : 0), 0600);
-  if (*out_fd < 0) return errno == ENOENT && !is_made ? PD_OK : pd_file_refused(err, "open", path.text);
-  TRY(lock_file(*out_fd, path.text, err));
-  return read_epoch(*out_fd, path.text, out, err);
+  pd_fd_done(&held->fd);
 }
 
-static pd_code raise_epoch(const file_storage *s, const char *agent, int fd, uint64_t epoch, pd_error *err)
+/* The agent's epoch, locked until it is done. */
+static pd_code hold_epoch(const file_storage *s, const char *agent, bool is_made, held_epoch *out, pd_error *err)
+{
+  file_path path = path_with(s, agent, EPOCH_SUFFIX);
+  out->fd = open(path.text, O_RDWR | O_CLOEXEC | (is_made ? O_CREAT : 0), 0600);
+  if (out->fd < 0) return errno == ENOENT && !is_made ? PD_OK : pd_file_refused(err, "open", path.text);
+  TRY(lock_file(out->fd, path.text, err));
+  return read_epoch(out->fd, path.text, &out->now, &out->free_slot, err);
+}
+
+static pd_code raise_epoch(const file_storage *s, const char *agent, const held_epoch *held, uint64_t epoch, pd_error *err)
 {
   char line[EPOCH_LINE + 1];
   file_path path = path_with(s, agent, EPOCH_SUFFIX);
   snprintf(line, sizeof line, "%020llu\n", (unsigned long long)epoch);
-  bool is_first = lseek(fd, 0, SEEK_END) == 0;
-  off_t at = is_first ? 0 : (off_t)(epoch % EPOCH_SLOTS) * EPOCH_LINE;
+  bool is_first = lseek(held->fd, 0, SEEK_END) == 0;
   errno = 0;
-  if (pwrite(fd, line, EPOCH_LINE, at) != EPOCH_LINE || fdatasync(fd) != 0) {
+  if (pwrite(held->fd, line, EPOCH_LINE, (off_t)(held->free_slot * EPOCH_LINE)) != EPOCH_LINE || fdatasync(held->fd) != 0) {
     if (!errno) errno = ENOSPC; /* a part was written */
     return pd_file_refused(err, "write", path.text);
   }
@@ -162,11 +189,12 @@ static pd_code raise_epoch(const file_storage *s, const char *agent, int fd, uin
 
 static pd_code claim(void *handle, const char *agent, uint64_t *out, pd_error *err)
 {
-  CLEANUP(pd_fd_done) int fd = -1;
-  uint64_t epoch;
-  TRY(hold_epoch(handle, agent, true, &fd, &epoch, err));
-  TRY(raise_epoch(handle, agent, fd, epoch + 1, err));
-  *out = epoch + 1;
+  CLEANUP(held_done) held_epoch held = {.fd = -1};
+  TRY(make_folder(handle, err));
+  TRY(hold_epoch(handle, agent, true, &held, err));
+  uint64_t epoch = pd_epoch_after(held.now);
+  TRY(raise_epoch(handle, agent, &held, epoch, err));
+  *out = epoch;
   return PD_OK;
 }
 
@@ -174,31 +202,60 @@ static pd_code epoch_now(void *handle, const char *agent, uint64_t *out, pd_erro
 {
   file_path path = path_with(handle, agent, EPOCH_SUFFIX);
   CLEANUP(pd_fd_done) int fd = open(path.text, O_RDONLY | O_CLOEXEC);
+  size_t slot;
   *out = 0;
   if (fd < 0) return errno == ENOENT ? PD_OK : pd_file_refused(err, "open", path.text);
-  return read_epoch(fd, path.text, out, err);
+  return read_epoch(fd, path.text, out, &slot, err);
 }
 
 /* ---- snapshots ----------------------------------------------------------------------------------------------------- */
 
-static pd_code save(void *handle, const char *agent, uint64_t epoch, pd_bytes snapshot, pd_error *err)
+/* The mark of what is there; zeros if nothing is. */
+static pd_code mark_now(const char *path, pd_storage_mark *out, pd_error *err)
 {
-  CLEANUP(pd_fd_done) int fd = -1;
-  file_path path = path_of(handle, agent);
-  uint64_t now = 0;
-  if (epoch) TRY(hold_epoch(handle, agent, false, &fd, &now, err));
-  if (now != epoch) return pd_error_conflict(err, epoch, now, "epoch %llu holds the agent", (unsigned long long)now);
-  return pd_file_write(path.text, snapshot, false, err);
+  char tail[PD_SEAL_SIZE];
+  struct stat is;
+  CLEANUP(pd_fd_done) int fd = open(path, O_RDONLY | O_CLOEXEC);
+  *out = (pd_storage_mark){0};
+  if (fd < 0) return errno == ENOENT ? PD_OK : pd_file_refused(err, "open", path);
+  if (fstat(fd, &is) != 0) return pd_file_refused(err, "read", path);
+  if (is.st_size < PD_SEAL_SIZE) return PD_OK;
+  ssize_t size = pread(fd, tail, sizeof tail, is.st_size - PD_SEAL_SIZE);
+  if (size < 0) return pd_file_refused(err, "read", path);
+  *out = pd_seal_mark((pd_bytes){tail, (size_t)size});
+  return PD_OK;
 }
 
-static pd_code load(void *handle, const char *agent, pd_storage_take take, void *ctx, pd_error *err)
+/* Nothing changes the file between the look and the rename but programs that do not know of the lock. */
+static pd_code save_next(void *handle, const char *agent, const pd_storage_mark *last, const pd_storage_mark *next, pd_bytes snapshot,
+                         pd_error *err)
 {
-  CLEANUP(pd_buf_done) pd_buf document = {0};
+  CLEANUP(held_done) held_epoch held = {.fd = -1};
+  CLEANUP(pd_buf_done) pd_buf sealed = {0};
   file_path path = path_of(handle, agent);
-  pd_code code = pd_file_read(path.text, PD_SNAPSHOT_SIZE_MAX, &document, err);
+  pd_storage_mark now;
+  TRY(make_folder(handle, err));
+  TRY(pd_seal_write(snapshot, next, &sealed, err));
+  TRY(hold_epoch(handle, agent, false, &held, err));
+  if (next->epoch && held.now != next->epoch) return pd_epoch_conflict(next->epoch, held.now, err);
+  if (last) {
+    TRY(mark_now(path.text, &now, err));
+    if (pd_mark_is(&now, next)) return PD_OK;
+    if (!pd_mark_is(&now, last)) return pd_mark_conflict(next, &now, err);
+  }
+  return pd_file_write(path.text, pd_buf_bytes(&sealed), false, err);
+}
+
+static pd_code load_marked(void *handle, const char *agent, pd_storage_take take, void *ctx, pd_storage_mark *out_mark, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf stored = {0};
+  file_path path = path_of(handle, agent);
+  pd_bytes document;
+  pd_code code = pd_file_read(path.text, PD_SNAPSHOT_SIZE_MAX + PD_SEAL_SIZE, &stored, err);
   if (code == PD_NOT_FOUND) return pd_error_set(err, PD_NOT_FOUND, "no snapshot of agent '%s' in %.300s", agent, path.text);
   if (code == PD_LIMIT) return pd_error_set(err, PD_CORRUPT, "%.300s is larger than any snapshot", path.text);
-  if (!code) code = take(ctx, pd_buf_bytes(&document), err);
+  if (!code) code = pd_seal_read(pd_buf_bytes(&stored), &document, out_mark, err);
+  if (!code) code = take(ctx, document, err);
   if (code != PD_CORRUPT) return code;
   char why[PD_ERROR_MESSAGE_MAX];
   snprintf(why, sizeof why, "%s", err->message);
@@ -207,11 +264,10 @@ static pd_code load(void *handle, const char *agent, pd_storage_take take, void 
 
 static pd_code remove_file(void *handle, const char *agent, pd_error *err)
 {
-  CLEANUP(pd_fd_done) int fd = -1;
+  CLEANUP(held_done) held_epoch held = {.fd = -1};
   file_path path = path_of(handle, agent);
-  uint64_t epoch;
-  TRY(hold_epoch(handle, agent, false, &fd, &epoch, err));
-  if (access(path.text, F_OK) == 0 && fd >= 0) TRY(raise_epoch(handle, agent, fd, epoch + 1, err));
+  TRY(hold_epoch(handle, agent, false, &held, err));
+  if (access(path.text, F_OK) == 0 && held.fd >= 0) TRY(raise_epoch(handle, agent, &held, pd_epoch_after(held.now), err));
   if (unlink(path.text) != 0) {
     if (errno == ENOENT) return pd_error_set(err, PD_NOT_FOUND, "no snapshot of agent '%s' in %.300s", agent, path.text);
     return pd_file_refused(err, "delete", path.text);
@@ -224,7 +280,7 @@ static pd_code list(void *handle, pd_storage_visit visit, void *ctx, pd_error *e
   file_storage *s = handle;
   char agent[PD_NAME_SIZE_MAX + 1];
   CLEANUP(close_folder) DIR *folder = opendir(s->folder);
-  if (!folder) return pd_file_refused(err, "read", s->folder);
+  if (!folder) return errno == ENOENT ? PD_OK : pd_file_refused(err, "read", s->folder);
   for (;;) {
     errno = 0;
     struct dirent *entry = readdir(folder);
@@ -246,11 +302,11 @@ const pd_storage_ops pd_storage_file = {
   .name = "file",
   .open = open_folder,
   .close = free,
-  .save = save,
-  .load = load,
   .remove = remove_file,
   .list = list,
   .durability = durability,
   .claim = claim,
   .epoch = epoch_now,
+  .save_next = save_next,
+  .load_marked = load_marked,
 };

@@ -5,8 +5,9 @@
  *  R2  A commit is made on the very head that was compared with; if another process was faster, compared again.
  *  R3  A ref without the piece `snapshot` has no snapshot yet; with other keys in it than `epoch`, it is somebody else's.
  *  R4  The key `epoch` of the ref is who may commit to it; by R2 it holds for the very head that the commit is made on. The epochs
- *      themselves are counted on a ref of their own: the snapshots' ref may be deleted, undone or reset, and then the epoch that is found
- *      in it, or none, is nobody's who is still running under a newer one.
+ *      themselves are counted on a ref of their own, and it has to be the last one there, too: the snapshots' ref may be deleted, undone
+ *      or reset, and then the epoch that is found in it is that of somebody who was taken over since.
+ *  R5  The key `mark` says which save the snapshot is (storage_plugin.h, S11); by R2 it is that of the snapshot that is replaced.
  */
 #include "base/array.h"
 #include "base/base.h"
@@ -14,6 +15,7 @@
 #include "base/error.h"
 #include "storage/builtin.h"
 #include "storage/pieces.h"
+#include "storage/seal.h"
 
 #include <perdure/backend.h>
 #include <stdio.h>
@@ -26,7 +28,8 @@
 #define EPOCH_REF "agent-epoch"
 #define EPOCH_KEY "epoch"
 #define EPOCH_TEXT 24
-#define FENCED "another epoch holds the agent"
+#define MARK_KEY "mark"
+#define MARK_TEXT 80
 
 typedef struct open_store {
   char agent[PD_NAME_SIZE_MAX + 1];
@@ -218,58 +221,112 @@ static pd_code epoch_at(pd_store *store, const char *at, uint64_t *out, uint64_t
   return pd_error_set(err, PD_CORRUPT, "the key '" EPOCH_KEY "' at '%.80s' holds no epoch", at);
 }
 
-/* R4. The head to commit to, if `epoch` holds the agent; 0: in any case, and made if need be. */
-static pd_code head_for(pd_store *store, uint64_t epoch, pd_commit *out, pd_error *err)
+/* R5. The mark at a point; zeros if there is none. */
+static pd_code mark_at(pd_store *store, const char *at, pd_storage_mark *out, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf value = {.size_max = MARK_TEXT};
+  unsigned long long epoch, save, token;
+  *out = (pd_storage_mark){0};
+  pd_code code = pd_get(store, at, pd_text(MARK_KEY), &value, NULL, err);
+  if (code) return code == PD_NOT_FOUND ? PD_OK : code;
+  TRY(pd_buf_byte(&value, 0, err));
+  if (sscanf((const char *)value.data, "\"%llu %llu %llx\"", &epoch, &save, &token) != 3) {
+    return pd_error_set(err, PD_CORRUPT, "the key '" MARK_KEY "' at '%.80s' holds no mark", at);
+  }
+  *out = (pd_storage_mark){epoch, save, token};
+  return PD_OK;
+}
+
+static pd_code put_mark(pd_edit *edit, const pd_storage_mark *mark, pd_error *err)
+{
+  char text[MARK_TEXT];
+  snprintf(text, sizeof text, "\"%llu %llu %llx\"", (unsigned long long)mark->epoch, (unsigned long long)mark->save,
+           (unsigned long long)mark->token);
+  return pd_edit_put(edit, pd_text(MARK_KEY), pd_text(text), PD_ANY_VERSION, err);
+}
+
+/* What is saved, after and instead of what. */
+typedef struct saving {
+  pd_pieces now;
+  const pd_storage_mark *last, *next;
+  char reason[64];
+  bool is_there, is_over; /* it is stored already; trying again does not help */
+} saving;
+
+static void saving_done(saving *s)
+{
+  pd_pieces_done(&s->now);
+}
+
+/* R4. The head to commit to, if the save's epoch holds the agent; 0: in any case, and made if need be. */
+static pd_code head_for(pd_store *store, saving *s, pd_commit *out, pd_error *err)
 {
   pd_ref ref;
-  uint64_t holds = 0, last = 0;
+  uint64_t holds = 0, last = 0, epoch = s->next->epoch;
   char hex[PD_ID_HEX_SIZE];
   if (!epoch) return ensure_snapshots(store, out, err);
   pd_code code = pd_ref_get(store, PD_SNAPSHOT_REF, &ref, err);
   if (!code) code = epoch_at(store, pd_id_hex(&ref.commit.id, hex), &holds, NULL, err);
+  if (!code || code == PD_NOT_FOUND) code = epoch_at(store, EPOCH_REF, &last, NULL, err);
   if (code && code != PD_NOT_FOUND) return code;
-  if (holds != epoch) {
-    TRY(epoch_at(store, EPOCH_REF, &last, NULL, err));
-    return pd_error_conflict(err, epoch, last, FENCED);
+  if (holds != epoch || last != epoch) {
+    s->is_over = true;
+    return pd_epoch_conflict(epoch, last != epoch ? last : holds, err);
   }
   *out = ref.commit;
   return PD_OK;
 }
 
-static pd_code save_once(pd_store *store, pd_pieces *now, uint64_t epoch, const char *reason, pd_error *err)
+/* R5 */
+static pd_code check_mark(pd_store *store, saving *s, const char *at, pd_error *err)
+{
+  pd_storage_mark now;
+  if (!s->last) return PD_OK;
+  TRY(mark_at(store, at, &now, err));
+  s->is_there = pd_mark_is(&now, s->next);
+  if (s->is_there || pd_mark_is(&now, s->last)) return PD_OK;
+  s->is_over = true;
+  return pd_mark_conflict(s->next, &now, err);
+}
+
+static pd_code save_once(pd_store *store, saving *s, pd_error *err)
 {
   CLEANUP(old_pieces_done) old_pieces old = {0};
   pd_commit head;
   pd_edit *edit = NULL;
   char hex[PD_ID_HEX_SIZE];
-  TRY(head_for(store, epoch, &head, err));
-  TRY(read_old(store, pd_id_hex(&head.id, hex), &old, err));
-  for (int kind = 0; pd_piece_is_list(kind); kind++) TRY(number_list(now, kind, &old, err));
-  pd_note note = {.ref = PD_SNAPSHOT_REF, .reason = reason, .expect_head = &head.id};
+  TRY(head_for(store, s, &head, err));
+  TRY(check_mark(store, s, pd_id_hex(&head.id, hex), err));
+  if (s->is_there) return PD_OK;
+  TRY(read_old(store, hex, &old, err));
+  for (int kind = 0; pd_piece_is_list(kind); kind++) TRY(number_list(&s->now, kind, &old, err));
+  pd_note note = {.ref = PD_SNAPSHOT_REF, .reason = s->reason, .expect_head = &head.id};
   TRY(pd_edit_begin(store, &note, &edit, err));
-  pd_code code = stage(edit, now, &old, err);
+  pd_code code = stage(edit, &s->now, &old, err);
+  if (!code) code = put_mark(edit, s->next, err);
   if (!code) code = pd_edit_commit(edit, NULL, err);
   if (code) pd_edit_abort(edit);
   return code;
 }
 
-static pd_code save(void *handle, const char *agent, uint64_t epoch, pd_bytes snapshot, pd_error *err)
+static pd_code save_next(void *handle, const char *agent, const pd_storage_mark *last, const pd_storage_mark *next, pd_bytes snapshot,
+                         pd_error *err)
 {
   pd_store *store;
   pd_snapshot facts;
   pd_snapshot_parts parts;
-  CLEANUP(pd_pieces_done) pd_pieces now = {0};
-  char reason[64];
+  CLEANUP(saving_done) saving s = {.last = last, .next = next};
   TRY(pd_snapshot_split(snapshot, agent, &parts, &facts, err)); /* storage.c has checked it */
-  TRY(pd_pieces_make(&parts, &now, err));
+  TRY(pd_pieces_make(&parts, &s.now, err));
   TRY(store_of(handle, agent, false, &store, err));
-  snprintf(reason, sizeof reason, REASON "%llu", (unsigned long long)facts.tick_index);
+  snprintf(s.reason, sizeof s.reason, REASON "%llu", (unsigned long long)facts.tick_index);
   pd_code code = PD_CONFLICT;
-  for (int i = 0; code == PD_CONFLICT && i < SAVE_TRIES_MAX; i++) {
-    memset(now.first, 0, sizeof now.first);
-    code = save_once(store, &now, epoch, reason, err); /* R2 */
-    if (code == PD_CONFLICT && strcmp(err->message, FENCED) == 0) return code;
+  for (int i = 0; code == PD_CONFLICT && !s.is_over && i < SAVE_TRIES_MAX; i++) {
+    memset(s.now.first, 0, sizeof s.now.first);
+    code = save_once(store, &s, err); /* R2 */
   }
+  if (code == PD_CONFLICT && !s.is_over)
+    return pd_error_set(err, PD_STORAGE, "the ref '%s' of agent '%s' is too busy; try again", PD_SNAPSHOT_REF, agent);
   return code;
 }
 
@@ -294,8 +351,9 @@ static pd_code count_epoch(pd_store *store, uint64_t *out, pd_error *err)
     char hex[PD_ID_HEX_SIZE];
     TRY(ensure_ref(store, EPOCH_REF, "counts who claimed the agent", &head, err));
     TRY(epoch_at(store, pd_id_hex(&head.id, hex), &last, &version, err));
-    code = put_epoch(store, EPOCH_REF, &head.id, version, last + 1, err);
-    if (!code) *out = last + 1;
+    uint64_t next = pd_epoch_after(last);
+    code = put_epoch(store, EPOCH_REF, &head.id, version, next, err);
+    if (!code) *out = next;
   }
   return code;
 }
@@ -401,11 +459,13 @@ static pd_code find_head(perdure_storage *s, const char *agent, pd_store **out, 
   return code == PD_NOT_FOUND ? no_snapshot(s, agent, err) : code;
 }
 
-static pd_code load(void *handle, const char *agent, pd_storage_take take, void *ctx, pd_error *err)
+static pd_code load_marked(void *handle, const char *agent, pd_storage_take take, void *ctx, pd_storage_mark *out_mark, pd_error *err)
 {
   pd_store *store;
   pd_ref ref;
+  char hex[PD_ID_HEX_SIZE];
   TRY(find_head(handle, agent, &store, &ref, err));
+  TRY(mark_at(store, pd_id_hex(&ref.commit.id, hex), out_mark, err));
   return load_at(handle, store, agent, &ref.commit.id, take, ctx, err);
 }
 
@@ -553,8 +613,6 @@ const pd_storage_ops pd_storage_perdure = {
   .name = "perdure",
   .open = open_storage,
   .close = close_storage,
-  .save = save,
-  .load = load,
   .remove = remove_ref,
   .list = list,
   .durability = durability,
@@ -562,4 +620,6 @@ const pd_storage_ops pd_storage_perdure = {
   .epoch = epoch_now,
   .ticks = ticks,
   .load_tick = load_tick,
+  .save_next = save_next,
+  .load_marked = load_marked,
 };

@@ -4,15 +4,27 @@
 #include "storage/builtin.h"
 
 #include <dlfcn.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#define ABI_MIN 1
+
+/* A plugin's table is as large as its version had it. */
+static pd_code copy_ops(const char *path, const pd_storage_ops *ops, pd_storage_ops *out, pd_error *err)
+{
+  if (ops->abi < ABI_MIN || ops->abi > PD_STORAGE_ABI) {
+    return pd_error_set(err, PD_INVALID, "the storage plugin %.300s has interface version %u; this perdure knows %d to %d", path, ops->abi,
+                        ABI_MIN, PD_STORAGE_ABI);
+  }
+  *out = (pd_storage_ops){0};
+  memcpy(out, ops, ops->abi == 1 ? offsetof(pd_storage_ops, save_next) : sizeof *out);
+  return PD_OK;
+}
+
 static pd_code check_ops(const char *path, const pd_storage_ops *ops, pd_error *err)
 {
-  if (ops->abi != PD_STORAGE_ABI) {
-    return pd_error_set(err, PD_INVALID, "the storage plugin %.300s has interface version %u; this perdure has %u", path, ops->abi,
-                        (unsigned)PD_STORAGE_ABI);
-  }
+  bool is_first = ops->abi == 1;
   const struct {
     const char *name;
     bool is_there;
@@ -20,8 +32,10 @@ static pd_code check_ops(const char *path, const pd_storage_ops *ops, pd_error *
     {"name", ops->name},
     {"open", ops->open},
     {"close", ops->close},
-    {"save", ops->save},
-    {"load", ops->load},
+    {"save", ops->save || !is_first},
+    {"load", ops->load || !is_first},
+    {"save_next", ops->save_next || is_first},
+    {"load_marked", ops->load_marked || is_first},
     {"remove", ops->remove},
     {"list", ops->list},
     {"durability", ops->durability},
@@ -41,7 +55,7 @@ static void free_text(char **text)
   free(*text);
 }
 
-pd_code pd_storage_plugin_load(const char *rest, const pd_storage_ops **out_ops, const char **out_argument, void **out_library,
+pd_code pd_storage_plugin_load(const char *rest, pd_storage_ops *out_ops, const char **out_argument, void **out_library,
                                pd_error *err)
 {
   const char *question = strchr(rest, '?');
@@ -54,13 +68,13 @@ pd_code pd_storage_plugin_load(const char *rest, const pd_storage_ops **out_ops,
   void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!library) return pd_error_set(err, PD_INVALID, "the storage plugin cannot be loaded: %.440s", dlerror());
   const pd_storage_ops *ops = dlsym(library, PD_STORAGE_SYMBOL);
-  pd_code code = ops ? check_ops(path, ops, err)
+  pd_code code = ops ? copy_ops(path, ops, out_ops, err)
                      : pd_error_set(err, PD_INVALID, "%.300s is no storage plugin: it has no symbol '" PD_STORAGE_SYMBOL "'", path);
+  if (!code) code = check_ops(path, out_ops, err);
   if (code) {
     dlclose(library);
     return code;
   }
-  *out_ops = ops;
   *out_argument = question ? question + 1 : "";
   *out_library = library;
   return PD_OK;

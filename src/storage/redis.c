@@ -1,15 +1,17 @@
 /*
  * redis.c: `redis:`, `rediss:` and `redis+unix:`: the key PREFIX<agent_id> holds the document.
  *
- * A save is one SET, acknowledged by the server's reply. What that is worth is for the server to say: durability() asks it. The key
- * PREFIXepoch:<agent_id> holds the agent's epoch; no agent's name has a colon in it. Saves under an epoch, and removals, are scripts, so
- * that nothing comes between the look and the change.
+ * A save is acknowledged by the server's reply. What that is worth is for the server to say: durability() asks it. The document has its
+ * seal behind it (seal.h). The key PREFIXepoch:<agent_id> holds the agent's epoch; no agent's name has a colon in it. Claims, saves under
+ * an epoch, and removals are scripts, so that nothing comes between the look and the change: a save that was stuck on the way finds
+ * another mark than the one that it follows, and changes nothing; one that arrives twice finds its own.
  */
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
 #include "storage/builtin.h"
 #include "storage/redis_conn.h"
+#include "storage/seal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -101,50 +103,83 @@ static pd_code epoch_now(void *handle, const char *agent, uint64_t *out, pd_erro
   return reply->type == REDIS_REPLY_NIL || parse_epoch(reply, out) ? PD_OK : not_an_epoch(handle, &key, err);
 }
 
+/* ARGV[1] is the time in ms: see pd_epoch_after. */
+static const char claim_script[] = "local last = tonumber(redis.call('GET', KEYS[1]) or '0') "
+                                   "local epoch = string.format('%.0f', math.max(last + 1, tonumber(ARGV[1]))) "
+                                   "redis.call('SET', KEYS[1], epoch) "
+                                   "return epoch";
+
 /* Run twice (N2), it skips a number: that is no harm. */
 static pd_code claim(void *handle, const char *agent, uint64_t *out, pd_error *err)
 {
   CLEANUP(pd_redis_reply_done) redisReply *reply = NULL;
   redis_key key = epoch_key_of(handle, agent);
-  uint64_t before;
-  TRY(epoch_now(handle, agent, &before, err)); /* else INCR would take a number that is none of ours */
-  const pd_bytes words[] = {pd_text("INCR"), pd_text(key.text)};
+  uint64_t before, epoch = 0;
+  char least[24];
+  TRY(epoch_now(handle, agent, &before, err)); /* else the script would take a number that is none of ours */
+  snprintf(least, sizeof least, "%llu", (unsigned long long)pd_epoch_after(0));
+  const pd_bytes words[] = {pd_text("EVAL"), pd_text(claim_script), pd_text("1"), pd_text(key.text), pd_text(least)};
   TRY(pd_redis_command(handle, words, COUNT_OF(words), &reply, err));
-  if (reply->type != REDIS_REPLY_INTEGER || reply->integer <= 0) return unexpected(handle, "INCR", err);
-  *out = (uint64_t)reply->integer;
+  if (!parse_epoch(reply, &epoch) || !epoch) return unexpected(handle, "a claim", err);
+  *out = epoch;
   return PD_OK;
 }
 
 /* ---- snapshots ----------------------------------------------------------------------------------------------------- */
 
-static pd_code save_any(pd_redis *r, const char *agent, pd_bytes snapshot, pd_error *err)
+static pd_code save_any(pd_redis *r, const char *agent, pd_bytes sealed, pd_error *err)
 {
   CLEANUP(pd_redis_reply_done) redisReply *reply = NULL;
   redis_key key = key_of(r, agent);
-  const pd_bytes words[] = {pd_text("SET"), pd_text(key.text), snapshot};
+  const pd_bytes words[] = {pd_text("SET"), pd_text(key.text), sealed};
   TRY(pd_redis_command(r, words, COUNT_OF(words), &reply, err));
   return reply->type == REDIS_REPLY_STATUS && strcmp(reply->str, "OK") == 0 ? PD_OK : unexpected(r, "SET", err);
 }
 
-/* pcall: so that what SET says comes back as it is (out of memory, read-only). */
-static const char save_script[] = "local now = redis.call('GET', KEYS[2]) "
-                                  "if now ~= ARGV[1] then return now or '0' end "
-                                  "return redis.pcall('SET', KEYS[1], ARGV[2])";
+/* ARGV: the epoch; the mark that is to be there ("": none), or "*"; the value. The numbers are those of seal.h. Answers OK, or the epoch
+ * that holds the agent, or that epoch and a '!' if the mark is another. pcall: so that what SET says comes back as it is (out of memory,
+ * read-only). */
+static const char save_script[] = "local now = redis.call('GET', KEYS[2]) or '0' "
+                                  "if now ~= ARGV[1] then return now end "
+                                  "if ARGV[2] ~= '*' then "
+                                  "  local tail = redis.pcall('GETRANGE', KEYS[1], -258, -1) "
+                                  "  if type(tail) == 'table' then return tail end "
+                                  "  local is_sealed = #tail == 258 and string.find(tail, '^\\n[ \\t]+\\n$') "
+                                  "  local mark = is_sealed and string.sub(tail, 2, 193) or '' "
+                                  "  if mark == string.sub(ARGV[3], -257, -66) then return redis.status_reply('OK') end "
+                                  "  if mark ~= ARGV[2] then return now .. '!' end "
+                                  "end "
+                                  "return redis.pcall('SET', KEYS[1], ARGV[3])";
+_Static_assert(PD_SEAL_SIZE == 258 && PD_SEAL_MARK_AT == 1 && PD_SEAL_MARK_SIZE == 192, "as save_script says");
 
-static pd_code save(void *handle, const char *agent, uint64_t epoch, pd_bytes snapshot, pd_error *err)
+static pd_code judge_save(pd_redis *r, const char *agent, const pd_storage_mark *next, redisReply *reply, pd_error *err)
 {
-  CLEANUP(pd_redis_reply_done) redisReply *reply = NULL;
-  redis_key key = key_of(handle, agent), epoch_key = epoch_key_of(handle, agent);
-  char mine[24];
   uint64_t now = 0;
-  if (!epoch) return save_any(handle, agent, snapshot, err);
-  snprintf(mine, sizeof mine, "%llu", (unsigned long long)epoch);
-  const pd_bytes words[] = {pd_text("EVAL"),         pd_text(save_script), pd_text("2"), pd_text(key.text),
-                            pd_text(epoch_key.text), pd_text(mine),        snapshot};
-  TRY(pd_redis_command(handle, words, COUNT_OF(words), &reply, err));
+  redis_key key = epoch_key_of(r, agent);
   if (reply->type == REDIS_REPLY_STATUS && strcmp(reply->str, "OK") == 0) return PD_OK;
-  if (!parse_epoch(reply, &now)) return not_an_epoch(handle, &epoch_key, err);
-  return pd_error_conflict(err, epoch, now, "epoch %llu holds the agent", (unsigned long long)now);
+  bool has_changed = reply->type == REDIS_REPLY_STRING && reply->len && reply->str[reply->len - 1] == '!';
+  if (has_changed) return pd_mark_conflict(next, &(pd_storage_mark){.epoch = next->epoch}, err);
+  if (!parse_epoch(reply, &now)) return not_an_epoch(r, &key, err);
+  return pd_epoch_conflict(next->epoch, now, err);
+}
+
+static pd_code save_next(void *handle, const char *agent, const pd_storage_mark *last, const pd_storage_mark *next, pd_bytes snapshot,
+                         pd_error *err)
+{
+  static const pd_storage_mark none;
+  CLEANUP(pd_redis_reply_done) redisReply *reply = NULL;
+  CLEANUP(pd_buf_done) pd_buf sealed = {0};
+  redis_key key = key_of(handle, agent), epoch_key = epoch_key_of(handle, agent);
+  char epoch[24], text[PD_SEAL_MARK_SIZE];
+  TRY(pd_seal_write(snapshot, next, &sealed, err));
+  if (!next->epoch) return save_any(handle, agent, pd_buf_bytes(&sealed), err);
+  snprintf(epoch, sizeof epoch, "%llu", (unsigned long long)next->epoch);
+  if (last) pd_seal_mark_text(last, text);
+  pd_bytes wanted = !last ? pd_text("*") : pd_mark_is(last, &none) ? pd_text("") : (pd_bytes){text, sizeof text};
+  const pd_bytes words[] = {pd_text("EVAL"),         pd_text(save_script), pd_text("2"), pd_text(key.text),
+                            pd_text(epoch_key.text), pd_text(epoch),       wanted,       pd_buf_bytes(&sealed)};
+  TRY(pd_redis_command(handle, words, COUNT_OF(words), &reply, err));
+  return judge_save(handle, agent, next, reply, err);
 }
 
 /* A number as the answer to COMMAND key. */
@@ -164,20 +199,31 @@ static pd_code read_value(pd_redis *r, const char *agent, redisReply **out, pd_e
 {
   redis_key key = key_of(r, agent);
   char last[24];
-  snprintf(last, sizeof last, "%zu", PD_SNAPSHOT_SIZE_MAX); /* one byte more than a snapshot can have */
+  snprintf(last, sizeof last, "%zu", PD_SNAPSHOT_SIZE_MAX + PD_SEAL_SIZE); /* one byte more than a snapshot can have */
   const pd_bytes words[] = {pd_text("GETRANGE"), pd_text(key.text), pd_text("0"), pd_text(last)};
   TRY(pd_redis_command(r, words, COUNT_OF(words), out, err));
   return (*out)->type == REDIS_REPLY_STRING ? PD_OK : unexpected(r, "GETRANGE", err);
 }
 
+static pd_code take_value(pd_redis *r, const char *agent, pd_bytes stored, pd_storage_take take, void *ctx, pd_storage_mark *out_mark,
+                          pd_error *err)
+{
+  pd_bytes document;
+  redis_key key = key_of(r, agent);
+  pd_code code = pd_seal_read(stored, &document, out_mark, err);
+  if (!code) return take(ctx, document, err);
+  return pd_error_set(err, code, "the key '%.120s' of Redis at %.120s is damaged: its checksum does not match", key.text,
+                      pd_redis_where(r)->shown);
+}
+
 /* GETRANGE does not tell an empty value from none, and EXISTS comes later: somebody may have saved, or deleted, in between. */
-static pd_code load(void *handle, const char *agent, pd_storage_take take, void *ctx, pd_error *err)
+static pd_code load_marked(void *handle, const char *agent, pd_storage_take take, void *ctx, pd_storage_mark *out_mark, pd_error *err)
 {
   for (int looks = 0; looks < LOOKS_MAX; looks++) {
     CLEANUP(pd_redis_reply_done) redisReply *reply = NULL;
     long long is_there;
     TRY(read_value(handle, agent, &reply, err));
-    if (reply->len) return take(ctx, (pd_bytes){reply->str, (size_t)reply->len}, err);
+    if (reply->len) return take_value(handle, agent, (pd_bytes){reply->str, (size_t)reply->len}, take, ctx, out_mark, err);
     TRY(ask_number(handle, "EXISTS", agent, &is_there, err));
     if (!is_there) return no_snapshot(handle, agent, err);
   }
@@ -284,8 +330,8 @@ static pd_code durability(void *handle, pd_storage_durability *out, pd_error *er
 
 #define REDIS_OPS(scheme, open_it)                                                                                                         \
   {                                                                                                                                        \
-    .abi = PD_STORAGE_ABI, .name = scheme, .open = open_it, .close = close_redis, .save = save, .load = load, .remove = remove_key,        \
-    .list = list, .durability = durability, .claim = claim, .epoch = epoch_now,                                                            \
+    .abi = PD_STORAGE_ABI, .name = scheme, .open = open_it, .close = close_redis, .remove = remove_key, .list = list,                     \
+    .durability = durability, .claim = claim, .epoch = epoch_now, .save_next = save_next, .load_marked = load_marked,                      \
   }
 
 const pd_storage_ops pd_storage_redis = REDIS_OPS("redis", open_tcp);

@@ -11,6 +11,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/map64.h"
+#include "base/random.h"
 #include "storage/builtin.h"
 
 #include <dlfcn.h>
@@ -22,7 +23,7 @@
 #define AGENTS_MAX 1000000 /* of a list */
 
 struct pd_storage {
-  const pd_storage_ops *ops;
+  pd_storage_ops ops;
   void *handle;
   void *library; /* of a plugin */
   pthread_mutex_t lock;
@@ -66,8 +67,9 @@ static pd_code find_ops(const char *uri, pd_storage *storage, const char **out_a
   for (size_t i = 0; i < COUNT_OF(schemes); i++) {
     if (strlen(schemes[i].scheme) != size || memcmp(schemes[i].scheme, uri, size) != 0) continue;
     *out_argument = colon + 1;
-    storage->ops = schemes[i].ops;
-    return storage->ops ? PD_OK : pd_storage_plugin_load(colon + 1, &storage->ops, out_argument, &storage->library, err);
+    if (!schemes[i].ops) return pd_storage_plugin_load(colon + 1, &storage->ops, out_argument, &storage->library, err);
+    storage->ops = *schemes[i].ops;
+    return PD_OK;
   }
   if (size == 6 && memcmp(uri, "sqlite", 6) == 0) {
     return pd_error_set(err, PD_INVALID, "sqlite: is a store, not a storage: write sqlite-snapshots:FILE, or perdure:sqlite:DIR");
@@ -82,7 +84,7 @@ pd_code pd_storage_open(const char *uri, pd_storage **out, pd_error *err)
   pd_storage *storage = calloc(1, sizeof *storage);
   if (!storage) return pd_error_memory(err, "a storage");
   pd_code code = find_ops(uri, storage, &argument, err);
-  if (!code) code = storage->ops->open(argument, &storage->handle, err ? err : &own);
+  if (!code) code = storage->ops.open(argument, &storage->handle, err ? err : &own);
   if (code) {
     if (storage->library) dlclose(storage->library);
     free(storage);
@@ -96,7 +98,7 @@ pd_code pd_storage_open(const char *uri, pd_storage **out, pd_error *err)
 void pd_storage_close(pd_storage *storage)
 {
   if (!storage) return;
-  storage->ops->close(storage->handle);
+  storage->ops.close(storage->handle);
   if (storage->library) dlclose(storage->library);
   pd_map64_done(&storage->seen);
   pthread_mutex_destroy(&storage->lock);
@@ -135,11 +137,20 @@ static pd_code take_checked(void *ctx, pd_bytes snapshot, pd_error *err)
   return pd_buf_append(t->out, snapshot.data, snapshot.size, err);
 }
 
+/* The latest, by whichever version of the interface the storage has. */
+static pd_code load_latest(pd_storage *storage, const char *agent, taking *t, pd_storage_mark *out_mark, pd_error *err)
+{
+  *out_mark = (pd_storage_mark){0};
+  if (storage->ops.load_marked) return storage->ops.load_marked(storage->handle, agent, take_checked, t, out_mark, err);
+  return storage->ops.load(storage->handle, agent, take_checked, t, err);
+}
+
 static pd_code look_before_saving(pd_storage *storage, const char *agent, pd_error *err)
 {
   if (pd_map64_find(&storage->seen, fingerprint(agent))) return PD_OK;
   taking look = {agent, NULL};
-  pd_code code = storage->ops->load(storage->handle, agent, take_checked, &look, err);
+  pd_storage_mark ignored;
+  pd_code code = load_latest(storage, agent, &look, &ignored, err);
   if (code == PD_CORRUPT) {
     char why[PD_ERROR_MESSAGE_MAX];
     snprintf(why, sizeof why, "%s", err->message);
@@ -149,26 +160,32 @@ static pd_code look_before_saving(pd_storage *storage, const char *agent, pd_err
   return pd_map64_add(&storage->seen, fingerprint(agent), NULL, NULL, err);
 }
 
-/* The one message of fencing, whatever the storage said. */
-static pd_code fenced(const char *agent, uint64_t epoch, pd_error *err)
+/* The one message of fencing, and of its like, whatever the storage said. */
+static pd_code refused(const char *agent, const pd_storage_mark *last, const pd_storage_mark *next, pd_error *err)
 {
   uint64_t actual = err->actual;
+  if (last && actual == next->epoch) {
+    return pd_error_named(err, PD_CONFLICT, "SnapshotChanged",
+                          "the snapshot of agent '%s' is not the one that was loaded any more: load it again", agent);
+  }
   pd_error_named(err, PD_CONFLICT, "AgentFenced", "agent '%s' is held by epoch %llu now: epoch %llu may not save it any more", agent,
-                 (unsigned long long)actual, (unsigned long long)epoch);
-  err->expected = epoch;
+                 (unsigned long long)actual, (unsigned long long)next->epoch);
+  err->expected = next->epoch;
   err->actual = actual;
   return PD_CONFLICT;
 }
 
-static pd_code save_any(pd_storage *storage, const char *agent_id, uint64_t epoch, pd_bytes snapshot, pd_error *err)
+static pd_code save_any(pd_storage *storage, const char *agent_id, const pd_storage_mark *last, const pd_storage_mark *next,
+                        pd_bytes snapshot, pd_error *err)
 {
   TRY(pd_agent_check(agent_id, err));
   TRY(pd_snapshot_check(snapshot, agent_id, NULL, err));
   pthread_mutex_lock(&storage->lock);
   pd_code code = look_before_saving(storage, agent_id, err);
   if (!code) {
-    code = storage->ops->save(storage->handle, agent_id, epoch, snapshot, err);
-    if (code == PD_CONFLICT && epoch) code = fenced(agent_id, epoch, err);
+    code = storage->ops.save_next ? storage->ops.save_next(storage->handle, agent_id, last, next, snapshot, err)
+                                  : storage->ops.save(storage->handle, agent_id, next->epoch, snapshot, err);
+    if (code == PD_CONFLICT && next->epoch) code = refused(agent_id, last, next, err);
   }
   pthread_mutex_unlock(&storage->lock);
   return code;
@@ -177,15 +194,36 @@ static pd_code save_any(pd_storage *storage, const char *agent_id, uint64_t epoc
 pd_code pd_storage_save(pd_storage *storage, const char *agent_id, pd_bytes snapshot, pd_error *err)
 {
   pd_error own;
-  return save_any(storage, agent_id, 0, snapshot, err ? err : &own);
+  pd_storage_mark next = {0};
+  if (!err) err = &own;
+  TRY(pd_random_u64(&next.token, err));
+  return save_any(storage, agent_id, NULL, &next, snapshot, err);
+}
+
+static pd_code check_epoch(const char *agent_id, uint64_t epoch, pd_error *err)
+{
+  if (epoch) return PD_OK;
+  return pd_error_set(err, PD_INVALID, "0 is no epoch: claim the agent '%.80s' first", agent_id ? agent_id : "");
 }
 
 pd_code pd_storage_save_as(pd_storage *storage, const char *agent_id, uint64_t epoch, pd_bytes snapshot, pd_error *err)
 {
   pd_error own;
+  pd_storage_mark next = {.epoch = epoch};
   if (!err) err = &own;
-  if (!epoch) return pd_error_set(err, PD_INVALID, "0 is no epoch: claim the agent '%.80s' first", agent_id ? agent_id : "");
-  return save_any(storage, agent_id, epoch, snapshot, err);
+  TRY(check_epoch(agent_id, epoch, err));
+  TRY(pd_random_u64(&next.token, err));
+  return save_any(storage, agent_id, NULL, &next, snapshot, err);
+}
+
+pd_code pd_storage_save_next(pd_storage *storage, const char *agent_id, const pd_storage_mark *last, const pd_storage_mark *next,
+                             pd_bytes snapshot, pd_error *err)
+{
+  pd_error own;
+  if (!err) err = &own;
+  TRY(check_epoch(agent_id, next->epoch, err));
+  if (!next->token) return pd_error_set(err, PD_INVALID, "the mark of a save needs a token that is not 0");
+  return save_any(storage, agent_id, last, next, snapshot, err);
 }
 
 static pd_code ask_epoch(pd_storage *storage, const char *agent_id, bool is_claim, uint64_t *out, pd_error *err)
@@ -195,10 +233,10 @@ static pd_code ask_epoch(pd_storage *storage, const char *agent_id, bool is_clai
   if (!err) err = &own;
   TRY(pd_agent_check(agent_id, err));
   pthread_mutex_lock(&storage->lock);
-  pd_code code = (is_claim ? storage->ops->claim : storage->ops->epoch)(storage->handle, agent_id, &epoch, err);
+  pd_code code = (is_claim ? storage->ops.claim : storage->ops.epoch)(storage->handle, agent_id, &epoch, err);
   pthread_mutex_unlock(&storage->lock);
   if (!code && (epoch > PD_SNAPSHOT_NUMBER_MAX || (is_claim && !epoch))) {
-    code = pd_error_set(err, PD_CORRUPT, "the storage '%s' gave agent '%s' the epoch %llu, which it cannot have", storage->ops->name,
+    code = pd_error_set(err, PD_CORRUPT, "the storage '%s' gave agent '%s' the epoch %llu, which it cannot have", storage->ops.name,
                         agent_id, (unsigned long long)epoch);
   }
   if (!code) *out = epoch;
@@ -215,22 +253,25 @@ pd_code pd_storage_epoch(pd_storage *storage, const char *agent_id, uint64_t *ou
   return ask_epoch(storage, agent_id, false, out_epoch, err);
 }
 
-/* Load what `tick` names; NULL: the latest. */
-static pd_code load_any(pd_storage *storage, const char *agent_id, const uint64_t *tick, pd_buf *out, pd_error *err)
+/* Load what `tick` names; NULL: the latest, and its mark. */
+static pd_code load_any(pd_storage *storage, const char *agent_id, const uint64_t *tick, pd_buf *out, pd_storage_mark *out_mark,
+                        pd_error *err)
 {
+  pd_storage_mark mark = {0};
   pd_error own;
   CLEANUP(pd_buf_done) pd_buf document = {0};
   if (!err) err = &own;
   TRY(pd_agent_check(agent_id, err));
-  if (tick && !storage->ops->load_tick) {
-    return pd_error_set(err, PD_UNSUPPORTED, "the storage '%s' keeps only the latest snapshot", storage->ops->name);
+  if (tick && !storage->ops.load_tick) {
+    return pd_error_set(err, PD_UNSUPPORTED, "the storage '%s' keeps only the latest snapshot", storage->ops.name);
   }
   taking t = {agent_id, &document};
   pthread_mutex_lock(&storage->lock);
-  pd_code code = tick ? storage->ops->load_tick(storage->handle, agent_id, *tick, take_checked, &t, err)
-                      : storage->ops->load(storage->handle, agent_id, take_checked, &t, err);
+  pd_code code = tick ? storage->ops.load_tick(storage->handle, agent_id, *tick, take_checked, &t, err)
+                      : load_latest(storage, agent_id, &t, &mark, err);
   if (!tick && !code) code = pd_map64_add(&storage->seen, fingerprint(agent_id), NULL, NULL, err); /* D2 is done */
   pthread_mutex_unlock(&storage->lock);
+  if (out_mark) *out_mark = code ? (pd_storage_mark){0} : mark;
   if (code) return code;
   pd_buf_clear(out);
   return pd_buf_append(out, document.data, document.size, err);
@@ -238,12 +279,18 @@ static pd_code load_any(pd_storage *storage, const char *agent_id, const uint64_
 
 pd_code pd_storage_load(pd_storage *storage, const char *agent_id, pd_buf *out, pd_error *err)
 {
-  return load_any(storage, agent_id, NULL, out, err);
+  return load_any(storage, agent_id, NULL, out, NULL, err);
+}
+
+pd_code pd_storage_load_marked(pd_storage *storage, const char *agent_id, pd_buf *out, pd_storage_mark *out_mark, pd_error *err)
+{
+  *out_mark = (pd_storage_mark){0};
+  return load_any(storage, agent_id, NULL, out, out_mark, err);
 }
 
 pd_code pd_storage_load_tick(pd_storage *storage, const char *agent_id, uint64_t tick_index, pd_buf *out, pd_error *err)
 {
-  return load_any(storage, agent_id, &tick_index, out, err);
+  return load_any(storage, agent_id, &tick_index, out, NULL, err);
 }
 
 pd_code pd_storage_ticks(pd_storage *storage, const char *agent_id, pd_storage_tick_visit visit, void *ctx, pd_error *err)
@@ -251,11 +298,11 @@ pd_code pd_storage_ticks(pd_storage *storage, const char *agent_id, pd_storage_t
   pd_error own;
   if (!err) err = &own;
   TRY(pd_agent_check(agent_id, err));
-  if (!storage->ops->ticks) {
-    return pd_error_set(err, PD_UNSUPPORTED, "the storage '%s' keeps only the latest snapshot", storage->ops->name);
+  if (!storage->ops.ticks) {
+    return pd_error_set(err, PD_UNSUPPORTED, "the storage '%s' keeps only the latest snapshot", storage->ops.name);
   }
   pthread_mutex_lock(&storage->lock);
-  pd_code code = storage->ops->ticks(storage->handle, agent_id, visit, ctx, err);
+  pd_code code = storage->ops.ticks(storage->handle, agent_id, visit, ctx, err);
   pthread_mutex_unlock(&storage->lock);
   return code;
 }
@@ -266,7 +313,7 @@ pd_code pd_storage_delete(pd_storage *storage, const char *agent_id, pd_error *e
   if (!err) err = &own;
   TRY(pd_agent_check(agent_id, err));
   pthread_mutex_lock(&storage->lock);
-  pd_code code = storage->ops->remove(storage->handle, agent_id, err);
+  pd_code code = storage->ops.remove(storage->handle, agent_id, err);
   pthread_mutex_unlock(&storage->lock);
   return code;
 }
@@ -299,7 +346,7 @@ pd_code pd_storage_list(pd_storage *storage, void (*visit)(void *ctx, const char
   pd_error own;
   agent_list list = {0};
   pthread_mutex_lock(&storage->lock);
-  pd_code code = storage->ops->list(storage->handle, take_name, &list, err ? err : &own);
+  pd_code code = storage->ops.list(storage->handle, take_name, &list, err ? err : &own);
   pthread_mutex_unlock(&storage->lock);
   if (!code && list.count) qsort(list.names, list.count, sizeof *list.names, by_name);
   for (size_t i = 0; !code && i < list.count; i++)
@@ -313,7 +360,7 @@ pd_code pd_storage_durability_get(pd_storage *storage, pd_storage_durability *ou
   pd_error own;
   pd_storage_durability found = {0};
   pthread_mutex_lock(&storage->lock);
-  pd_code code = storage->ops->durability(storage->handle, &found, err ? err : &own);
+  pd_code code = storage->ops.durability(storage->handle, &found, err ? err : &own);
   pthread_mutex_unlock(&storage->lock);
   if (!code) *out = found;
   return code;

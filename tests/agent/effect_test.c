@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+static const char *flaky_so;
+
 static pd_effect_state intend(pd_agent *agent, const char *id)
 {
   pd_effect_state state = 0;
@@ -147,6 +149,59 @@ static void effect__only_so_many_of_the_past_are_kept(void **state)
   pd_storage_close(storage);
 }
 
+/* Steps whose replies leave the window long before their effects would: with each kind of window, and many more steps than may be open. */
+static void effect__those_of_finished_steps_never_fill_the_ledger(void **state)
+{
+  static const pd_agent_options windows[] = {{.reply_count_max = 3}, {.reply_bytes_max = 4000}};
+  char *uri = text_of("plugin:%s", flaky_so), *big = calloc(1, 1500);
+  (void)state;
+  memset(big, 'r', 1499);
+  setenv("FLAKY", "", 1);
+  pd_storage *storage = storage_open(uri);
+  for (size_t w = 0; w < COUNT_OF(windows); w++) {
+    char *name = text_of("w%zu", w);
+    pd_agent *agent = NULL;
+    OK(pd_agent_open_in(storage, name, &windows[w], &agent, &err));
+    for (int i = 0; i < PD_AGENT_EFFECTS_OPEN_MAX + 300; i++) {
+      char *event = text_of("{\"id\":\"%d\"}", i), *effect = text_of("mail-%d", i);
+      assert_int_equal(begin(agent, event), PD_STEP_NEW);
+      assert_int_equal(intend(agent, effect), PD_EFFECT_INTENDED);
+      OK(pd_agent_effect_done(agent, effect, pd_text("1"), &err));
+      OK(pd_agent_step_reply_text(agent, big, &err));
+      OK(pd_agent_step_commit(agent, &err));
+      free(event);
+      free(effect);
+    }
+    size_t counts[4] = {0};
+    OK(pd_agent_effects(agent, count_effects, counts, &err));
+    assert_in_range(counts[PD_EFFECT_DONE], PD_AGENT_EFFECTS_KEPT, 2 * PD_AGENT_EFFECTS_KEPT);
+    pd_agent_close(agent);
+    free(name);
+  }
+  pd_storage_close(storage);
+  free(uri);
+  free(big);
+}
+
+/* As perdure wrote them before effects were closed with their step: done, for events whose replies are forgotten. */
+static void effect__a_ledger_that_is_full_of_old_ones_is_not_full(void **state)
+{
+  pd_storage *storage = storage_open(*state);
+  char *list = malloc(200000);
+  int size = 0;
+  for (int i = 0; i < PD_AGENT_EFFECTS_OPEN_MAX; i++)
+    size += sprintf(list + size, "%s{\"id\":\"e%d\",\"event\":\"gone-%d\"," DONE "}", i ? "," : "", i, i);
+  pd_agent *agent = open_with_effects(storage, list, DONE, 0);
+  assert_int_equal(intend(agent, "one-more"), PD_EFFECT_INTENDED);
+  size_t counts[4] = {0};
+  OK(pd_agent_effects(agent, count_effects, counts, &err));
+  assert_int_equal(counts[PD_EFFECT_DONE], PD_AGENT_EFFECTS_KEPT);
+  expect_effect(agent, "e999", PD_EFFECT_DONE, "gone-999", "1");
+  pd_agent_close(agent);
+  pd_storage_close(storage);
+  free(list);
+}
+
 static void effect__too_many_open_ones_are_refused(void **state)
 {
   pd_effect_state got;
@@ -159,12 +214,16 @@ static void effect__too_many_open_ones_are_refused(void **state)
   pd_storage_close(storage);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
   static const struct CMUnitTest tests[] = {
     IN_ALL(effect__is_written_down_before_it_happens), IN_ALL(effect__that_is_done_is_not_done_again),
     IN_ALL(effect__that_did_not_happen_is_taken_back), IN_ALL(effect__ids_and_notes_are_checked),
     IN_ALL(effect__only_so_many_of_the_past_are_kept), IN_ALL(effect__too_many_open_ones_are_refused),
+    cmocka_unit_test(effect__those_of_finished_steps_never_fill_the_ledger),
+    IN_ALL(effect__a_ledger_that_is_full_of_old_ones_is_not_full),
   };
+  if (argc != 3) return 2;
+  flaky_so = argv[1];
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

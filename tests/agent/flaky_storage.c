@@ -1,6 +1,7 @@
 /*
  * flaky_storage.c: a storage in memory whose answers get lost. The variable FLAKY says what happens to saves: "lost": they are done and the
- * answer does not arrive; "late": they are not done, and none arrives; anything else: all is well.
+ * answer does not arrive; "late": they are not done, and none arrives; "stuck": the same, but the last such save is done when the variable
+ * is "arrives"; anything else: all is well. With OLD it is a plugin of interface version 1.
  */
 #include <perdure/storage_plugin.h>
 #include <stdlib.h>
@@ -12,6 +13,12 @@ typedef struct slot {
   char *document;
   size_t size;
   uint64_t epoch;
+  pd_storage_mark mark;
+  struct { /* on the way */
+    char *document;
+    size_t size;
+    pd_storage_mark last, next;
+  } stuck;
 } slot;
 
 static slot slots[AGENTS_MAX];
@@ -43,31 +50,86 @@ static void close_memory(void *handle)
   (void)handle;
 }
 
-static pd_code save(void *handle, const char *agent, uint64_t epoch, pd_bytes snapshot, pd_error *err)
+static bool is_same(const pd_storage_mark *a, const pd_storage_mark *b)
 {
-  slot *s = slot_of(agent);
-  (void)handle;
-  if (epoch && epoch != s->epoch) {
-    pd_storage_fail(err, PD_CONFLICT, "fenced");
-    err->actual = s->epoch;
-    return PD_CONFLICT;
-  }
-  if (is("late")) return pd_storage_fail(err, PD_STORAGE, "no answer in time");
+  return a->epoch == b->epoch && a->save == b->save && a->token == b->token;
+}
+
+static pd_code conflict(const slot *s, pd_error *err)
+{
+  pd_storage_fail(err, PD_CONFLICT, "fenced");
+  err->actual = s->epoch;
+  return PD_CONFLICT;
+}
+
+static void put(slot *s, pd_bytes snapshot, const pd_storage_mark *mark)
+{
   free(s->document);
   s->document = malloc(snapshot.size);
   memcpy(s->document, snapshot.data, snapshot.size);
   s->size = snapshot.size;
-  return is("lost") ? pd_storage_fail(err, PD_STORAGE, "no answer in time") : PD_OK;
+  s->mark = *mark;
 }
 
-static pd_code load(void *handle, const char *agent, pd_storage_take take, void *ctx, pd_error *err)
+static pd_code no_answer(pd_error *err)
+{
+  return pd_storage_fail(err, PD_STORAGE, "no answer in time");
+}
+
+/* What was stuck is done now, if its conditions still hold. */
+static void arrive(slot *s)
+{
+  if (!s->stuck.document) return;
+  bool may_save = s->stuck.next.epoch == s->epoch && is_same(&s->stuck.last, &s->mark);
+  if (may_save) put(s, (pd_bytes){s->stuck.document, s->stuck.size}, &s->stuck.next);
+  free(s->stuck.document);
+  s->stuck.document = NULL;
+}
+
+static pd_code save_next(void *handle, const char *agent, const pd_storage_mark *last, const pd_storage_mark *next, pd_bytes snapshot,
+                         pd_error *err)
+{
+  slot *s = slot_of(agent);
+  (void)handle;
+  if (is("arrives")) arrive(s);
+  if (next->epoch && next->epoch != s->epoch) return conflict(s, err);
+  if (last && !is_same(last, &s->mark)) return is_same(next, &s->mark) ? PD_OK : conflict(s, err);
+  if (is("late")) return no_answer(err);
+  if (is("stuck")) {
+    free(s->stuck.document);
+    s->stuck.document = malloc(snapshot.size);
+    memcpy(s->stuck.document, snapshot.data, snapshot.size);
+    s->stuck.size = snapshot.size;
+    s->stuck.last = last ? *last : (pd_storage_mark){0};
+    s->stuck.next = *next;
+    return no_answer(err);
+  }
+  put(s, snapshot, next);
+  return is("lost") ? no_answer(err) : PD_OK;
+}
+
+static pd_code load_marked(void *handle, const char *agent, pd_storage_take take, void *ctx, pd_storage_mark *out_mark, pd_error *err)
 {
   slot *s = slot_of(agent);
   (void)handle;
   if (is("away")) return pd_storage_fail(err, PD_STORAGE, "the server is away");
   if (!s->document) return pd_storage_fail(err, PD_NOT_FOUND, "no snapshot of agent '%s'", agent);
+  *out_mark = s->mark;
   return take(ctx, (pd_bytes){s->document, s->size}, err);
 }
+
+#ifdef OLD
+static pd_code save(void *handle, const char *agent, uint64_t epoch, pd_bytes snapshot, pd_error *err)
+{
+  return save_next(handle, agent, NULL, &(pd_storage_mark){.epoch = epoch}, snapshot, err);
+}
+
+static pd_code load(void *handle, const char *agent, pd_storage_take take, void *ctx, pd_error *err)
+{
+  pd_storage_mark ignored;
+  return load_marked(handle, agent, take, ctx, &ignored, err);
+}
+#endif
 
 static pd_code remove_agent(void *handle, const char *agent, pd_error *err)
 {
@@ -76,6 +138,7 @@ static pd_code remove_agent(void *handle, const char *agent, pd_error *err)
   if (!s->document) return pd_storage_fail(err, PD_NOT_FOUND, "no snapshot of agent '%s'", agent);
   free(s->document);
   s->document = NULL;
+  s->mark = (pd_storage_mark){0};
   s->epoch++;
   return PD_OK;
 }
@@ -108,12 +171,19 @@ static pd_code epoch_now(void *handle, const char *agent, uint64_t *out_epoch, p
 }
 
 PD_STORAGE_EXPORT const pd_storage_ops pd_storage_plugin = {
+#ifdef OLD
+  .abi = 1,
+  .save = save,
+  .load = load,
+  .save_next = (void *)8, /* what lies behind the table of an old one is not to be called */
+#else
   .abi = PD_STORAGE_ABI,
+  .save_next = save_next,
+  .load_marked = load_marked,
+#endif
   .name = "flaky",
   .open = open_memory,
   .close = close_memory,
-  .save = save,
-  .load = load,
   .remove = remove_agent,
   .list = list,
   .durability = durability,

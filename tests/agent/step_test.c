@@ -15,7 +15,8 @@ static void open__tells_a_fresh_agent_from_a_restored_one(void **state)
   pd_agent_info info = agent_info(agent);
   assert_int_equal(info.origin, PD_AGENT_FRESH);
   assert_int_equal(info.tick_index, 0);
-  assert_int_equal(info.epoch, 1);
+  uint64_t first = info.epoch;
+  assert_true(first > 0);
   assert_string_equal(info.status, "WAITING_FOR_EVENT");
   assert_int_equal(begin(agent, NULL), PD_STEP_NONE);
   pd_agent_close(agent);
@@ -28,7 +29,7 @@ static void open__tells_a_fresh_agent_from_a_restored_one(void **state)
   info = agent_info(agent);
   assert_int_equal(info.origin, PD_AGENT_RESTORED);
   assert_int_equal(info.tick_index, 1);
-  assert_int_equal(info.epoch, 3);
+  assert_true(info.epoch > first + 1);
   assert_int_equal(info.history_count, 1);
   expect_variable(agent, "count", "1");
   pd_agent_close(agent);
@@ -46,13 +47,15 @@ static void open__snapshots_of_others_are_continued_and_their_members_kept(void 
   storage_save(storage, "x", given);
   OK(pd_agent_open_in(storage, "x", NULL, &agent, &err));
   assert_int_equal(begin(agent, NULL), PD_STEP_NEW);
-  assert_string_equal(pd_agent_step_event_id(agent), "perdure-tick-43");
+  assert_int_equal(strncmp(pd_agent_step_event_id(agent), "perdure-", 8), 0);
   OK(pd_agent_step_set(agent, "ab", pd_text(" [ 2 ] "), &err));
   OK(pd_agent_step_unset(agent, "retry_count", &err));
   OK(pd_agent_step_status(agent, "WORKING", &err));
   OK(pd_agent_step_commit(agent, &err));
   assert_int_equal(begin(agent, NULL), PD_STEP_NEW);
-  assert_string_equal(pd_agent_step_event_id(agent), "perdure-tick-44");
+  CLEANUP(pd_buf_done) pd_buf odd = {0};
+  OK(pd_agent_step_event_get(agent, "id", &odd, &err));
+  assert_memory_equal(odd.data, "{\"odd\":1}", odd.size); /* somebody else's idea of an id stays */
   OK(pd_agent_step_commit(agent, &err));
   assert_int_equal(begin(agent, NULL), PD_STEP_NONE);
   pd_json top, member;

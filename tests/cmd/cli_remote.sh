@@ -233,7 +233,12 @@ begin remote__agents_and_statestores_are_the_same
 filter='sed -E "s/[0-9a-f]{64}/ID/g; s/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/UUID/g; s/\b[0-9]{13}\b/MS/g"'
 for c in "statestore set a 1" "statestore get a" "statestore has a" "statestore list" "statestore delete a" "statestore get a" "--json statestore stats" \
   "statestore set x 1 --path file.json" "statestore list --path file.json" "statestore flush" "statestore clear a" \
-  "agent open" "agent status" "agent show" "agent push {\"id\":\"7\"} --epoch 1" "agent next --epoch 1" "agent ticks" "agent next --epoch 9" "agent next" \
+  "agent open" "agent status" "agent show"; do
+  same $c
+done
+same agent open
+keep '[0-9]{13}'
+for c in "agent push {\"id\":\"7\"} --epoch @@" "agent next --epoch @@" "agent ticks" "agent next --epoch 9" "agent next" \
   "agents" "agents --names" "--json agents" "runs create title" "runs list" "--json runs list all" "runs list nope"; do
   same $c
 done

@@ -1,4 +1,4 @@
-/* storage_contract.c: the clauses S1 to S8, each on a fresh URI; storage_epochs.c has S9 and S10. */
+/* storage_contract.c: the clauses S1 to S8, each on a fresh URI; storage_epochs.c has S9 to S12. */
 #include "contract/storage_contract.h"
 
 #include "base/base.h"
@@ -521,10 +521,15 @@ int storage_contract_run(const storage_contract_target *target, const struct CMU
     CLAUSE_OF(S7_processes_may_save_at_once),
     CLAUSE_OF(S8_names_that_look_alike_are_different_agents),
     CLAUSE_OF(S9_each_claim_gets_a_larger_epoch),
+    CLAUSE_OF(S9_epochs_follow_the_clock),
     CLAUSE_OF(S9_a_claim_makes_no_snapshot_and_changes_none),
     CLAUSE_OF(S10_only_the_last_claim_may_save),
     CLAUSE_OF(S10_who_was_removed_does_not_come_back),
     CLAUSE_OF(S10_processes_that_take_over_never_interleave),
+    CLAUSE_OF(S11_the_mark_comes_back_with_its_snapshot),
+    CLAUSE_OF(S12_a_save_that_follows_another_one_than_is_stored_changes_nothing),
+    CLAUSE_OF(S12_a_save_that_arrives_twice_is_one_save),
+    CLAUSE_OF(S12_processes_of_one_epoch_lose_no_save),
     CLAUSE_OF(durability_is_told),
     CLAUSE_OF(ticks_can_be_revisited_where_they_are_kept),
     CLAUSE_OF(random_calls_behave_like_a_map),

@@ -1,4 +1,4 @@
-/* storage_epochs.c: the clauses S9 and S10: claims, and who may save. */
+/* storage_epochs.c: the clauses S9 to S12: claims, who may save, and after which save. */
 #include "base/base.h"
 #include "contract/storage_clauses.h"
 #include "contract/storage_contract.h"
@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 static uint64_t claim(pd_storage *storage, const char *agent)
@@ -68,6 +69,16 @@ void S9_each_claim_gets_a_larger_epoch(void **state)
   assert_int_equal(epoch_of(a, "y"), 0);
   assert_int_equal(pd_storage_claim(a, "../x", &last, NULL), PD_INVALID);
   pd_storage_close(a);
+}
+
+/* Whoever lost its memory, or was put back, must not give the same ones out again: a clock does not go back with it. */
+void S9_epochs_follow_the_clock(void **state)
+{
+  struct timespec before;
+  clock_gettime(CLOCK_REALTIME, &before);
+  pd_storage *s = storage_open(*state);
+  assert_true(claim(s, "x") >= (uint64_t)before.tv_sec * 1000);
+  pd_storage_close(s);
 }
 
 void S9_a_claim_makes_no_snapshot_and_changes_none(void **state)
@@ -174,8 +185,172 @@ void S10_processes_that_take_over_never_interleave(void **state)
   }
   uint64_t last = UINT64_MAX;
   pd_storage *s = storage_open(*state);
-  assert_int_equal(epoch_of(s, "x"), 18);
+  assert_true(epoch_of(s, "x") > 18);
   if (storage_contract_current()->has_ticks) assert_int_equal(pd_storage_ticks(s, "x", note_falling, &last, NULL), PD_OK);
   assert_true(last > 0);
+  pd_storage_close(s);
+}
+
+/* ---- S11, S12: which save ------------------------------------------------------------------------------------------ */
+
+static pd_code save_after(pd_storage *storage, const pd_storage_mark *last, const pd_storage_mark *next, uint64_t tick, pd_error *err)
+{
+  char *document = snapshot_new("x", tick, 2);
+  pd_code code = pd_storage_save_next(storage, "x", last, next, pd_text(document), err);
+  free(document);
+  return code;
+}
+
+static void expect_saved(pd_storage *storage, const pd_storage_mark *last, const pd_storage_mark *next, uint64_t tick)
+{
+  pd_error err = {0};
+  if (save_after(storage, last, next, tick, &err)) fail_msg("save %llu: %s", (unsigned long long)next->save, err.message);
+}
+
+static void expect_changed(pd_storage *storage, const pd_storage_mark *last, const pd_storage_mark *next)
+{
+  pd_error err = {0};
+  assert_int_equal(save_after(storage, last, next, 999, &err), PD_CONFLICT);
+  assert_string_equal(pd_error_name(&err), "SnapshotChanged");
+}
+
+static pd_storage_mark mark_of(pd_storage *storage)
+{
+  CLEANUP(pd_buf_done) pd_buf got = {0};
+  pd_storage_mark mark = {1, 2, 3};
+  pd_error err = {0};
+  pd_code code = pd_storage_load_marked(storage, "x", &got, &mark, &err);
+  if (code && code != PD_NOT_FOUND) fail_msg("load: %s", err.message);
+  return mark;
+}
+
+static void expect_mark(pd_storage *storage, const pd_storage_mark *want)
+{
+  pd_storage_mark is = mark_of(storage);
+  assert_int_equal(is.epoch, want->epoch);
+  assert_int_equal(is.save, want->save);
+  assert_true(is.token == want->token);
+}
+
+static const pd_storage_mark none;
+
+void S11_the_mark_comes_back_with_its_snapshot(void **state)
+{
+  pd_storage *a = storage_open(*state), *b = storage_open(*state);
+  pd_error err = {0};
+  expect_mark(a, &none);
+  pd_storage_mark first = {claim(a, "x"), 1, UINT64_MAX}, second = {first.epoch, PD_SNAPSHOT_NUMBER_MAX, 1};
+  expect_mark(a, &none); /* of a claim there is none */
+  expect_saved(a, &none, &first, 1);
+  expect_mark(a, &first);
+  expect_mark(b, &first);
+  expect_tick(b, "x", 1, 2);
+  expect_saved(b, &first, &second, 2);
+  expect_mark(a, &second);
+  pd_storage_close(a);
+  a = storage_open(*state);
+  expect_mark(a, &second);
+  save_tick(a, "x", 3, 1);
+  pd_storage_mark other = mark_of(b);
+  assert_true(other.token != second.token); /* whoever follows the second one has to notice */
+  assert_int_equal(other.epoch, 0);
+  assert_int_equal(pd_storage_delete(a, "x", NULL), PD_OK);
+  expect_mark(b, &none);
+  assert_int_equal(save_after(a, &none, &(pd_storage_mark){0, 1, 1}, 1, &err), PD_INVALID);
+  assert_int_equal(save_after(a, &none, &(pd_storage_mark){1, 1, 0}, 1, &err), PD_INVALID);
+  pd_storage_close(a);
+  pd_storage_close(b);
+}
+
+void S12_a_save_that_follows_another_one_than_is_stored_changes_nothing(void **state)
+{
+  pd_storage *a = storage_open(*state), *b = storage_open(*state);
+  uint64_t epoch = claim(a, "x");
+  pd_storage_mark one = {epoch, 1, 11}, two = {epoch, 2, 22}, late = {epoch, 2, 33}, far = {epoch, 3, 44};
+  expect_changed(a, &one, &two); /* nothing is there yet */
+  storage_expect(a, "x", NULL);
+  expect_saved(a, &none, &one, 1);
+  expect_changed(b, &none, &late);
+  expect_saved(a, &one, &two, 2);
+  expect_changed(b, &one, &late);
+  expect_changed(b, &none, &late);
+  expect_changed(b, &(pd_storage_mark){epoch, 2, 23}, &far); /* each of the three counts */
+  expect_changed(b, &(pd_storage_mark){epoch, 1, 22}, &far);
+  expect_changed(b, &(pd_storage_mark){epoch - 1, 2, 22}, &far);
+  expect_tick(a, "x", 2, 2);
+  expect_mark(a, &two);
+  expect_saved(b, NULL, &far, 3); /* whatever is there */
+  expect_changed(a, &two, &late);
+  save_tick(b, "x", 4, 2); /* without an epoch */
+  expect_changed(a, &far, &late);
+  expect_tick(a, "x", 4, 2);
+  pd_storage_mark plain = mark_of(a), next = {claim(a, "x"), 1, 55};
+  pd_error err = {0};
+  assert_int_equal(save_after(b, &plain, &late, 5, &err), PD_CONFLICT);
+  assert_string_equal(pd_error_name(&err), "AgentFenced");
+  expect_saved(a, &plain, &next, 6); /* a claim leaves the mark */
+  pd_storage_close(a);
+  pd_storage_close(b);
+}
+
+void S12_a_save_that_arrives_twice_is_one_save(void **state)
+{
+  pd_storage *a = storage_open(*state), *b = storage_open(*state);
+  uint64_t epoch = claim(a, "x");
+  pd_storage_mark one = {epoch, 1, 11}, two = {epoch, 2, 22}, three = {epoch, 3, 33};
+  expect_saved(a, &none, &one, 1);
+  expect_saved(b, &none, &one, 1);
+  expect_saved(a, &one, &two, 2);
+  expect_saved(b, &one, &two, 2);
+  expect_saved(a, &two, &three, 3);
+  expect_changed(b, &one, &two);
+  expect_tick(a, "x", 3, 2);
+  pd_storage_close(a);
+  pd_storage_close(b);
+}
+
+/* Counts the tick up, so often. */
+static void count_and_exit(const char *uri, uint64_t epoch, unsigned number)
+{
+  CLEANUP(pd_buf_done) pd_buf got = {0};
+  pd_storage *s = NULL;
+  pd_snapshot facts;
+  pd_error err = {0};
+  if (pd_storage_open(uri, &s, &err)) _exit(1);
+  for (unsigned done = 0, tries = 0; done < 8; tries++) {
+    pd_storage_mark last, next = {epoch, 0, (uint64_t)number << 32 | tries | 1u << 31};
+    if (pd_storage_load_marked(s, "x", &got, &last, &err)) _exit(2);
+    if (pd_snapshot_check((pd_bytes){got.data, got.size}, "x", &facts, &err)) _exit(3);
+    next.save = last.save + 1;
+    pd_code code = save_after(s, &last, &next, facts.tick_index + 1, &err);
+    done += code == PD_OK;
+    if (code && (code != PD_CONFLICT || strcmp(pd_error_name(&err), "SnapshotChanged") != 0)) {
+      fprintf(stderr, "# %s\n", err.message);
+      _exit(4);
+    }
+  }
+  pd_storage_close(s);
+  _exit(0);
+}
+
+void S12_processes_of_one_epoch_lose_no_save(void **state)
+{
+  pid_t children[3];
+  pd_storage *s = storage_open(*state);
+  uint64_t epoch = claim(s, "x");
+  expect_saved(s, &none, &(pd_storage_mark){epoch, 1, 1}, 0);
+  pd_storage_close(s);
+  for (unsigned i = 0; i < 3; i++) {
+    children[i] = fork();
+    if (!children[i]) count_and_exit(*state, epoch, i + 1);
+  }
+  for (unsigned i = 0; i < 3; i++) {
+    int status = 0;
+    assert_int_equal(waitpid(children[i], &status, 0), children[i]);
+    assert_int_equal(status, 0);
+  }
+  s = storage_open(*state);
+  expect_tick(s, "x", 24, 2);
+  assert_int_equal(mark_of(s).save, 25);
   pd_storage_close(s);
 }

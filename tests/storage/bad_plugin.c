@@ -3,10 +3,12 @@
 
 #define NO_SYMBOL 1
 #define OTHER_VERSION 2
-#define NO_SAVE 3
+#define NO_LOAD_MARKED 3
 #define NO_LOAD_TICK 4
 #define UNRESOLVED 5
 #define NO_CLAIM 6
+#define NO_SAVE_NEXT 7
+#define OLD_NO_SAVE 8 /* of interface version 1 */
 
 #if FAULT == NO_SYMBOL
 PD_STORAGE_EXPORT const int something_else = 1;
@@ -31,6 +33,19 @@ static pd_code save(void *handle, const char *agent, uint64_t epoch, pd_bytes sn
 static pd_code load(void *handle, const char *agent, pd_storage_take take, void *ctx, pd_error *err)
 {
   (void)handle, (void)agent, (void)take, (void)ctx;
+  return pd_storage_fail(err, PD_STORAGE, "must not be called");
+}
+
+static pd_code save_next(void *handle, const char *agent, const pd_storage_mark *last, const pd_storage_mark *next, pd_bytes snapshot,
+                         pd_error *err)
+{
+  (void)handle, (void)agent, (void)last, (void)next, (void)snapshot;
+  return pd_storage_fail(err, PD_STORAGE, "must not be called");
+}
+
+static pd_code load_marked(void *handle, const char *agent, pd_storage_take take, void *ctx, pd_storage_mark *out_mark, pd_error *err)
+{
+  (void)handle, (void)agent, (void)take, (void)ctx, (void)out_mark;
   return pd_storage_fail(err, PD_STORAGE, "must not be called");
 }
 
@@ -71,11 +86,11 @@ static pd_code epoch(void *handle, const char *agent, uint64_t *out_epoch, pd_er
 }
 
 PD_STORAGE_EXPORT const pd_storage_ops pd_storage_plugin = {
-  .abi = FAULT == OTHER_VERSION ? PD_STORAGE_ABI + 1 : PD_STORAGE_ABI,
+  .abi = FAULT == OTHER_VERSION ? PD_STORAGE_ABI + 1 : FAULT == OLD_NO_SAVE ? 1 : PD_STORAGE_ABI,
   .name = "bad",
   .open = open_nothing,
   .close = close_nothing,
-  .save = FAULT == NO_SAVE ? NULL : save,
+  .save = FAULT == OLD_NO_SAVE ? NULL : save,
   .load = load,
   .remove = REMOVE,
   .list = list,
@@ -83,5 +98,7 @@ PD_STORAGE_EXPORT const pd_storage_ops pd_storage_plugin = {
   .claim = FAULT == NO_CLAIM ? NULL : epoch,
   .epoch = epoch,
   .ticks = FAULT == NO_LOAD_TICK ? ticks : NULL,
+  .save_next = FAULT == NO_SAVE_NEXT ? NULL : save_next,
+  .load_marked = FAULT == NO_LOAD_MARKED ? NULL : load_marked,
 };
 #endif

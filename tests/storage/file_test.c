@@ -35,7 +35,8 @@ static void file__the_file_is_the_document_and_private(void **state)
   storage_save(s, "worker_007", document);
   size_t size;
   char *text = read_text(path, &size);
-  assert_string_equal(text, document);
+  assert_memory_equal(text, document, strlen(document)); /* and behind it white space: the seal */
+  assert_int_equal(strspn(text + strlen(document), " \t\n"), size - strlen(document));
   struct stat is;
   assert_int_equal(stat(path, &is), 0);
   assert_int_equal(is.st_mode & 07777, 0600);
@@ -93,11 +94,62 @@ static void file__every_truncation_is_noticed(void **state)
   free(document);
 }
 
+/* In every way that a byte can be another one: the document is refused, or is what it was. */
+static void file__every_flipped_byte_is_noticed(void **state)
+{
+  CLEANUP(pd_buf_done) pd_buf got = {0};
+  pd_storage *s = open_in(*state);
+  char *document = snapshot_new("x", 12, 2), *path = text_of("%s/x.json", (char *)*state);
+  storage_save(s, "x", document);
+  size_t size;
+  char *sound = read_text(path, &size);
+  for (size_t at = 0; at < size; at++) {
+    static const char others[] = " \t\r\n0a\"";
+    for (size_t i = at % 2; i < 8 + sizeof others - 1; i += 2) {
+      char was = sound[at];
+      sound[at] = i < 8 ? (char)(was ^ 1 << i) : others[i - 8];
+      write_text(path, sound, size);
+      pd_code code = sound[at] == was ? PD_CORRUPT : pd_storage_load(s, "x", &got, NULL);
+      if (code != PD_CORRUPT) fail_msg("byte %zu: %02x for %02x: %s", at, (uint8_t)sound[at], (uint8_t)was, pd_code_name(code));
+      sound[at] = was;
+    }
+  }
+  for (size_t cut = 0; cut < size; cut++) { /* the document without its seal is whole; anything shorter is not */
+    write_text(path, sound, cut);
+    pd_code code = pd_storage_load(s, "x", &got, NULL);
+    if (cut < strlen(document)) assert_int_equal(code, PD_CORRUPT);
+    if (code == PD_OK) expect_same_meaning((pd_bytes){got.data, got.size}, pd_text(document));
+  }
+  write_text(path, document, strlen(document)); /* as another program would write it */
+  storage_expect(s, "x", document);
+  pd_storage_close(s);
+  free(sound);
+  free(path);
+  free(document);
+}
+
+static void file__opening_and_reading_make_nothing(void **state)
+{
+  char *folder = text_of("%s/a/b", (char *)*state), *parent = text_of("%s/a", (char *)*state), *document = snapshot_new("x", 1, 1);
+  uint64_t epoch;
+  pd_storage *s = open_in(folder);
+  storage_expect(s, "x", NULL);
+  assert_int_equal(pd_storage_epoch(s, "x", &epoch, NULL), PD_OK);
+  assert_int_equal(pd_storage_delete(s, "x", NULL), PD_NOT_FOUND);
+  char *names = storage_names(s);
+  assert_string_equal(names, "");
+  assert_int_equal(access(parent, F_OK), -1);
+  storage_save(s, "x", document);
+  storage_expect(s, "x", document);
+  pd_storage_close(s);
+  free(names), free(folder), free(parent), free(document);
+}
+
 static void file__a_file_that_is_too_large_is_refused(void **state)
 {
   char *path = text_of("%s/x.json", (char *)*state);
   write_text(path, "{", 1);
-  assert_int_equal(truncate(path, (off_t)PD_SNAPSHOT_SIZE_MAX + 1), 0);
+  assert_int_equal(truncate(path, (off_t)PD_SNAPSHOT_SIZE_MAX + 1000), 0);
   pd_storage *s = open_in(*state);
   storage_load_refused(s, "x", PD_CORRUPT, "larger than any snapshot");
   pd_storage_close(s);
@@ -135,6 +187,10 @@ static void file__half_written_drafts_are_nobodys(void **state)
   storage_expect(s, "x", NULL);
   char *names = storage_names(s);
   assert_string_equal(names, "");
+  assert_int_equal(access(old, F_OK), 0); /* who only reads removes nothing */
+  char *mine_now = snapshot_new("x", 1, 1);
+  storage_save(s, "x", mine_now);
+  free(mine_now);
   assert_int_equal(access(fresh, F_OK), 0);
   assert_int_equal(access(old, F_OK), -1);
   assert_int_equal(access(other, F_OK), 0);
@@ -176,6 +232,8 @@ int main(void)
     cmocka_unit_test_setup_teardown(file__the_file_is_the_document_and_private, folder_set_up, folder_tear_down),
     cmocka_unit_test_setup_teardown(file__what_is_no_snapshot_is_refused_and_kept, folder_set_up, folder_tear_down),
     cmocka_unit_test_setup_teardown(file__every_truncation_is_noticed, folder_set_up, folder_tear_down),
+    cmocka_unit_test_setup_teardown(file__every_flipped_byte_is_noticed, folder_set_up, folder_tear_down),
+    cmocka_unit_test_setup_teardown(file__opening_and_reading_make_nothing, folder_set_up, folder_tear_down),
     cmocka_unit_test_setup_teardown(file__a_file_that_is_too_large_is_refused, folder_set_up, folder_tear_down),
     cmocka_unit_test_setup_teardown(file__what_is_no_file_is_refused, folder_set_up, folder_tear_down),
     cmocka_unit_test_setup_teardown(file__half_written_drafts_are_nobodys, folder_set_up, folder_tear_down),

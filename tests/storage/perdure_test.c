@@ -67,7 +67,7 @@ static void perdure__a_longer_history_costs_what_was_added(void **state)
     free(document);
     if (tick == 1) continue;
     last_commit last = last_of(store);
-    assert_int_equal(last.changes, 5); /* the message, the event, the frame, retry_count, the window */
+    assert_int_equal(last.changes, 6); /* the message, the event, the frame, retry_count, the window, the mark */
     char *reason = text_of("tick %u", tick);
     assert_string_equal(last.reason, reason);
     free(reason);
@@ -100,7 +100,7 @@ static void perdure__a_window_that_slides_costs_what_comes_and_goes(void **state
     storage_save(s, "x", document);
     storage_expect(s, "x", document);
     free(document);
-    if (tick > 1) assert_int_equal(last_of(store).changes, 2 * (3 + 3) + 1); /* the frame; the counts are as before */
+    if (tick > 1) assert_int_equal(last_of(store).changes, 2 * (3 + 3) + 2); /* the frame, the mark; the counts are as before */
   }
   pd_store_close(store, NULL);
   pd_storage_close(s);
@@ -120,12 +120,12 @@ static void perdure__a_step_of_an_agent_costs_what_it_changes(void **state)
     pd_effect_state what;
     assert_int_equal(pd_agent_step_begin(agent, pd_text(event), &step, NULL), PD_OK);
     assert_int_equal(pd_agent_effect_intend(agent, effect, pd_text(""), &what, NULL), PD_OK);
-    assert_true(last_of(store).changes <= 3); /* the effect, the frame, the counts */
+    assert_true(last_of(store).changes <= 4); /* the effect, the frame, the counts, the mark */
     assert_int_equal(pd_agent_effect_done(agent, effect, pd_text("1"), NULL), PD_OK);
-    assert_true(last_of(store).changes <= 2);
+    assert_true(last_of(store).changes <= 3);
     assert_int_equal(pd_agent_step_reply_text(agent, "done", NULL), PD_OK);
     assert_int_equal(pd_agent_step_commit(agent, NULL), PD_OK);
-    assert_true(last_of(store).changes <= 3); /* a reply that comes, one that goes, the frame */
+    assert_true(last_of(store).changes <= 5); /* a reply that comes, one that goes, the frame, the mark, the effect that is closed */
     free(event);
     free(effect);
   }

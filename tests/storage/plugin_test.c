@@ -32,8 +32,10 @@ static void plugin__those_that_do_not_fit_are_refused_with_the_reason(void **sta
     const char *name, *says;
   } bad[] = {
     {"no_symbol", "has no symbol 'pd_storage_plugin'"},
-    {"other_version", "has interface version 2; this perdure has 1"},
-    {"no_save", "lacks 'save'"},
+    {"other_version", "has interface version 3; this perdure knows 1 to 2"},
+    {"no_load_marked", "lacks 'load_marked'"},
+    {"no_save_next", "lacks 'save_next'"},
+    {"old_no_save", "lacks 'save'"},
     {"no_load_tick", "lacks 'load_tick'"},
     {"no_claim", "lacks 'claim'"},
     {"unresolved", "perdure_has_no_such_function"},

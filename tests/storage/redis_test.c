@@ -61,7 +61,8 @@ static void redis__the_key_holds_the_document(void **state)
   char *document = snapshot_new("worker_007", 1, 2);
   storage_save(s, "worker_007", document);
   char *stored = redis_server_ask(*state, "GET " KEY "worker_007");
-  assert_string_equal(stored, document);
+  assert_memory_equal(stored, document, strlen(document)); /* and behind it white space: the seal */
+  assert_int_equal(strspn(stored + strlen(document), " \t\n"), strlen(stored) - strlen(document));
   free(stored);
   free(document);
   pd_storage_close(s);

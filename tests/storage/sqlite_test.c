@@ -6,6 +6,7 @@
 #include <sqlite3.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define SCHEME "sqlite-snapshots:"
 
@@ -76,6 +77,59 @@ static void sqlite__rows_that_are_no_snapshot_are_refused_and_kept(void **state)
   free(x), free(y), free(uri), free(path);
 }
 
+/* A byte of the file is another one: the snapshot is refused, or is what it was; never something else, and never nothing. */
+static void sqlite__every_flipped_byte_is_noticed_or_harmless(void **state)
+{
+  CLEANUP(pd_buf_done) pd_buf got = {0};
+  char *path = text_of("%s/a.db", (char *)*state), *copy = text_of("%s/b.db", (char *)*state), *uri = text_of(SCHEME "%s", path),
+       *copy_uri = text_of(SCHEME "%s", copy), *document = snapshot_new("x", 12, 8), *wal = text_of("%s-wal", copy);
+  pd_storage *s = storage_open(uri);
+  uint64_t epoch;
+  assert_int_equal(pd_storage_claim(s, "x", &epoch, NULL), PD_OK);
+  storage_save(s, "x", document);
+  pd_storage_close(s);
+  size_t size, refused = 0;
+  char *sound = read_text(path, &size);
+  for (size_t at = 0; at < size; at++) {
+    pd_error err = {0};
+    char was = sound[at];
+    if (!was && at % 16) continue; /* most of these are in no page's use */
+    sound[at] = (char)(was ^ 1 << at % 8);
+    write_text(copy, sound, size);
+    sound[at] = was;
+    s = NULL;
+    pd_code code = pd_storage_open(copy_uri, &s, &err);
+    if (!code) code = pd_storage_load(s, "x", &got, &err);
+    if (code == PD_NOT_FOUND) fail_msg("byte %zu: %s", at, err.message);
+    if (code == PD_OK) expect_same_meaning((pd_bytes){got.data, got.size}, pd_text(document));
+    refused += code != PD_OK;
+    pd_storage_close(s);
+    remove(wal);
+  }
+  assert_true(refused >= strlen(document));
+  free(sound), free(path), free(copy), free(uri), free(copy_uri), free(document), free(wal);
+}
+
+static void sqlite__opening_and_reading_make_nothing(void **state)
+{
+  char *path = text_of("%s/deep/a.db", (char *)*state), *deep = text_of("%s/deep", (char *)*state), *uri = text_of(SCHEME "%s", path),
+       *x = snapshot_new("x", 1, 1);
+  uint64_t epoch = 7;
+  pd_storage *s = storage_open(uri), *other = storage_open(uri);
+  storage_expect(s, "x", NULL);
+  assert_int_equal(pd_storage_epoch(s, "x", &epoch, NULL), PD_OK);
+  assert_int_equal(epoch, 0);
+  assert_int_equal(pd_storage_delete(s, "x", NULL), PD_NOT_FOUND);
+  char *names = storage_names(s);
+  assert_string_equal(names, "");
+  assert_int_equal(access(deep, F_OK), -1);
+  storage_save(s, "x", x);
+  storage_expect(other, "x", x); /* which was open before there was a file */
+  pd_storage_close(s);
+  pd_storage_close(other);
+  free(names), free(path), free(deep), free(uri), free(x);
+}
+
 static void sqlite__the_table_can_be_queried_by_others(void **state)
 {
   char *path = text_of("%s/deep/er/a.db", (char *)*state), *uri = text_of(SCHEME "%s", path), *x = snapshot_new("x", 42, 1);
@@ -113,6 +167,8 @@ int main(void)
   static const struct CMUnitTest own[] = {
     cmocka_unit_test_setup_teardown(sqlite__foreign_files_are_refused_and_not_touched, folder_set_up, folder_tear_down),
     cmocka_unit_test_setup_teardown(sqlite__rows_that_are_no_snapshot_are_refused_and_kept, folder_set_up, folder_tear_down),
+    cmocka_unit_test_setup_teardown(sqlite__every_flipped_byte_is_noticed_or_harmless, folder_set_up, folder_tear_down),
+    cmocka_unit_test_setup_teardown(sqlite__opening_and_reading_make_nothing, folder_set_up, folder_tear_down),
     cmocka_unit_test_setup_teardown(sqlite__the_table_can_be_queried_by_others, folder_set_up, folder_tear_down),
     cmocka_unit_test(sqlite__a_full_disk_loses_nothing),
   };
