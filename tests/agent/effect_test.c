@@ -149,20 +149,23 @@ static void effect__only_so_many_of_the_past_are_kept(void **state)
   pd_storage_close(storage);
 }
 
-/* Steps whose replies leave the window long before their effects would: with each kind of window, and many more steps than may be open. */
+/* Steps whose replies leave the window long before their effects would, and more steps than effects may be open. */
 static void effect__those_of_finished_steps_never_fill_the_ledger(void **state)
 {
-  static const pd_agent_options windows[] = {{.reply_count_max = 3}, {.reply_bytes_max = 4000}};
-  char *uri = text_of("plugin:%s", flaky_so), *big = calloc(1, 1500);
+  static const struct {
+    pd_agent_options window;
+    int steps;
+  } lives[] = {{{.reply_count_max = 3}, PD_AGENT_EFFECTS_OPEN_MAX + 20}, {{.reply_bytes_max = 4000}, 2 * PD_AGENT_EFFECTS_KEPT + 20}};
+  char *uri = text_of("plugin:%s", flaky_so), *big = calloc(1, 1000);
   (void)state;
-  memset(big, 'r', 1499);
+  memset(big, 'r', 999);
   setenv("FLAKY", "", 1);
   pd_storage *storage = storage_open(uri);
-  for (size_t w = 0; w < COUNT_OF(windows); w++) {
+  for (size_t w = 0; w < COUNT_OF(lives); w++) {
     char *name = text_of("w%zu", w);
     pd_agent *agent = NULL;
-    OK(pd_agent_open_in(storage, name, &windows[w], &agent, &err));
-    for (int i = 0; i < PD_AGENT_EFFECTS_OPEN_MAX + 300; i++) {
+    OK(pd_agent_open_in(storage, name, &lives[w].window, &agent, &err));
+    for (int i = 0; i < lives[w].steps; i++) {
       char *event = text_of("{\"id\":\"%d\"}", i), *effect = text_of("mail-%d", i);
       assert_int_equal(begin(agent, event), PD_STEP_NEW);
       assert_int_equal(intend(agent, effect), PD_EFFECT_INTENDED);
