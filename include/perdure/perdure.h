@@ -285,6 +285,10 @@ PD_API PD_MUST_USE pd_code pd_edit_iter(pd_edit *edit, const pd_scan *scan, pd_i
 /* Frees the edit on success. On failure it is kept: commit again, or abort. An edit without changes makes a commit with the
  * same tree. */
 PD_API PD_MUST_USE pd_code pd_edit_commit(pd_edit *edit, pd_ack *out, pd_error *err);
+/* The commit that its reads start from. In pd_update it may be staged still: then nobody else can name it yet. */
+PD_API pd_commit pd_edit_head(const pd_edit *edit);
+/* Commit only if the ref is still at that commit then, so that all that was read holds: as note.expect_head. */
+PD_API void pd_edit_expect_head(pd_edit *edit);
 /* Forget all edits that were staged so far. Ends iterators of the edit. */
 PD_API void pd_edit_clear(pd_edit *edit);
 /* Takes NULL. */

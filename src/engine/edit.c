@@ -129,7 +129,8 @@ typedef struct staged_edit {
 
 struct pd_edit {
   pd_store *store;
-  pd_node *root; /* the tree that reads start from */
+  pd_node *root;   /* the tree that reads start from */
+  pd_commit head;  /* and its commit */
   pd_note note;
   char *texts[4]; /* owned copies behind note */
   pd_id expect_head;
@@ -168,6 +169,7 @@ static pd_code begin_locked(pd_edit *edit, pd_error *err)
   TRY(pd_refresh_to_read(s, err));
   TRY(pd_slot_get(s, edit->note.ref, &slot, err));
   TRY(pd_head_root(s, &slot->seen, &root, err));
+  edit->head = slot->seen.commit;
   edit->root = pd_node_ref(root);
   return PD_OK;
 }
@@ -188,6 +190,7 @@ static pd_code begin_at_tip(pd_edit *edit, pd_edit_base *base, pd_error *err)
   }
   if (!slot || slot->tip.is_deleted) return pd_error_set(err, PD_NOT_FOUND, "there is no ref '%s'", name);
   TRY(pd_head_root(s, &slot->tip, &root, err));
+  edit->head = slot->tip.commit;
   edit->root = pd_node_ref(root);
   return PD_OK;
 }
@@ -204,6 +207,7 @@ static pd_code begin_at_seen(pd_edit *edit, pd_edit_base *base, pd_error *err)
   TRY(pd_slot_get(s, edit->note.ref, &slot, err));
   TRY(pd_head_root(s, &slot->seen, &root, err));
   base->last_seq = slot->seen.last_seq;
+  edit->head = slot->seen.commit;
   edit->root = pd_node_ref(root);
   return PD_OK;
 }
@@ -243,6 +247,17 @@ pd_code pd_edit_begin(pd_store *store, const pd_note *note, pd_edit **out, pd_er
   }
   *out = edit;
   return PD_OK;
+}
+
+pd_commit pd_edit_head(const pd_edit *edit)
+{
+  return edit->head;
+}
+
+void pd_edit_expect_head(pd_edit *edit)
+{
+  edit->expect_head = edit->head.id;
+  edit->note.expect_head = &edit->expect_head;
 }
 
 void pd_edit_clear(pd_edit *edit)

@@ -18,8 +18,10 @@
 typedef struct attempt {
   pd_thread *t;
   const pd_prepared *p;
-  pd_thread_head next;
-  pd_doc *fresh; /* of a snapshot: instead of the handle's */
+  pd_thread_head is, next; /* before and after */
+  pd_identity identity;    /* if the thread is not where the handle is */
+  bool is_elsewhere;
+  pd_doc *fresh; /* of a snapshot, or if it is elsewhere: instead of the handle's */
   size_t mark;
   bool is_marked;
   pd_touched touched;
@@ -32,12 +34,19 @@ static void attempt_done(attempt *a)
 {
   if (a->is_marked) pd_doc_undo(a->t->doc, a->mark);
   pd_doc_free(a->fresh);
+  pd_identity_done(&a->identity);
   pd_touched_done(&a->touched);
   pd_buf_done(&a->ids);
 }
 
 static void keep_state(attempt *a)
 {
+  if (a->is_elsewhere) {
+    pd_thread_drop_doc(a->t);
+    pd_identity_done(&a->t->identity);
+    a->t->identity = a->identity;
+    a->identity.texts = (pd_buf){0};
+  }
   if (a->fresh) {
     pd_thread_drop_doc(a->t);
     a->t->doc = a->fresh;
@@ -49,7 +58,23 @@ static void keep_state(attempt *a)
 
 /* ---- state ---- */
 
-static pd_code apply_state(attempt *a, pd_error *err)
+/* The state that patches apply to. It is read through the edit: at the commit that the edit began on, staged or not. */
+static pd_code take_doc(attempt *a, pd_edit *edit, pd_doc **out, pd_error *err)
+{
+  pd_view view = {.edit = edit};
+  if (a->is_elsewhere) {
+    TRY(pd_stateleaves_load(&view, &a->fresh, err));
+    *out = a->fresh;
+    return PD_OK;
+  }
+  if (!a->t->doc) TRY(pd_stateleaves_load(&view, &a->t->doc, err));
+  a->mark = pd_doc_mark(a->t->doc);
+  a->is_marked = true;
+  *out = a->t->doc;
+  return PD_OK;
+}
+
+static pd_code apply_state(attempt *a, pd_edit *edit, pd_error *err)
 {
   pd_doc *doc = NULL;
   if (a->p->snapshot.kind != PD_JSON_NONE) {
@@ -59,10 +84,7 @@ static pd_code apply_state(attempt *a, pd_error *err)
     a->touched.count = a->touched.capacity = 1;
     doc = a->fresh;
   } else if (a->p->patches) {
-    TRY(pd_thread_need_doc(a->t, err));
-    doc = a->t->doc;
-    a->mark = pd_doc_mark(doc);
-    a->is_marked = true;
+    TRY(take_doc(a, edit, &doc, err));
   }
   return a->p->patches ? pd_patch_error(pd_patches_apply(a->p->patches, doc, &a->touched, err), err) : PD_OK;
 }
@@ -113,17 +135,15 @@ static pd_code stage_messages(attempt *a, pd_edit *edit, pd_error *err)
 
 /* ---- the active run ---- */
 
-static pd_code next_active(attempt *a, bool *out_is_final, pd_error *err)
+static pd_code next_active(attempt *a, pd_error *err)
 {
   const pd_changeset *set = a->p->set;
-  const char *wanted = set->active_run, *is = a->t->head.active_run;
+  const char *wanted = set->active_run, *is = a->is.active_run;
   bool ends = !wanted && set->reason == PD_REASON_RUN_FINISHED && strcmp(is, set->run_id) == 0;
   if (ends) wanted = "";
   if (!wanted) return PD_OK;
-  if (*wanted && *is && strcmp(wanted, is) != 0) {
-    *out_is_final = true;
+  if (*wanted && *is && strcmp(wanted, is) != 0)
     return pd_error_named(err, PD_CONFLICT, "RunActive", "run '%s' of thread '%s' is active, so run '%s' cannot be", is, a->t->id, wanted);
-  }
   strcpy(a->next.active_run, wanted);
   return PD_OK;
 }
@@ -142,20 +162,9 @@ static pd_code stage_records(attempt *a, pd_edit *edit, pd_error *err)
   return put_text(edit, pd_text(PD_KEY_VERSION), &where, err);
 }
 
-/* The tree that the edit reads is the one that the handle knows. The commit sees to the rest. */
-static pd_code check_here(const attempt *a, pd_edit *edit, pd_error *err)
-{
-  CLEANUP(pd_buf_done) pd_buf is = {0}, known = {0};
-  TRY(pd_edit_get(edit, pd_text(PD_KEY_VERSION), &is, NULL, err));
-  TRY(pd_thread_head_write(&a->t->head, &known, err));
-  if (pd_bytes_equal(pd_buf_bytes(&is), pd_buf_bytes(&known))) return PD_OK;
-  return pd_error_set(err, PD_CONFLICT, "thread '%s' was changed by another", a->t->id);
-}
-
 static pd_code stage_all(attempt *a, pd_edit *edit, pd_error *err)
 {
   const pd_doc *doc = a->fresh ? a->fresh : a->t->doc;
-  TRY(check_here(a, edit, err));
   TRY(pd_stateleaves_stage(edit, doc, a->touched.paths, a->touched.count, err));
   TRY(stage_messages(a, edit, err));
   TRY(pd_run_stage(a->t->id, edit, a->p, &a->next, err));
@@ -163,8 +172,33 @@ static pd_code stage_all(attempt *a, pd_edit *edit, pd_error *err)
   return stage_records(a, edit, err);
 }
 
-static void tell(const attempt *a, const pd_ack *ack, pd_thread_ack *out)
+/* Where the thread is as the edit sees it: where the handle is, most often. The commit is made there, or not at all. */
+static pd_code look(attempt *a, pd_edit *edit, pd_error *err)
 {
+  pd_commit at = pd_edit_head(edit);
+  a->is = a->t->head;
+  a->is_elsewhere = !pd_id_equal(&at.id, &a->t->commit.id);
+  if (a->is_elsewhere) TRY(pd_thread_look(a->t->id, edit, &a->identity, &a->is, err));
+  pd_edit_expect_head(edit);
+  return PD_OK;
+}
+
+static pd_code stage_change(attempt *a, pd_edit *edit, pd_error *err)
+{
+  const pd_changeset *set = a->p->set;
+  int64_t now = set->time_ms ? set->time_ms : pd_clock_now_ms(NULL);
+  a->next = a->is;
+  a->next.version++;
+  if (now > a->next.time_ms) a->next.time_ms = now;
+  TRY(next_active(a, err));
+  TRY(apply_state(a, edit, err));
+  return stage_all(a, edit, err);
+}
+
+static void conclude(attempt *a, const pd_ack *ack, pd_thread_ack *out)
+{
+  keep_state(a);
+  pd_thread_moved(a->t, &a->next, ack);
   if (!out) return;
   *out = (pd_thread_ack){.version = a->next.version,
                          .message_first = a->first,
@@ -175,39 +209,70 @@ static void tell(const attempt *a, const pd_ack *ack, pd_thread_ack *out)
                          .durability = ack->durability};
 }
 
-pd_code pd_thread_append_here(pd_thread *t, const pd_prepared *prepared, pd_thread_ack *out, bool *out_is_final, pd_error *err)
+static pd_note note_of(const pd_thread *t, const pd_changeset *set)
 {
-  CLEANUP(attempt_done) attempt a = {.t = t, .p = prepared, .next = t->head};
+  return (pd_note){.ref = t->ref, .author = set->author, .run = set->run_id, .reason = pd_reason_name(set->reason)};
+}
+
+pd_code pd_thread_append_here(pd_thread *t, const pd_prepared *prepared, pd_thread_ack *out, pd_error *err)
+{
+  CLEANUP(attempt_done) attempt a = {.t = t, .p = prepared, .is = t->head};
   CLEANUP(pd_edit_abort_at) pd_edit *edit = NULL;
-  const pd_changeset *set = prepared->set;
-  int64_t now = set->time_ms ? set->time_ms : pd_clock_now_ms(NULL);
+  pd_note note = note_of(t, prepared->set);
   pd_ack ack;
-  a.next.version++;
-  if (now > a.next.time_ms) a.next.time_ms = now;
-  TRY(next_active(&a, out_is_final, err));
-  TRY(apply_state(&a, err));
-  pd_note note = {
-    .ref = t->ref, .author = set->author, .run = set->run_id, .reason = pd_reason_name(set->reason), .expect_head = &t->commit.id};
+  note.expect_head = &t->commit.id;
   TRY(pd_edit_begin(t->store, &note, &edit, err));
-  TRY(stage_all(&a, edit, err));
+  TRY(stage_change(&a, edit, err));
   TRY(pd_edit_commit(edit, &ack, err));
   edit = NULL;
-  keep_state(&a);
-  pd_thread_moved(t, &a.next, &ack);
-  tell(&a, &ack, out);
+  conclude(&a, &ack, out);
   return PD_OK;
 }
 
-/* Was this operation appended before? Then there is nothing to do: *out_is_found. */
-static pd_code find_duplicate(pd_thread *t, const pd_prepared *p, bool *out_is_found, pd_thread_ack *out, pd_error *err)
+/* ---- appends ---- */
+
+typedef struct append_job {
+  attempt a;
+  uint64_t expect_version;
+  bool is_duplicate; /* its operation was appended before */
+} append_job;
+
+static void append_job_done(append_job *job)
+{
+  attempt_done(&job->a);
+}
+
+static pd_code conflict(const append_job *job, pd_error *err)
+{
+  pd_thread there = *job->a.t;
+  there.head = job->a.is;
+  return pd_thread_conflict(&there, job->expect_version, err);
+}
+
+static pd_code stage_append(void *ctx, pd_edit *edit, pd_error *err)
+{
+  append_job *job = ctx;
+  attempt again = {.t = job->a.t, .p = job->a.p};
+  attempt_done(&job->a); /* what an earlier run did to the state in memory is taken back */
+  job->a = again;
+  TRY(look(&job->a, edit, err));
+  TRY(pd_operation_is_there(edit, job->a.p->set, &job->is_duplicate, err));
+  if (job->is_duplicate) return PD_OK; /* nothing to write */
+  if (job->expect_version != PD_ANY_VERSION && job->expect_version != job->a.is.version) return conflict(job, err);
+  return stage_change(&job->a, edit, err);
+}
+
+/* What the operation that was appended before said. */
+static pd_code answer_duplicate(pd_thread *t, const pd_prepared *p, pd_thread_ack *out, pd_error *err)
 {
   pd_thread_ack ack;
   pd_json message;
   uint64_t count = 0;
-  *out_is_found = false;
-  if (!p->set->operation_id) return PD_OK;
-  TRY(pd_operation_find(t, p->set->operation_id, p->operation_mark, out_is_found, &ack, err));
-  if (!*out_is_found || !out) return PD_OK;
+  bool is_found;
+  TRY(pd_thread_follow(t, false, err));
+  TRY(pd_operation_find(t, p->set->operation_id, p->operation_mark, &is_found, &ack, err));
+  if (!is_found) return pd_error_set(err, PD_STORAGE, "thread '%s' was rewound while an operation was repeated; try again", t->id);
+  if (!out) return PD_OK;
   pd_json_walk walk = pd_json_walk_begin(p->messages);
   while (pd_json_walk_next(&walk, NULL, &message)) count++;
   ack.message_duplicates = count > ack.message_count ? count - ack.message_count : 0;
@@ -215,28 +280,24 @@ static pd_code find_duplicate(pd_thread *t, const pd_prepared *p, bool *out_is_f
   return PD_OK;
 }
 
-/* One look and one try. *out_again: somebody else was faster. */
-static pd_code append_once(pd_thread *t, const pd_prepared *p, uint64_t expect_version, bool must_settle, pd_thread_ack *out,
-                           bool *out_again, pd_error *err)
-{
-  bool is_final = false, is_duplicate;
-  *out_again = false;
-  TRY(pd_thread_follow(t, must_settle, err));
-  TRY(find_duplicate(t, p, &is_duplicate, out, err));
-  if (is_duplicate) return PD_OK;
-  if (expect_version != PD_ANY_VERSION && expect_version != t->head.version) return pd_thread_conflict(t, expect_version, err);
-  pd_code code = pd_thread_append_here(t, p, out, &is_final, err);
-  *out_again = code == PD_CONFLICT && !is_final;
-  return code;
-}
-
 pd_code pd_thread_append(pd_thread *thread, const pd_changeset *changeset, uint64_t expect_version, pd_thread_ack *out, pd_error *err)
 {
   CLEANUP(pd_prepared_done) pd_prepared prepared = {0};
-  bool again = true;
-  pd_code code = PD_OK;
   TRY(pd_prepare(changeset, &prepared, err));
-  for (int i = 0; again && i < PD_THREAD_TRIES_MAX; i++) code = append_once(thread, &prepared, expect_version, i > 0, out, &again, err);
-  if (!again) return code;
-  return pd_error_set(err, PD_STORAGE, "thread '%s' changed %d times while it was appended to; try again", thread->id, PD_THREAD_TRIES_MAX);
+  CLEANUP(append_job_done) append_job job = {.a = {.t = thread, .p = &prepared}, .expect_version = expect_version};
+  pd_note note = note_of(thread, changeset);
+  pd_error why = {0};
+  pd_ack ack;
+  pd_code code = pd_update(thread->store, &note, stage_append, &job, &ack, &why);
+  if (!code && job.is_duplicate) return answer_duplicate(thread, &prepared, out, err);
+  if (!code) {
+    conclude(&job.a, &ack, out);
+    return PD_OK;
+  }
+  append_job_done(&job);
+  job.a = (attempt){0};
+  pd_error gone = {0};
+  pd_code followed = pd_thread_follow(thread, false, &gone); /* a caller that is refused looks at the handle next */
+  if (err) *err = followed == PD_NOT_FOUND ? gone : why;
+  return followed == PD_NOT_FOUND ? followed : code;
 }

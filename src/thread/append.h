@@ -5,9 +5,8 @@
 #include "thread/changeset.h"
 #include "thread/thread.h"
 
-/* Append at the handle's head, without looking whether it is the newest: PD_CONFLICT if it is not. For appends, which look before, and for
- * replays, where nobody else writes. *out_is_final: trying again would not help. */
-PD_MUST_USE pd_code pd_thread_append_here(pd_thread *t, const pd_prepared *prepared, pd_thread_ack *out, bool *out_is_final, pd_error *err);
+/* Append at the handle's head, without looking whether it is the newest: PD_CONFLICT if it is not. For replays, where nobody else writes. */
+PD_MUST_USE pd_code pd_thread_append_here(pd_thread *t, const pd_prepared *prepared, pd_thread_ack *out, pd_error *err);
 
 /* VersionConflict. */
 pd_code pd_thread_conflict(const pd_thread *t, uint64_t expected, pd_error *err);

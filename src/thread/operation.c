@@ -105,6 +105,19 @@ pd_code pd_operation_find(pd_thread *t, const char *id, const char *mark, bool *
   return PD_OK;
 }
 
+pd_code pd_operation_is_there(pd_edit *edit, const pd_changeset *set, bool *out, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf key = {0};
+  pd_error why = {0};
+  *out = false;
+  if (!set->operation_id) return PD_OK;
+  TRY(id_key(set->operation_id, &key, err));
+  pd_code code = pd_edit_get(edit, pd_buf_bytes(&key), NULL, NULL, &why);
+  if (code && code != PD_NOT_FOUND && err) *err = why;
+  *out = !code;
+  return code == PD_NOT_FOUND ? PD_OK : code;
+}
+
 /* ---- remembering and forgetting ---- */
 
 static pd_code put_text(pd_edit *edit, pd_bytes key, pd_bytes value, pd_error *err)

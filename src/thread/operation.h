@@ -17,6 +17,8 @@ PD_MUST_USE pd_code pd_operation_mark(const pd_prepared *prepared, char out[PD_I
  * another mark. `mark` NULL: any. */
 PD_MUST_USE pd_code pd_operation_find(pd_thread *t, const char *id, const char *mark, bool *out_is_found, pd_thread_ack *out,
                                       pd_error *err);
+/* Does the thread have the change set's operation, as an invocation sees it? False if it names none. */
+PD_MUST_USE pd_code pd_operation_is_there(pd_edit *edit, const pd_changeset *set, bool *out, pd_error *err);
 /* Stage the keys of the change set's operation, if it has one, and forget the oldest. */
 PD_MUST_USE pd_code pd_operation_stage(pd_edit *edit, const pd_changeset *set, uint64_t version, pd_error *err);
 

@@ -187,12 +187,11 @@ static pd_code rebuild_next(pd_rebuild *r, uint64_t version, pd_bytes json, pd_e
   CLEANUP(pd_buf_done) pd_buf texts = {0};
   pd_changeset set;
   pd_thread_ack ack;
-  bool is_final;
   TRY(pd_changeset_parse(json, &set, &texts, err));
   TRY(pd_prepare(&set, &prepared, err));
   if (!set.time_ms || set.time_ms < r->t->head.time_ms) return wrong(err, "its time is missing, or before that of the change set before");
   r->now_ms = set.time_ms;
-  TRY(pd_thread_append_here(r->t, &prepared, &ack, &is_final, err));
+  TRY(pd_thread_append_here(r->t, &prepared, &ack, err));
   if (ack.message_duplicates) return wrong(err, "it brings a message that is there already");
   return ack.version == version ? PD_OK : wrong(err, "it is not the next version");
 }

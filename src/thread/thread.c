@@ -111,25 +111,38 @@ void pd_thread_close(pd_thread *thread)
   free(thread);
 }
 
-/* Read what the handle knows at a commit. */
-static pd_code take_commit(pd_thread *t, const pd_commit *commit, pd_error *err)
+pd_code pd_thread_look(const char *id, pd_edit *edit, pd_identity *out, pd_thread_head *out_head, pd_error *err)
 {
   CLEANUP(pd_identity_done) pd_identity identity = {0};
-  pd_thread_head head;
+  pd_view view = {.edit = edit};
   pd_error why;
-  char at[PD_THREAD_AT_SIZE];
-  if (!commit->seq) return no_thread(t->id, err);
-  pd_view view = {.store = t->store, .at = pd_thread_at(commit->seq, at)};
-  pd_code code = pd_thread_read_identity(&view, t->id, &identity, &why);
-  if (code == PD_NOT_FOUND || (!code && strcmp(identity.id, t->id) != 0)) return no_thread(t->id, err); /* R2 */
+  pd_code code = pd_edit_head(edit).seq ? pd_thread_read_identity(&view, id, &identity, &why) : PD_NOT_FOUND;
+  if (code == PD_NOT_FOUND || (!code && strcmp(identity.id, id) != 0)) return no_thread(id, err); /* R2 */
   if (code && err) *err = why;
   TRY(code);
-  TRY(pd_thread_read_head(&view, t->id, &head, err));
+  TRY(pd_thread_read_head(&view, id, out_head, err));
+  *out = identity;
+  identity.texts = (pd_buf){0};
+  return PD_OK;
+}
+
+/* Read what the handle knows where the ref is. An invocation that writes nothing is a view of it that needs no moment with nothing staged. */
+static pd_code take_commit(pd_thread *t, pd_error *err)
+{
+  CLEANUP(pd_edit_abort_at) pd_edit *edit = NULL;
+  pd_identity identity;
+  pd_thread_head head;
+  pd_error why;
+  pd_note note = {.ref = t->ref};
+  pd_code code = pd_edit_begin(t->store, &note, &edit, &why);
+  if (code == PD_NOT_FOUND) return no_thread(t->id, err);
+  if (code && err) *err = why;
+  TRY(code);
+  TRY(pd_thread_look(t->id, edit, &identity, &head, err));
   pd_identity_done(&t->identity);
   t->identity = identity;
-  identity.texts = (pd_buf){0};
   t->head = head;
-  t->commit = *commit;
+  t->commit = pd_edit_head(edit);
   pd_thread_drop_doc(t);
   return PD_OK;
 }
@@ -144,7 +157,7 @@ pd_code pd_thread_follow(pd_thread *t, bool must_settle, pd_error *err)
   if (code == PD_NOT_FOUND) return no_thread(t->id, err);
   if (code && err) *err = why;
   TRY(code);
-  if (!t->commit.seq || ref.commit.seq != t->commit.seq) TRY(take_commit(t, &ref.commit, err));
+  if (!t->commit.seq || ref.commit.seq != t->commit.seq) TRY(take_commit(t, err));
   t->updated_ms = ref.updated_ms;
   return PD_OK;
 }

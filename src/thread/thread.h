@@ -76,6 +76,8 @@ struct pd_thread {
 PD_MUST_USE pd_code pd_thread_new(pd_store *store, const char *id, const char *ref, pd_thread **out, pd_error *err);
 /* Be where the ref is. `must_settle`: also see what other threads of this process are just writing. */
 PD_MUST_USE pd_code pd_thread_follow(pd_thread *t, bool must_settle, pd_error *err);
+/* Who and where the thread is, as an invocation on its ref sees it. PD_NOT_FOUND (NotFound). `out` is yours to finish, on success. */
+PD_MUST_USE pd_code pd_thread_look(const char *id, pd_edit *edit, pd_identity *out, pd_thread_head *out_head, pd_error *err);
 /* What the commit just made by this handle is. */
 void pd_thread_moved(pd_thread *t, const pd_thread_head *head, const pd_ack *ack);
 /* Have the doc (R5). */
