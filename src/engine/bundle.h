@@ -270,6 +270,8 @@ pd_commit pd_import_parent(const pd_importer *im, uint64_t child, uint64_t coded
 PD_MUST_USE pd_code pd_import_tick(pd_importer *im, pd_error *err);
 /* After the first pass: the next commit, graft or part. */
 PD_MUST_USE pd_code pd_import_read(pd_importer *im, pd_bundle_commit *out, pd_error *err);
+/* erase_ledger.c: changes whose values were erased here since become erased ones. Takes the lock. */
+PD_MUST_USE pd_code pd_import_forget(pd_importer *im, pd_bundle_commit *commit, pd_error *err);
 /* bundle_check.c: first and second pass. */
 PD_MUST_USE pd_code pd_import_check(pd_importer *im, pd_error *err);
 /* bundle_apply.c: third pass. */

@@ -7,6 +7,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "engine/bundle.h"
+#include "engine/retired.h"
 #include "engine/upload.h"
 
 #include <stdlib.h>
@@ -70,6 +71,7 @@ static pd_code match(void *ctx, uint64_t seq, bool *out_stop, pd_error *err)
   matcher *m = ctx;
   pd_rec rec;
   pd_error why;
+  if (pd_is_retired(m->s, seq)) return PD_OK; /* it may still have its changes, and nothing may be built on it */
   pd_code code = pd_record_at(m->s, seq, &m->scratch, &rec, &why);
   if (code == PD_RETIRED) return PD_OK;
   if (code && err) *err = why;
@@ -89,7 +91,8 @@ static pd_code find_here(pd_importer *im, const pd_bundle_commit *commit, uint64
   for (size_t i = 0; i < commit->parent_count; i++) m.parents[i] = pd_import_parent(im, commit->index, commit->parents[i]);
   uint32_t prefix = pd_id_prefix(&commit->id);
   pd_store_lock(im->s);
-  pd_code code = pd_index_search(im->s, prefix, prefix, match, &m, err);
+  pd_code code = pd_retention_ready(im->s, err);
+  if (!code) code = pd_index_search(im->s, prefix, prefix, match, &m, err);
   pd_store_unlock(im->s);
   pd_buf_done(&m.scratch);
   *out_seq = m.seq;
@@ -347,6 +350,7 @@ static pd_code take_commit(group *g, pd_error *err)
   if (g->count == GROUP_COUNT_MAX) TRY(flush_group(g, err));
   pd_bundle_commit *commit = &g->commits[g->count];
   TRY(pd_import_read(im, commit, err));
+  TRY(pd_import_forget(im, commit, err));
   if (g->count && !fits(g, commit)) {
     TRY(flush_group(g, err));
     pd_bundle_commit swap = g->commits[0];

@@ -129,6 +129,7 @@ pd_code pd_eraser_add(pd_eraser *e, const pd_rec *rec, const pd_rec_change *ch, 
                                        .value_id = pd_rec_value_id(ch),
                                        .list_id = ch->list_id,
                                        .size = ch->size,
+                                       .made_ms = pd_rec_made_ms(rec),
                                        .is_in_bag = ch->is_in_bag,
                                        .is_chunked = ch->is_chunked,
                                        .was_erased = ch->is_erased};

@@ -17,6 +17,7 @@ typedef struct pd_victim {
   uint64_t seq;
   pd_id value_id, list_id;
   uint64_t size;
+  int64_t made_ms; /* when its commit was made, by the clock of whoever made it */
   bool is_in_bag, is_chunked;
   bool was_erased; /* by an erasure that did not end: only its blobs may be left */
 } pd_victim;
@@ -80,7 +81,7 @@ typedef struct pd_erase_notes {
 } pd_erase_notes;
 
 void pd_erase_notes_done(pd_erase_notes *n);
-/* erased/<value id> of each victim that was not erased before, ascending. */
+/* erased/<value id> of each victim that was not erased before, ascending; and what imports go by (erase_ledger.c). */
 PD_MUST_USE pd_code pd_erase_notes_add(const pd_eraser *e, int64_t at_ms, const char *by, pd_erase_notes *n, pd_error *err);
 /* erasing/<number>/<part>: the records that are to lose their values. Adds after those of pd_erase_notes_add. */
 PD_MUST_USE pd_code pd_erase_todo_add(const pd_eraser *e, uint64_t number, pd_erase_notes *n, pd_error *err);
@@ -103,5 +104,12 @@ PD_MUST_USE pd_code pd_erase_lazily(pd_eraser *e, pd_error *err);
 PD_MUST_USE pd_code pd_erase_in_records(pd_store *s, pd_bytes key, const uint64_t *seqs, size_t count, pd_error *err);
 /* Finish lazy erasures that were cut off. *n gets changes that remove their entries, for the record that gc writes. Takes the lock. */
 PD_MUST_USE pd_code pd_erase_finish(pd_store *s, pd_erase_notes *n, pd_error *err);
+
+/* ---- erase_ledger.c ---- */
+
+/* erased/<value id>/<hash of the key>, {"at_ms":…}: this value of the key was erased. */
+PD_MUST_USE pd_code pd_ledger_add_value(pd_bytes key, const pd_id *value_id, int64_t at_ms, pd_buf *out, size_t *out_key_end, pd_error *err);
+/* erased/key/<hash of the key>, {"at_ms":…}: all that was written to the key until then was erased. */
+PD_MUST_USE pd_code pd_ledger_add_key(pd_bytes key, int64_t at_ms, pd_buf *out, size_t *out_key_end, pd_error *err);
 
 #endif

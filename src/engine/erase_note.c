@@ -156,6 +156,37 @@ static pd_code add_note(const pd_eraser *e, const pd_victim *v, int64_t at_ms, c
   return end_note(n, key_end, err);
 }
 
+static pd_code add_to_ledger(const pd_eraser *e, const pd_victim *v, int64_t at_ms, pd_erase_notes *n, pd_error *err)
+{
+  size_t key_end;
+  TRY(pd_ledger_add_value(e->key, &v->value_id, at_ms, &n->bytes, &key_end, err));
+  return end_note(n, key_end, err);
+}
+
+/* All of the key went, and no other ref has it: what backups still hold of it goes, too, also what gc had taken from here before. */
+static bool is_whole_key(const pd_eraser *e)
+{
+  return !e->only_seq && !e->held.count;
+}
+
+static pd_code add_sorted(const pd_eraser *e, const pd_victim *const *sorted, size_t count, int64_t at_ms, const char *by,
+                          pd_erase_notes *n, pd_error *err)
+{
+  int64_t last_ms = at_ms; /* Y2 */
+  for (size_t i = 0, next; i < count; i = next) {
+    int64_t made_ms = at_ms;
+    for (next = i; next < count && pd_id_equal(&sorted[next]->value_id, &sorted[i]->value_id); next++)
+      if (sorted[next]->made_ms > made_ms) made_ms = sorted[next]->made_ms;
+    TRY(add_note(e, sorted[i], at_ms, by, n, err));
+    TRY(add_to_ledger(e, sorted[i], made_ms, n, err));
+    if (made_ms > last_ms) last_ms = made_ms;
+  }
+  size_t key_end;
+  if (!is_whole_key(e)) return PD_OK;
+  TRY(pd_ledger_add_key(e->key, last_ms, &n->bytes, &key_end, err));
+  return end_note(n, key_end, err);
+}
+
 pd_code pd_erase_notes_add(const pd_eraser *e, int64_t at_ms, const char *by, pd_erase_notes *n, pd_error *err)
 {
   const pd_victim **sorted = calloc(e->count + 1, sizeof *sorted);
@@ -163,10 +194,8 @@ pd_code pd_erase_notes_add(const pd_eraser *e, int64_t at_ms, const char *by, pd
   size_t count = 0;
   for (size_t i = 0; i < e->count; i++)
     if (!e->victims[i].was_erased) sorted[count++] = &e->victims[i];
-  qsort(sorted, count, sizeof *sorted, compare_ids);
-  pd_code code = PD_OK;
-  for (size_t i = 0; !code && i < count; i++)
-    if (!i || !pd_id_equal(&sorted[i]->value_id, &sorted[i - 1]->value_id)) code = add_note(e, sorted[i], at_ms, by, n, err);
+  if (count) qsort(sorted, count, sizeof *sorted, compare_ids);
+  pd_code code = add_sorted(e, sorted, count, at_ms, by, n, err);
   free(sorted);
   return code;
 }

@@ -1,0 +1,194 @@
+/* restore_test.c: state.backup.restore beside a full disk, erasures, an older perdure's half of a restore, and backups that went missing. */
+#include "base/base.h"
+#include "base/buf.h"
+#include "state/backup_world.h"
+#include "support/temp_folder.h"
+
+#include <dirent.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define SECRET "the-launch-code-is-hunter2"
+
+static bool has_file(const world *w, const char *name)
+{
+  char *path = text_of("%s/%s", w->folder, name);
+  bool is_there = access(path, F_OK) == 0;
+  free(path);
+  return is_there;
+}
+
+/* ---- a full disk ---- */
+
+static void set_full(bool is_full)
+{
+  struct rlimit limit;
+  assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+  limit.rlim_cur = is_full ? 0 : limit.rlim_max;
+  assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+typedef struct trap {
+  world *w;
+  unsigned calls; /* of the clock inside the switch, before the disk is full */
+  bool has_snapped;
+} trap;
+
+/* A clock that is asked for each commit: the disk is full from some commit of the switch on. */
+static int64_t clock_of(void *ctx)
+{
+  trap *t = ctx;
+  if (!t->has_snapped && has_file(t->w, ".joint") && !t->calls--) {
+    t->has_snapped = true;
+    set_full(true);
+  }
+  return t->w->now_ms;
+}
+
+static pd_code restore_on_full_disk(world *w, const char *id, const char *capability, const char *name, unsigned calls, bool *out_snapped)
+{
+  pd_home *home = NULL;
+  pd_buf out = {0};
+  pd_error err;
+  trap t = {.w = w, .calls = calls};
+  pd_home_options options = {.now_ms = clock_of, .now_ctx = &t};
+  if (pd_home_open(w->uri, &options, &home, &err) || pd_vault_unlock(home, pd_text(RIGHT), &err)) fail_msg("%s", err.message);
+  pd_ctx ctx = {.home = home, .agent = "main", .is_operator = true};
+  char *input = text_of("{\"%s\":\"%s\"}", name, id);
+  pd_code code = pd_call(&ctx, capability, pd_text(input), &out, &err);
+  set_full(false);
+  (void)!pd_home_close(home, NULL);
+  *out_snapped = t.has_snapped;
+  pd_buf_done(&out);
+  free(input);
+  return code;
+}
+
+static void fill_disk_during(const char *create, const char *restore_by, const char *name)
+{
+  world w;
+  bool has_snapped = true;
+  signal(SIGXFSZ, SIG_IGN);
+  open_with_state(&w);
+  world_ok(&w, create, "{}");
+  char *id = out_text_of(&w, name);
+  change_all(&w);
+  pd_code code = PD_STORAGE;
+  for (unsigned calls = 0; code && calls < 100; calls++) {
+    code = restore_on_full_disk(&w, id, restore_by, name, calls, &has_snapped);
+    if (!code) break;
+    assert_true(has_snapped);
+    assert_changed(&w);
+    put_text(&w, "helper", "other", "writes go on");
+    assert_false(has_file(&w, ".joint"));
+  }
+  assert_int_equal(code, PD_OK);
+  assert_old(&w);
+  free(id);
+  world_close(&w);
+}
+
+static void restore__a_full_disk_in_the_switch_leaves_the_old_state(void **state)
+{
+  (void)state;
+  fill_disk_during("state.backup.create", "state.backup.restore", "backup_id");
+}
+
+static void snapshot_restore__a_full_disk_in_the_switch_leaves_the_old_state(void **state)
+{
+  (void)state;
+  fill_disk_during("state.snapshot.create", "state.snapshot.restore", "snapshot_id");
+}
+
+/* ---- erasures ---- */
+
+static void want_nowhere(const char *folder, const char *text)
+{
+  DIR *dir = opendir(folder);
+  assert_non_null(dir);
+  for (const struct dirent *entry; (entry = readdir(dir));) {
+    pd_buf bytes = {0};
+    if (entry->d_type != DT_REG) continue;
+    char *path = text_of("%s/%s", folder, entry->d_name);
+    read_whole(path, &bytes);
+    if (memmem(bytes.data, bytes.size, text, strlen(text))) fail_msg("'%s' is in %s", text, path);
+    pd_buf_done(&bytes);
+    free(path);
+  }
+  closedir(dir);
+}
+
+static void prune(world *w, const char *agent)
+{
+  pd_store *s = NULL;
+  assert_int_equal(pd_store_open(w->uri, agent, NULL, &s, &w->err), PD_OK);
+  if (pd_gc(s, &(pd_gc_policy){.keep_last = 1, .keep_refs = ""}, NULL, &w->err)) fail_msg("gc: %s", w->err.message);
+  assert_int_equal(pd_store_close(s, &w->err), PD_OK);
+}
+
+static void restore__what_was_erased_since_does_not_come_back(void **state)
+{
+  (void)state;
+  world w;
+  open_with_state(&w);
+  world_ok(&w, "state.persistent.set", "{\"key\":\"code\",\"value\":\"" SECRET "\"}");
+  char *id = create(&w, "{}");
+  w.now_ms += 1000;
+  world_ok(&w, "state.persistent.delete", "{\"key\":\"code\"}");
+  for (unsigned i = 0; i < 5; i++) put_text(&w, "main", "plan", "changed");
+  world_restart(&w);
+  unlock(&w, RIGHT);
+  prune(&w, "main"); /* its commits are gone, so the restore brings them again */
+  want_nowhere(w.folder, SECRET);
+  restore_ok(&w, id);
+  assert_string_equal(get(&w, "main", "plan"), "1");
+  assert_string_equal(get(&w, "main", "code"), "(none)");
+  assert_int_equal(w.err.code, PD_ERASED);
+  want_nowhere(w.folder, SECRET);
+  free(id);
+  world_close(&w);
+}
+
+/* ---- before joint commits ---- */
+
+static void restore__one_that_an_older_perdure_decided_is_carried_out(void **state)
+{
+  (void)state;
+  world w;
+  char hex[PD_ID_HEX_SIZE];
+  pd_ref main;
+  pd_store *s = NULL;
+  open_with_state(&w);
+  assert_int_equal(pd_store_open(w.uri, "main", NULL, &s, &w.err), PD_OK);
+  assert_int_equal(pd_ref_get(s, "main", &main, &w.err), PD_OK);
+  assert_int_equal(pd_fork(s, "restoring/main", "main", NULL, NULL, &w.err), PD_OK);
+  assert_int_equal(pd_store_close(s, &w.err), PD_OK);
+  change_all(&w);
+  char *text = text_of("{\"id\":\"20261115T100000Z-00000001\",\"backup\":\"bkp-x\",\"stores\":[{\"name\":\"main\",\"head\":\"%s\",\"seq\":0}]}",
+                       pd_id_hex(&main.commit.id, hex));
+  char *path = text_of("%s/restore.json", w.folder);
+  write_whole(path, pd_text(text));
+  world_restart(&w);
+  assert_string_equal(get(&w, "main", "plan"), "1");
+  assert_false(has_file(&w, "restore.json"));
+  free(path), free(text);
+  world_close(&w);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+    cmocka_unit_test(restore__a_full_disk_in_the_switch_leaves_the_old_state),
+    cmocka_unit_test(snapshot_restore__a_full_disk_in_the_switch_leaves_the_old_state),
+    cmocka_unit_test(restore__what_was_erased_since_does_not_come_back),
+    cmocka_unit_test(restore__one_that_an_older_perdure_decided_is_carried_out),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
