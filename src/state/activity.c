@@ -22,7 +22,6 @@
 #define PLACE_COUNT 1024
 #define PREFIX "activity/"
 #define KEY_SIZE (sizeof PREFIX + PD_NAME_SIZE_MAX)
-#define TRIES_MAX 16
 
 typedef struct active {
   struct active *next;
@@ -37,6 +36,9 @@ struct pd_activity {
   pd_home *home;
   pthread_mutex_t lock; /* of adding */
   active *_Atomic places[PLACE_COUNT];
+  pthread_cond_t wake;
+  pthread_t thread; /* writes, so that no caller waits for the disk */
+  bool has_thread, is_due, is_closing; /* under `lock` */
   atomic_bool is_flushing;
   _Atomic int64_t flushed_ms; /* 0: not yet */
 };
@@ -47,6 +49,7 @@ pd_code pd_activity_new(pd_home *home, pd_activity **out, pd_error *err)
   if (!made) return pd_error_memory(err, "a home");
   made->home = home;
   pthread_mutex_init(&made->lock, NULL);
+  pthread_cond_init(&made->wake, NULL);
   *out = made;
   return PD_OK;
 }
@@ -54,6 +57,11 @@ pd_code pd_activity_new(pd_home *home, pd_activity **out, pd_error *err)
 void pd_activity_free(pd_activity *activity)
 {
   if (!activity) return;
+  pthread_mutex_lock(&activity->lock);
+  activity->is_closing = true;
+  pthread_cond_signal(&activity->wake);
+  pthread_mutex_unlock(&activity->lock);
+  if (activity->has_thread) pthread_join(activity->thread, NULL);
   pd_code code = pd_activity_flush(activity->home, NULL); /* what is lost is one time of day */
   (void)code;
   for (size_t i = 0; i < PLACE_COUNT; i++)
@@ -61,6 +69,7 @@ void pd_activity_free(pd_activity *activity)
       next = at->next;
       free(at);
     }
+  pthread_cond_destroy(&activity->wake);
   pthread_mutex_destroy(&activity->lock);
   free(activity);
 }
@@ -143,6 +152,42 @@ static int64_t later(int64_t a, int64_t b)
   return a > b ? a : b;
 }
 
+static void flush(pd_activity *activity)
+{
+  pd_code code = pd_activity_flush(activity->home, NULL); /* kept and tried again: a call does not fail for it */
+  (void)code;
+}
+
+static void *write_when_due(void *ctx)
+{
+  pd_activity *activity = ctx;
+  pthread_mutex_lock(&activity->lock);
+  while (!activity->is_closing) {
+    if (!activity->is_due) {
+      pthread_cond_wait(&activity->wake, &activity->lock);
+      continue;
+    }
+    activity->is_due = false;
+    pthread_mutex_unlock(&activity->lock);
+    flush(activity);
+    pthread_mutex_lock(&activity->lock);
+  }
+  pthread_mutex_unlock(&activity->lock);
+  return NULL;
+}
+
+/* False: there is no memory for a thread. */
+static bool flush_elsewhere(pd_activity *activity)
+{
+  pthread_mutex_lock(&activity->lock);
+  if (!activity->has_thread) activity->has_thread = pthread_create(&activity->thread, NULL, write_when_due, activity) == 0;
+  bool is_taken = activity->has_thread;
+  activity->is_due = is_taken;
+  pthread_cond_signal(&activity->wake);
+  pthread_mutex_unlock(&activity->lock);
+  return is_taken;
+}
+
 static void flush_if_due(pd_activity *activity, int64_t now_ms)
 {
   int64_t flush_ms = (int64_t)activity->home->config.activity_flush_ms, flushed_ms = 0;
@@ -151,8 +196,7 @@ static void flush_if_due(pd_activity *activity, int64_t now_ms)
   flushed_ms = atomic_load_explicit(&activity->flushed_ms, memory_order_relaxed);
   if (flush_ms && (is_first || now_ms - flushed_ms < flush_ms)) return;
   atomic_store_explicit(&activity->flushed_ms, now_ms, memory_order_relaxed);
-  pd_code code = pd_activity_flush(activity->home, NULL); /* kept and tried again: a call does not fail for it */
-  (void)code;
+  if (!flush_ms || !flush_elsewhere(activity)) flush(activity); /* 0: it is on disk before the call is answered */
 }
 
 void pd_activity_note(pd_home *home, const char *agent, int64_t now_ms)
@@ -209,20 +253,16 @@ static pd_code stage(pd_edit *edit, const char *agent, int64_t last_ms, pd_error
   return pd_edit_put(edit, key_of(agent, key), pd_text(value), code ? 0 : entry.version, err);
 }
 
-/* All that is dirty in one commit; PD_CONFLICT if another process wrote one of them meanwhile. */
-static pd_code write_once(pd_activity *activity, pd_store *system, pd_error *err)
+/* All that is dirty. */
+static pd_code stage_all(void *ctx, pd_edit *edit, pd_error *err)
 {
-  pd_note note = {.author = "perdure", .reason = "activity"};
-  pd_edit *edit = NULL;
-  pd_code code = pd_edit_begin(system, &note, &edit, err);
-  for (size_t i = 0; i < PLACE_COUNT && code == PD_OK; i++)
-    for (active *at = atomic_load(&activity->places[i]); at && code == PD_OK; at = at->next) {
+  pd_activity *activity = ctx;
+  for (size_t i = 0; i < PLACE_COUNT; i++)
+    for (active *at = atomic_load(&activity->places[i]); at; at = at->next) {
       at->staged_ms = is_dirty(at) ? atomic_load(&at->last_ms) : 0;
-      if (at->staged_ms) code = stage(edit, at->agent, at->staged_ms, err);
+      if (at->staged_ms) TRY(stage(edit, at->agent, at->staged_ms, err));
     }
-  if (code == PD_OK) code = pd_edit_commit(edit, NULL, err);
-  if (code) pd_edit_abort(edit);
-  return code;
+  return PD_OK;
 }
 
 /* What was staged is written; a call that came meanwhile stays to be written. */
@@ -239,10 +279,10 @@ static pd_code write_all(pd_activity *activity, pd_error *err)
 {
   pd_store *system = NULL;
   TRY(pd_home_store(activity->home, PD_STORE_SYSTEM, true, &system, err));
-  pd_code code = PD_CONFLICT;
-  for (int i = 0; i < TRIES_MAX && code == PD_CONFLICT; i++) code = write_once(activity, system, err);
-  if (code == PD_OK) mark_written(activity);
-  return code;
+  pd_note note = {.author = "perdure", .reason = "activity"};
+  TRY(pd_update(system, &note, stage_all, activity, NULL, err));
+  mark_written(activity);
+  return PD_OK;
 }
 
 pd_code pd_activity_flush(pd_home *home, pd_error *err)

@@ -1,7 +1,8 @@
 /*
  * activity.h: when each agent was last active.
  *
- * A1  A note costs no lock and no I/O, but when a write is due (activity.flush), and never fails the call.
+ * A1  A note costs no lock and no I/O, and never fails the call. A write that is due (activity.flush) is made by a thread of its own; with
+ *     activity.flush = 0 it is made before the call is answered, and such calls are not answered on a thread that serves connections.
  * A2  `activity/AGENT` in the system store is {"last":"2026-11-15T10:00:00.000Z"}: the latest that any process has told. It never goes
  *     back.
  * A3  What "last activity" means to an agent that comes back: its last call before the present stretch. A stretch is a session; without

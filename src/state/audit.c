@@ -272,6 +272,17 @@ void pd_audit_add(pd_home *home, const pd_audit_entry *entry)
   }
 }
 
+bool pd_audit_must_wait(pd_home *home)
+{
+  pd_audit *audit = home->audit;
+  if (!home->config.audit_flush_ms) return true;
+  pthread_mutex_lock(&audit->lock);
+  bool is_near = audit->waiting.count >= PD_AUDIT_LINES_MAX / 4 * 3 || audit->waiting.texts.size >= PD_AUDIT_TEXTS_MAX / 4 * 3;
+  bool must_wait = is_near || !has_thread(audit);
+  pthread_mutex_unlock(&audit->lock);
+  return must_wait;
+}
+
 pd_code pd_audit_flush(pd_home *home, pd_error *err)
 {
   pd_audit *audit = home->audit;

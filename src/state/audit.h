@@ -103,6 +103,10 @@ typedef struct pd_audit_status {
   char message[256]; /* why */
 } pd_audit_status;
 
+/* Would a call that is concluded now wait for the disk? True if lines are written before the answer (audit.flush = 0), or there is little
+ * room left. A caller that must not wait has the call done by another thread then. */
+bool pd_audit_must_wait(pd_home *home);
+
 /* For system.health. */
 void pd_audit_status_get(pd_home *home, pd_audit_status *out);
 

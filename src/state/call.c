@@ -9,6 +9,7 @@
 #include "base/sha256.h"
 #include "state/activity.h"
 #include "state/approval.h"
+#include "state/audit.h"
 #include "state/home.h"
 
 #include <stdlib.h>
@@ -391,8 +392,15 @@ struct pd_begun {
   pd_ctx ctx;
   pd_input input;
   pd_frame frame;
-  pd_code code; /* of what came after the commit was staged */
+  pd_code code; /* of what came after the commit was staged; if it must wait: of parsing */
+  pd_error why; /* of parsing */
 };
+
+/* Would concluding the call wait for the disk? */
+static bool is_concluded_slowly(pd_home *home)
+{
+  return !home->config.activity_flush_ms || pd_audit_must_wait(home);
+}
 
 bool pd_frame_is_hurried(const pd_frame *frame)
 {
@@ -435,9 +443,12 @@ pd_code pd_call_begin(const pd_ctx *ctx, const char *capability, pd_bytes input,
   pd_code code = parse(found, input, &begun->input, err);
   prepare(&begun->frame, &begun->ctx, &begun->input, answer, err);
   begun->frame.is_begun = true;
-  if (!code) code = run(&begun->frame, err);
+  begun->frame.must_wait = is_concluded_slowly(ctx->home);
+  begun->code = code;
+  if (code) begun->why = *err;
+  if (!code && !begun->frame.must_wait) code = run(&begun->frame, err);
   if (begun->frame.must_wait || begun->frame.later) {
-    begun->code = code;
+    if (begun->frame.later) begun->code = code;
     *out = begun;
     return PD_OK;
   }
@@ -457,8 +468,10 @@ pd_code pd_call_finish(pd_begun *begun, pd_buf *answer, pd_error *err)
   pd_code code = again ? PD_OK : pd_later_wait(begun->frame.later, &again, err);
   if (!code && !again && begun->code)
     code = pd_error_set(err, begun->code, "%s was done, but its answer could not be written", begun->frame.capability->name);
-  if (again)
-    code = call_with(&begun->ctx, &begun->input, PD_OK, answer, err); /* nothing was written: what it says now holds */
+  bool is_refused = begun->frame.must_wait && begun->code;
+  if (is_refused) *err = begun->why;
+  if (again) /* nothing was written: what it says now holds */
+    code = call_with(&begun->ctx, &begun->input, is_refused ? begun->code : PD_OK, answer, err);
   else
     code = conclude(&begun->frame, code, answer, err);
   free_begun(begun);

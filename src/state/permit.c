@@ -16,6 +16,8 @@ pd_code pd_permit(pd_frame *frame, pd_error *err)
   pd_verdict verdict;
   pd_policy_judge(frame, &verdict);
   frame->permission = verdict.permission;
+  bool is_watched = verdict.permission == PD_PERMIT_OPERATOR || verdict.permission == PD_PERMIT_APPROVAL;
+  if (frame->is_begun && is_watched) return pd_frame_must_wait(frame, err); /* approvals and their audit are on disk before the answer */
   switch (verdict.permission) {
   case PD_PERMIT_BLOCKED: return refuse(frame, &verdict, "is blocked by policy", err);
   case PD_PERMIT_OPERATOR: return frame->ctx->is_operator ? PD_OK : refuse(frame, &verdict, "is the operator's alone", err);

@@ -7,18 +7,19 @@
 
 #include <strings.h>
 
-/* The first that fits; what is not here waits for the disk. Those that only look at memory, or at what is most likely in it, run where they
- * were read; those that wait for others, walk much, or work on files go where nobody who is quick waits behind them. */
+/* The first that fits; what is not here waits for the disk. Those that only look at memory, or at what is most likely in it, are begun where
+ * they were read (pd_call_begin), and are over then unless they or their audit have to wait for the disk; those that wait for others, walk much, or work on files go where nobody who is quick waits behind them. */
 static const struct {
   const char *name;
   pd_lane lane;
 } lanes[] = {
-  {"state.persistent.get", PD_LANE_HERE},
-  {"state.shared.get", PD_LANE_HERE},
+  {"state.persistent.get", PD_LANE_STAGE},
+  {"state.shared.get", PD_LANE_STAGE},
   {"state.persistent.set", PD_LANE_STAGE},
   {"state.shared.set", PD_LANE_STAGE},
-  {"state.session.*", PD_LANE_HERE},
-  {"session.*", PD_LANE_HERE},
+  {"session.end", PD_LANE_WRITE}, /* what its subscriptions have to tell is moved to the queue, durably */
+  {"state.session.*", PD_LANE_STAGE},
+  {"session.*", PD_LANE_STAGE},
   {"queue.receive", PD_LANE_SLOW},
   {"state.backup.*", PD_LANE_SLOW},
   {"state.snapshot.*", PD_LANE_SLOW},
@@ -36,7 +37,9 @@ static const struct {
 /* A store that is closed is opened by one who may wait for the disk. */
 static pd_lane where_open(const pd_request *request, pd_lane lane)
 {
-  bool is_of_store = lane == PD_LANE_HERE && strcmp(request->rest, "state.persistent.get") == 0;
+  bool is_of_store = lane == PD_LANE_STAGE && strcmp(request->rest, "state.persistent.get") == 0;
+  pd_capability_info info;
+  if (lane == PD_LANE_STAGE && pd_capability_find(request->rest, &info, NULL)) return PD_LANE_WRITE; /* the audit may have to wait */
   return is_of_store && !pd_home_is_open(request->server->home, request->caller.agent) ? PD_LANE_WRITE : lane;
 }
 

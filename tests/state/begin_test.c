@@ -211,8 +211,10 @@ static void begin__an_approval_is_used_up_once(void **state)
   fputs("[[rule]]\ncapability = \"state.persistent.set\"\npermission = \"approval\"\n", file);
   fclose(file);
   assert_int_equal(pd_home_reload(w.home, &w.err), PD_OK);
-  assert_int_equal(begin(&w, SET, input, &begun), PD_APPROVAL);
-  assert_null(begun);
+  assert_int_equal(begin(&w, SET, input, &begun), PD_OK);
+  assert_non_null(begun); /* the pending approval is written by one who may wait for the disk */
+  assert_null(pd_begun_group(begun));
+  assert_int_equal(finish(&w, begun), PD_APPROVAL);
   w.is_operator = true;
   world_ok(&w, "approvals.list", "{}");
   char id[80];
@@ -220,8 +222,54 @@ static void begin__an_approval_is_used_up_once(void **state)
   assert_int_equal(world_callf(&w, "approvals.approve", "{\"approval_id\":%s}", id), PD_OK);
   w.is_operator = false;
   assert_int_equal(begin(&w, SET, input, &begun), PD_OK);
-  assert_null(begun); /* done whole */
-  assert_int_equal(begin(&w, SET, input, &begun), PD_APPROVAL);
+  assert_int_equal(finish(&w, begun), PD_OK);
+  assert_int_equal(begin(&w, SET, input, &begun), PD_OK);
+  assert_int_equal(finish(&w, begun), PD_APPROVAL);
+  world_close(&w);
+}
+
+/* Who begins a call serves connections: audit or activity that must be on disk before the answer are written in the second step. */
+static void check_slow_conclusion(const char *config)
+{
+  world w;
+  pd_begun *begun = NULL;
+  world_open(&w, config);
+  world_ok(&w, SET, "{\"key\":\"a\",\"value\":1}");
+  assert_int_equal(begin(&w, "state.persistent.get", "{\"key\":\"a\"}", &begun), PD_OK);
+  assert_non_null(begun);
+  assert_null(pd_begun_group(begun));
+  assert_int_equal(finish(&w, begun), PD_OK);
+  world_want(&w, "value", "1");
+  assert_int_equal(begin(&w, "state.persistent.get", "{\"bad\":1}", &begun), PD_OK);
+  assert_non_null(begun);
+  assert_int_equal(finish(&w, begun), PD_INVALID);
+  assert_non_null(strstr(w.err.message, "bad")); /* what parsing found is not lost on the way */
+  world_want(&w, "error.code", "\"InvalidInput\"");
+  world_close(&w);
+}
+
+static void begin__an_audit_that_is_written_at_once_is_left_to_the_second_step(void **state)
+{
+  (void)state;
+  check_slow_conclusion("[audit]\nflush = \"0s\"\n");
+}
+
+static void begin__activity_that_is_written_at_once_is_left_to_the_second_step(void **state)
+{
+  (void)state;
+  check_slow_conclusion("[activity]\nflush = \"0s\"\n");
+}
+
+static void begin__reads_are_over_at_once_otherwise(void **state)
+{
+  (void)state;
+  world w;
+  pd_begun *begun = NULL;
+  world_open(&w, NULL);
+  world_ok(&w, SET, "{\"key\":\"a\",\"value\":1}");
+  w.now_ms += 3600 * 1000; /* activity is due, too: that is written by its own thread */
+  assert_int_equal(begin(&w, "state.persistent.get", "{\"key\":\"a\"}", &begun), PD_OK);
+  assert_null(begun);
   world_close(&w);
 }
 
@@ -236,6 +284,9 @@ int main(void)
     cmocka_unit_test(begin__a_refusal_for_what_is_staged_is_left_to_one_who_may_wait),
     cmocka_unit_test(begin__a_large_value_and_a_quota_are_left_to_the_second_step_or_refused),
     cmocka_unit_test(begin__an_approval_is_used_up_once),
+    cmocka_unit_test(begin__an_audit_that_is_written_at_once_is_left_to_the_second_step),
+    cmocka_unit_test(begin__activity_that_is_written_at_once_is_left_to_the_second_step),
+    cmocka_unit_test(begin__reads_are_over_at_once_otherwise),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
