@@ -350,13 +350,11 @@ static pd_code check_target(pd_store *s, const pd_rec *rec, const pd_ref_slot *s
 
 static pd_code undo_target(pd_store *s, const pd_intent *intent, const pd_head *head, uint64_t *out_seq, pd_error *err)
 {
-  uint64_t seq = head->commit.seq;
-  for (uint64_t i = 0; i < intent->count; i++) {
-    if (!seq)
-      return pd_error_set(err, PD_NOT_FOUND, "cannot undo %llu commits: there are only %llu", (unsigned long long)intent->count,
-                          (unsigned long long)i);
-    TRY(pd_parent_of(s, seq, &seq, err));
-  }
+  uint64_t seq = head->commit.seq, left = intent->count;
+  TRY(pd_line_back(s, &seq, &left, false, err));
+  if (left)
+    return pd_error_set(err, PD_NOT_FOUND, "cannot undo %llu commits: there are only %llu", (unsigned long long)intent->count,
+                        (unsigned long long)(intent->count - left));
   *out_seq = seq;
   return PD_OK;
 }

@@ -120,7 +120,7 @@ static pd_code open_locked(pd_store *s, const char *at, const pd_scan *scan, pd_
   }
   pd_commit commit;
   TRY(pd_settle(s, err));
-  TRY(pd_resolve_locked(s, at, &commit, err));
+  TRY(pd_resolve_to_read(s, at, &commit, err));
   TRY(pd_tree_of(s, commit.seq, &root, err));
   pd_code code = pd_iter_over(s, root, scan, out, err);
   pd_node_unref(&s->tree.pool, root);

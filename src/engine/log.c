@@ -117,10 +117,11 @@ static pd_code no_such_ref(const pd_store *s, const char *name, pd_error *err)
   return pd_error_set(err, PD_NOT_FOUND, "there never was a ref '%s'", name);
 }
 
+/* Where the page begins: at its cursor, not at the head. */
 static pd_code first_record(pd_store *s, const pd_log_query *q, uint64_t *out_seq, pd_error *err)
 {
   if (q->whole_store) {
-    *out_seq = s->log_seq;
+    *out_seq = q->before && q->before <= s->log_seq ? q->before - 1 : s->log_seq;
   } else if (q->ref) {
     pd_ref_slot *slot = pd_slot_find(s, q->ref);
     if (!slot || !slot->seen.last_seq || pd_is_forgotten(&slot->seen, s->retention.state.cut)) return no_such_ref(s, q->ref, err);
@@ -128,19 +129,35 @@ static pd_code first_record(pd_store *s, const pd_log_query *q, uint64_t *out_se
     if (q->before && q->before < *out_seq) TRY(skip_to(s, q, out_seq, err));
   } else {
     pd_commit commit;
-    TRY(pd_resolve_locked(s, q->at, &commit, err));
+    TRY(pd_resolve_to_read(s, q->at, &commit, err));
     *out_seq = commit.seq;
+    if (pd_is_retired(s, *out_seq)) return pd_retired_error(s, *out_seq, err);
+    if (q->before) TRY(pd_line_before(s, out_seq, q->before, err));
   }
+  return PD_OK;
+}
+
+/* The record itself, or what gc left instead of it: 0, or of the whole store the point before it. */
+static uint64_t left_record(const pd_store *s, const pd_log_query *q, uint64_t seq)
+{
+  if (!pd_is_retired(s, seq)) return seq;
+  const pd_point *point = q->whole_store ? pd_points_before(&s->retention.state, seq) : NULL;
+  return point ? point->commit.seq : 0;
+}
+
+/* Let others in. Meanwhile gc may have retired the rest. */
+static pd_code rest(pd_store *s, const pd_log_query *q, uint64_t *seq, pd_error *err)
+{
+  pd_store_yield(s);
+  TRY(pd_retention_ready(s, err));
+  *seq = left_record(s, q, *seq);
   return PD_OK;
 }
 
 /* 0 at the end: the beginning of history, or where gc retired what was before. */
 static uint64_t next_record(const pd_store *s, const pd_log_query *q, const pd_rec *rec)
 {
-  uint64_t next = q->whole_store ? rec->seq - 1 : q->ref ? rec->ref_prev_seq : rec->parent_seqs[0];
-  if (!pd_is_retired(s, next)) return next;
-  const pd_point *point = q->whole_store ? pd_points_before(&s->retention.state, next) : NULL;
-  return point ? point->commit.seq : 0;
+  return left_record(s, q, q->whole_store ? rec->seq - 1 : q->ref ? rec->ref_prev_seq : rec->parent_seqs[0]);
 }
 
 static pd_code log_locked(pd_store *s, const pd_log_query *q, pd_record_visit visit, void *ctx, pd_error *err)
@@ -152,10 +169,11 @@ static pd_code log_locked(pd_store *s, const pd_log_query *q, pd_record_visit vi
   TRY(pd_settle(s, err));
   TRY(pd_retention_ready(s, err));
   TRY(first_record(s, q, &seq, err));
-  if (!q->whole_store && !q->ref && pd_is_retired(s, seq)) return pd_retired_error(s, seq, err);
-  if (pd_is_retired(s, seq)) seq = 0; /* a ref whose last mover is before the cut */
+  seq = left_record(s, q, seq); /* 0: a ref whose last mover is before the cut, or a page that ends there */
   while (seq && goes_on && !(q->limit && shown_count == q->limit)) {
     pd_rec rec;
+    if (steps % PD_YIELD_STEPS == PD_YIELD_STEPS - 1) TRY(rest(s, q, &seq, err));
+    if (!seq) break;
     TRY(++steps < POINT_READS ? pd_record_at(s, seq, &scratch, &rec, err) : pd_record_walk(s, seq, &scratch, &rec, err));
     uint64_t next = next_record(s, q, &rec);
     bool is_wanted = !pd_rec_is_part(&rec) && (!q->before || seq < q->before) && (!q->key.size || changes_key(&rec, q->key));
@@ -173,6 +191,7 @@ pd_code pd_log(pd_store *store, const pd_log_query *query, pd_record_visit visit
   static const pd_log_query all;
   if (query && query->key.size) TRY(pd_key_check(query->key, err));
   pd_store_lock(store);
+  pd_store_yield(store); /* one that reads page after page must not keep others out */
   pd_code code = log_locked(store, query ? query : &all, visit, ctx, err);
   pd_store_unlock(store);
   return code;
@@ -211,7 +230,7 @@ static pd_code find_entry(pd_store *s, const char *at, pd_bytes key, pd_entry *o
   pd_commit commit;
   TRY(pd_refresh_to_read(s, err));
   TRY(pd_settle(s, err));
-  TRY(pd_resolve_locked(s, at, &commit, err));
+  TRY(pd_resolve_to_read(s, at, &commit, err));
   return pd_get_at(s, commit.seq, key, NULL, out, err);
 }
 
@@ -246,6 +265,7 @@ static pd_code history_locked(pd_store *s, const char *at, const history_query *
     pd_rec rec;
     pd_rec_change ch;
     pd_error why;
+    if (count % PD_YIELD_STEPS == PD_YIELD_STEPS - 1) pd_store_yield(s);
     pd_code code = pd_version_step(s, key, seq, &scratch, &rec, &ch, &why);
     if (code == PD_RETIRED && count) return PD_OK; /* older versions were retired: a normal end */
     if (code && err) *err = why;

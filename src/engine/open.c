@@ -10,6 +10,7 @@
 #include "engine/retired.h"
 #include "engine/segment.h"
 
+#include <sched.h>
 #include <stdlib.h>
 
 #define CACHE_SIZE_DEFAULT ((size_t)64 << 20)
@@ -17,18 +18,36 @@
 #define VALUE_SIZE_DEFAULT ((size_t)64 << 20)
 #define VALUE_SIZE_LIMIT ((size_t)PD_CHUNKED_SIZE_MAX)
 #define MAIN_REF "main"
+#define YIELDS_MAX 10000 /* some milliseconds: who waits is awake by then, if the machine is not very busy */
 #define RELOAD_TRIES 5
 #define CLOSE_KEYFRAME_RECORDS 1024              /* a shorter tail is not worth a keyframe at close… */
 #define CLOSE_KEYFRAME_BYTES ((uint64_t)1 << 20) /* …unless it is large */
 
 void pd_store_lock(pd_store *s)
 {
+  if (pthread_mutex_trylock(&s->lock) == 0) return;
+  __atomic_add_fetch(&s->lock_waiters, 1, __ATOMIC_RELAXED);
   pthread_mutex_lock(&s->lock);
+  __atomic_sub_fetch(&s->lock_waiters, 1, __ATOMIC_RELAXED);
+  __atomic_add_fetch(&s->lock_turns, 1, __ATOMIC_RELAXED);
 }
 
 void pd_store_unlock(pd_store *s)
 {
   pthread_mutex_unlock(&s->lock);
+}
+
+/* A mutex is not fair: whoever unlocks and locks again has it before the one that it woke is awake. */
+void pd_store_yield(pd_store *s)
+{
+  if (!__atomic_load_n(&s->lock_waiters, __ATOMIC_RELAXED)) return;
+  unsigned turns = __atomic_load_n(&s->lock_turns, __ATOMIC_RELAXED);
+  pd_store_unlock(s);
+  for (int i = 0; i < YIELDS_MAX && __atomic_load_n(&s->lock_waiters, __ATOMIC_RELAXED); i++) {
+    if (__atomic_load_n(&s->lock_turns, __ATOMIC_RELAXED) != turns) break;
+    sched_yield();
+  }
+  pd_store_lock(s);
 }
 
 const char *pd_version(void)
@@ -299,6 +318,7 @@ static void forget_state(pd_store *s)
     pd_head_done(s, &s->slots[i]->tip);
     s->slots[i]->seen = s->slots[i]->tip = (pd_head){.is_deleted = true};
   }
+  pd_line_forget(s);
   pd_index_reset(s);
   pd_retention_done(s);
   s->log_seq = s->seen_seq = s->tip_seq = 0;
@@ -430,6 +450,7 @@ static void free_store(pd_store *s)
     free(s->slots[i]);
   }
   free(s->slots);
+  pd_line_forget(s);
   pd_index_done(s);
   pd_retention_done(s);
   pd_buf_done(&s->evict_hand);

@@ -44,6 +44,18 @@ pd_code pd_change_value(pd_store *s, const pd_rec_change *ch, pd_buf *out, pd_er
   return take_value(s, ch, out, err);
 }
 
+/* The keyframe before the segment has the date in its tree. Without it, the segments before would have to be read down to version 1. */
+static pd_code created_before(pd_store *s, pd_segment *seg, uint64_t outside, pd_bytes key, int64_t *out_ms, pd_error *err)
+{
+  pd_entry before;
+  pd_node *root = NULL;
+  if (outside) TRY(pd_segment_base_root(s, seg, outside, &root, err));
+  pd_code code = root ? get_in_tree(s, root, key, NULL, &before, NULL) : PD_NOT_FOUND;
+  if (code == PD_NOT_FOUND) code = pd_get_at(s, outside, key, NULL, &before, err);
+  if (!code) *out_ms = before.created_ms;
+  return code;
+}
+
 /* The entry that a change in the past made. Its value was covered by the record's checksum; its id is computed here. */
 static pd_code take_entry(pd_store *s, pd_segment *seg, const pd_rec *rec, const pd_rec_change *ch, pd_bytes key, pd_entry *out,
                           pd_error *err)
@@ -59,11 +71,7 @@ static pd_code take_entry(pd_store *s, pd_segment *seg, const pd_rec *rec, const
   bool is_known;
   uint64_t outside;
   TRY(pd_segment_created(seg, rec->seq, key, &is_known, &entry.created_ms, &outside, err));
-  if (!is_known) {
-    pd_entry before;
-    TRY(pd_get_at(s, outside, key, NULL, &before, err));
-    entry.created_ms = before.created_ms;
-  }
+  if (!is_known) TRY(created_before(s, seg, outside, key, &entry.created_ms, err));
   *out = entry;
   return PD_OK;
 }
@@ -118,7 +126,7 @@ static pd_code get_locked(pd_store *s, const char *at, pd_bytes key, pd_buf *out
   if (pd_resolve_head(s, at, &slot)) return pd_get_at_head(s, &slot->seen, key, out_value, out_entry, err);
   pd_commit commit;
   TRY(pd_settle(s, err));
-  TRY(pd_resolve_locked(s, at, &commit, err));
+  TRY(pd_resolve_to_read(s, at, &commit, err));
   return pd_get_at(s, commit.seq, key, out_value, out_entry, err);
 }
 
@@ -193,7 +201,8 @@ static pd_code get_version_locked(pd_store *s, const char *at, pd_bytes key, uin
   if (!version || version > entry.version)
     return pd_error_set(err, PD_NOT_FOUND, "key '%.*s' has no version %llu: it is at %llu", (int)(key.size < 200 ? key.size : 200),
                         (const char *)key.data, (unsigned long long)version, (unsigned long long)entry.version);
-  for (;;) {
+  for (unsigned steps = 1;; steps++) {
+    if (steps % PD_YIELD_STEPS == 0) pd_store_yield(s);
     pd_code code = pd_version_step(s, key, seq, &scratch, &rec, &ch, err);
     if (code == PD_RETIRED) return retired_version(s, key, version, err);
     if (code) return code;

@@ -270,22 +270,32 @@ bool pd_resolve_head(pd_store *s, const char *at, pd_ref_slot **out_slot)
   return true;
 }
 
-pd_code pd_resolve_locked(pd_store *s, const char *at, pd_commit *out, pd_error *err)
+static pd_code resolve_point(pd_store *s, const char *at, bool may_yield, pd_commit *out, pd_error *err)
 {
   point p;
   pd_commit commit;
   TRY(parse_point(at ? at : "", &p, err));
   TRY(resolve_name(s, at, &p, &commit, err));
   if (p.back) {
-    uint64_t seq = commit.seq;
-    for (uint64_t i = 0; i < p.back; i++) {
-      if (!seq) return pd_error_set(err, PD_NOT_FOUND, "'%s' goes back further than history: only %llu commits", at, (unsigned long long)i);
-      TRY(pd_parent_of(s, seq, &seq, err));
-    }
+    uint64_t seq = commit.seq, left = p.back;
+    TRY(pd_line_back(s, &seq, &left, may_yield, err));
+    if (left)
+      return pd_error_set(err, PD_NOT_FOUND, "'%s' goes back further than history: only %llu commits", at,
+                          (unsigned long long)(p.back - left));
     TRY(pd_commit_at(s, seq, &commit, err));
   }
   *out = commit;
   return PD_OK;
+}
+
+pd_code pd_resolve_locked(pd_store *s, const char *at, pd_commit *out, pd_error *err)
+{
+  return resolve_point(s, at, false, out, err);
+}
+
+pd_code pd_resolve_to_read(pd_store *s, const char *at, pd_commit *out, pd_error *err)
+{
+  return resolve_point(s, at, true, out, err);
 }
 
 pd_code pd_resolve(pd_store *store, const char *at, pd_commit *out, pd_error *err)
@@ -293,7 +303,7 @@ pd_code pd_resolve(pd_store *store, const char *at, pd_commit *out, pd_error *er
   pd_store_lock(store);
   pd_code code = pd_refresh_to_read(store, err);
   if (!code) code = pd_settle(store, err);
-  if (!code) code = pd_resolve_locked(store, at, out, err);
+  if (!code) code = pd_resolve_to_read(store, at, out, err);
   pd_store_unlock(store);
   return code;
 }

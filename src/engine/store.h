@@ -102,6 +102,14 @@ typedef struct pd_past {
 
 #define PD_PAST_COUNT 8
 
+/* Along first parents out of a segment (line.c). */
+typedef struct pd_line_jump {
+  uint64_t entry;   /* the commit in the segment that the line comes to */
+  uint64_t base;    /* of the segment: all between are numbered above it */
+  uint64_t outside; /* the commit before the segment that it goes on to; 0, or PD_SEQ_GONE */
+  uint64_t steps;
+} pd_line_jump;
+
 /* What gc and erasure did (retired.h). */
 typedef struct pd_retention {
   pd_points state;    /* cut 0: never */
@@ -145,6 +153,8 @@ struct pd_store {
   void *now_ctx;
 
   pthread_mutex_t lock;
+  unsigned lock_waiters; /* atomic: threads that found it taken; and how often one of them got it */
+  unsigned lock_turns;   /* atomic */
   pthread_mutex_t turns[PD_TURN_COUNT]; /* update.c: taken before `lock`, one for the refs of a hash */
   pthread_cond_t changed; /* a batch or a keyframe ended, the gate opened, a claim was settled */
   pthread_cond_t work;    /* for the keeper alone: else each commit would wake it */
@@ -187,6 +197,8 @@ struct pd_store {
   size_t segment_count, segment_capacity;
   size_t segment_bytes;
   pd_past pasts[PD_PAST_COUNT];
+  pd_line_jump *jumps; /* sorted by entry */
+  size_t jump_count, jump_capacity;
   uint64_t use_clock;
   unsigned slow_reads;
   unsigned large_reads; /* values read out of large records */
@@ -208,6 +220,10 @@ unsigned pd_counter_step(uint64_t number);
 
 void pd_store_lock(pd_store *s);
 void pd_store_unlock(pd_store *s);
+/* For long walks: if others wait for the lock, give it up until one of them had it. Whatever was borrowed or looked up may be another
+ * afterwards: records may have been staged, appended, retired. */
+void pd_store_yield(pd_store *s);
+#define PD_YIELD_STEPS 32 /* records that a long walk may read before it looks whether others wait */
 
 /* ---- refs.c ---- */
 
@@ -277,6 +293,16 @@ PD_MUST_USE pd_code pd_record_walk(pd_store *s, uint64_t seq, pd_buf *scratch, p
 PD_MUST_USE pd_code pd_commit_at(pd_store *s, uint64_t seq, pd_commit *out, pd_error *err);
 /* First parent of the commit that `seq` made. */
 PD_MUST_USE pd_code pd_parent_of(pd_store *s, uint64_t seq, uint64_t *out_parent, pd_error *err);
+
+/* ---- line.c ---- */
+
+/* From *seq along first parents, *steps at most: fewer, and *steps what is left, where history begins. With `may_yield` the lock may be given
+ * up (pd_store_yield). PD_RETIRED if gc retired what it would step from. */
+PD_MUST_USE pd_code pd_line_back(pd_store *s, uint64_t *seq, uint64_t *steps, bool may_yield, pd_error *err);
+/* From *seq along first parents to the first that is numbered below `before`; 0 or a retired one at the end. May give the lock up. */
+PD_MUST_USE pd_code pd_line_before(pd_store *s, uint64_t *seq, uint64_t before, pd_error *err);
+/* Forget what was learnt. */
+void pd_line_forget(pd_store *s);
 
 /* Records copied out of the log, because handling one may need the backend again. */
 typedef struct pd_taken {
@@ -548,6 +574,8 @@ PD_MUST_USE pd_code pd_kept_points(pd_store *s, pd_kept_visit visit, void *ctx, 
 PD_MUST_USE pd_code pd_last_before(pd_store *s, int64_t time_ms, uint64_t *out_seq, pd_error *err);
 
 PD_MUST_USE pd_code pd_resolve_locked(pd_store *s, const char *at, pd_commit *out, pd_error *err);
+/* The same for those that only read: a long way back may give the lock up (pd_store_yield). */
+PD_MUST_USE pd_code pd_resolve_to_read(pd_store *s, const char *at, pd_commit *out, pd_error *err);
 /* The record that made commit `id`: `seq`, unless it lies elsewhere in this store's log (what was imported does). */
 PD_MUST_USE pd_code pd_commit_find(pd_store *s, const pd_id *id, uint64_t seq, pd_commit *out, pd_error *err);
 /* True if `at` names the head of a ref: the cheap and common case. *out_slot is then set. */
