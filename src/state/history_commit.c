@@ -127,6 +127,7 @@ pd_code pd_cap_history_commit(pd_frame *frame, pd_error *err)
   TRY(pd_history_take_ref(frame, ref, err));
   if (!*frame->agent) return pd_history_own(frame, &store, err);
   TRY(pd_frame_own(frame, true, &store, err));
+  TRY(pd_quota_room(frame, true, err));
   TRY(pd_ref_get(store, ref, &is, err));
   TRY(pd_history_take_head(frame, &is.commit.id, err));
   if (pd_in_string(frame, "expected_head", text, sizeof text) && pd_id_parse(text, &expected)) note.expect_head = &expected;

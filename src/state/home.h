@@ -12,6 +12,7 @@
 
 #include <perdure/state.h>
 #include <pthread.h>
+#include <stdatomic.h>
 
 #define PD_STORE_SHARED "shared"
 #define PD_STORE_SYSTEM "system"
@@ -20,6 +21,7 @@
 typedef struct pd_held {
   pd_store *store;
   char name[PD_NAME_SIZE_MAX + 1];
+  _Atomic(int64_t) room_bytes, room_until_ms; /* so much may still be written without a look at what there is (quota.c), until then */
 } pd_held;
 
 /* Each tier keeps what it needs in a struct of its own, made by its _new and freed by its _free (which takes NULL). */

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "state/home.h"
 #include "state/moment.h"
+#include "state/quota.h"
 #include "state/run.h"
 #include "state/threads.h"
 
@@ -147,6 +148,7 @@ pd_code pd_cap_mailbox_send(pd_frame *frame, pd_error *err)
   TRY(pd_in_value(frame, "body", &body, err));
   mail.body = pd_buf_bytes(&body);
   TRY(open_box(frame, true, &box, err));
+  TRY(pd_quota_room(frame, false, err));
   TRY(pd_mailbox_send(box, &mail, &sent, err));
   pd_json_put_number(&frame->out, "number", sent.number);
   pd_json_put_text(&frame->out, "status", pd_mail_status_name(sent.status));

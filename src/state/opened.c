@@ -28,7 +28,7 @@ typedef struct entry {
   pd_held held; /* first: what others see */
   entry_state state;
   bool stays;          /* shared, system: not counted, held for ever */
-  bool is_kept;        /* an agent's, that was written to: the versions it keeps are as configured */
+  bool is_kept;        /* it was written to: what gc keeps there is as configured */
   bool is_keeping;     /* somebody sees to that just now */
   unsigned holds;      /* 0: it is in the list */
   int64_t left_ms;     /* when it was let go last; monotonic */
@@ -108,7 +108,7 @@ static entry *add(pd_opened *o, const char *name)
   entry *e = calloc(1, sizeof *e), **bucket = bucket_of(o, name);
   if (!e) return NULL;
   snprintf(e->held.name, sizeof e->held.name, "%s", name);
-  e->stays = e->is_kept = strcmp(name, PD_STORE_SHARED) == 0 || strcmp(name, PD_STORE_SYSTEM) == 0;
+  e->stays = strcmp(name, PD_STORE_SHARED) == 0 || strcmp(name, PD_STORE_SYSTEM) == 0;
   e->next = *bucket;
   *bucket = e;
   return e;
@@ -314,7 +314,8 @@ static pd_code keep(pd_opened *o, entry *e, pd_error *err)
   if (e->is_kept) return PD_OK;
   e->is_keeping = true;
   pthread_mutex_unlock(&o->lock);
-  pd_code code = pd_window_keep(e->held.store, o->home->config.persistent_versions, err);
+  pd_code code = e->stays ? pd_window_keep_common(e->held.store, strcmp(e->held.name, PD_STORE_SHARED) == 0, err)
+                          : pd_window_keep(e->held.store, o->home->config.persistent_versions, err);
   pthread_mutex_lock(&o->lock);
   e->is_keeping = false;
   e->is_kept = code == PD_OK;
@@ -490,7 +491,7 @@ pd_code pd_opened_free(pd_opened *o, pd_error *err)
       entry *e = o->buckets[i];
       o->buckets[i] = e->next;
       /* Processes that write little and often, as the command line does, would never come to it. It is tried again next time. */
-      if (e->is_kept && !e->stays && pd_gc_auto(e->held.store, NULL, NULL, NULL)) e->is_kept = false;
+      if (e->is_kept && pd_gc_auto(e->held.store, NULL, NULL, NULL)) e->is_kept = false;
       pd_code closed = pd_store_close(e->held.store, code ? NULL : err);
       if (!code) code = closed;
       free(e);

@@ -35,6 +35,19 @@ pd_code pd_queue_field(const char *key, pd_json object, const char *name, uint64
 
 /* ---- invocations ---- */
 
+static pd_code count_bytes(pd_queue_tx *tx, pd_error *err)
+{
+  char prefix[PD_QUEUE_KEY_SIZE];
+  pd_iter *iter;
+  pd_entry entry;
+  pd_code code;
+  snprintf(prefix, sizeof prefix, "queue/%s/", tx->agent);
+  TRY(pd_edit_iter(tx->edit, &(pd_scan){.prefix = pd_text(prefix), .keys_only = true}, &iter, err));
+  while ((code = pd_iter_next(iter, &entry, NULL, err)) == PD_OK) tx->bytes += entry.size;
+  pd_iter_close(iter);
+  return code == PD_NOT_FOUND ? PD_OK : code;
+}
+
 static pd_code read_head(pd_queue_tx *tx, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf text = {0};
@@ -49,7 +62,9 @@ static pd_code read_head(pd_queue_tx *tx, pd_error *err)
   tx->version = entry.version;
   TRY(pd_queue_parse(key, pd_buf_bytes(&text), &head, err));
   TRY(pd_queue_field(key, head, "next", &tx->next, err));
-  return pd_queue_field(key, head, "count", &tx->count, err);
+  TRY(pd_queue_field(key, head, "count", &tx->count, err));
+  if (pd_json_u64(pd_json_member(head, "bytes"), &tx->bytes) || !tx->count) return PD_OK;
+  return count_bytes(tx, err); /* written before bytes were counted */
 }
 
 pd_code pd_queue_begin(pd_home *home, const char *agent, const pd_note *note, pd_queue_tx *out, pd_error *err)
@@ -73,9 +88,10 @@ void pd_queue_abort(pd_queue_tx *tx)
 
 pd_code pd_queue_stage_head(pd_queue_tx *tx, pd_error *err)
 {
-  char key[PD_QUEUE_KEY_SIZE], text[96];
+  char key[PD_QUEUE_KEY_SIZE], text[128];
   snprintf(key, sizeof key, "queue/%s", tx->agent);
-  snprintf(text, sizeof text, "{\"next\":%llu,\"count\":%llu}", (unsigned long long)tx->next, (unsigned long long)tx->count);
+  snprintf(text, sizeof text, "{\"next\":%llu,\"count\":%llu,\"bytes\":%llu}", (unsigned long long)tx->next,
+           (unsigned long long)tx->count, (unsigned long long)tx->bytes);
   TRY(pd_edit_put(tx->edit, pd_text(key), pd_text(text), tx->version, err));
   tx->is_complete = true;
   return PD_OK;
@@ -123,6 +139,70 @@ static void put_message(pd_json_writer *w, const char *kind, const char *from, i
   pd_json_close(w, '}');
 }
 
+/* ---- bytes ---- */
+
+static pd_code full(pd_error *err, uint64_t used, uint64_t limit)
+{
+  if (err) err->expected = limit, err->actual = used;
+  return PD_QUOTA;
+}
+
+static pd_code read_sent(pd_queue_tx *tx, const char *sender, char key[PD_QUEUE_KEY_SIZE], uint64_t *out, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf text = {0};
+  pd_json json;
+  *out = 0;
+  snprintf(key, PD_QUEUE_KEY_SIZE, "sent/%s", sender);
+  pd_code code = pd_edit_get(tx->edit, pd_text(key), &text, NULL, err);
+  if (code == PD_NOT_FOUND) return PD_OK;
+  TRY(code);
+  TRY(pd_queue_parse(key, pd_buf_bytes(&text), &json, err));
+  return pd_queue_field(key, json, "bytes", out, err);
+}
+
+static pd_code put_sent(pd_queue_tx *tx, const char *key, uint64_t bytes, pd_error *err)
+{
+  char text[64];
+  if (!bytes) return pd_edit_delete(tx->edit, pd_text(key), PD_ANY_VERSION, err);
+  snprintf(text, sizeof text, "{\"bytes\":%llu}", (unsigned long long)bytes);
+  return pd_edit_put(tx->edit, pd_text(key), pd_text(text), PD_ANY_VERSION, err);
+}
+
+/* Count a message in, for its queue and for who sends it, if there is room. */
+static pd_code stage_bytes(pd_queue_tx *tx, const char *from, uint64_t size, pd_error *err)
+{
+  char key[PD_QUEUE_KEY_SIZE];
+  uint64_t sent, limit = tx->home->config.queue_bytes_max, sent_limit = tx->home->config.queue_sender_bytes_max;
+  if (tx->bytes + size > limit) {
+    pd_error_named(err, PD_QUOTA, "QueueFull",
+                   "the queue of agent '%s' holds %llu bytes, and %llu more exceed its limit of %llu (queue.bytes_max)", tx->agent,
+                   (unsigned long long)tx->bytes, (unsigned long long)size, (unsigned long long)limit);
+    return full(err, tx->bytes, limit);
+  }
+  tx->bytes += size;
+  if (!from) return PD_OK;
+  TRY(read_sent(tx, from, key, &sent, err));
+  if (sent + size > sent_limit) {
+    pd_error_named(err, PD_QUOTA, "QuotaExceeded",
+                   "agent '%s' has sent %llu bytes that nobody has acknowledged, and %llu more exceed its limit of %llu"
+                   " (queue.sender_bytes_max): wait until they are acknowledged",
+                   from, (unsigned long long)sent, (unsigned long long)size, (unsigned long long)sent_limit);
+    return full(err, sent, sent_limit);
+  }
+  return put_sent(tx, key, sent + size, err);
+}
+
+pd_code pd_queue_stage_gone(pd_queue_tx *tx, const char *from, uint64_t size, pd_error *err)
+{
+  char key[PD_QUEUE_KEY_SIZE];
+  uint64_t sent;
+  tx->bytes -= size < tx->bytes ? size : tx->bytes;
+  if (!from) return PD_OK;
+  TRY(read_sent(tx, from, key, &sent, err));
+  if (!sent) return PD_OK; /* it was sent before senders were counted */
+  return put_sent(tx, key, sent > size ? sent - size : 0, err);
+}
+
 pd_code pd_queue_stage(pd_queue_tx *tx, const char *kind, const char *from, pd_bytes body, uint64_t *out_number, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf text = {0};
@@ -138,6 +218,7 @@ pd_code pd_queue_stage(pd_queue_tx *tx, const char *kind, const char *from, pd_b
   pd_json_writer w = {.out = &text, .err = err};
   put_message(&w, kind, from, tx->now_ms, json);
   TRY(w.code);
+  TRY(stage_bytes(tx, from, text.size, err));
   TRY(pd_edit_put(tx->edit, pd_text(pd_queue_key("queue", tx->agent, tx->next, key)), pd_buf_bytes(&text), PD_ANY_VERSION, err));
   if (out_number) *out_number = tx->next;
   tx->next++;

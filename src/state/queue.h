@@ -2,8 +2,9 @@
  * queue.h: the message queue of each agent, durable, in the system store. Watch events, approval outcomes and notices arrive there, and
  * what agents send one another.
  *
- * Keys (docs/formats.md): queue/AGENT is the head {"next","count"}; queue/AGENT/<20 digits> a message; flight/AGENT/<20 digits> its
- * delivery {"until","deliveries"}; once/AGENT/KEY what was pushed with a dedupe key.
+ * Keys (docs/formats.md): queue/AGENT is the head {"next","count","bytes"}; queue/AGENT/<20 digits> a message; flight/AGENT/<20 digits> its
+ * delivery {"until","deliveries"}; once/AGENT/KEY what was pushed with a dedupe key; sent/AGENT {"bytes"} of what the agent sent and nobody
+ * acknowledged.
  *
  * Q1  Whatever changes an agent's queue is one commit that also writes its head, on condition of the version that was read. So all
  *     that was read in the same invocation still holds, whichever processes use the queue.
@@ -48,7 +49,7 @@ typedef struct pd_queue_tx {
   pd_store *store;
   pd_edit *edit;
   const char *agent;
-  uint64_t next, count, version; /* of the head; next and count as staged so far */
+  uint64_t next, count, bytes, version; /* of the head; next, count and bytes as staged so far */
   int64_t now_ms;
   bool is_complete; /* the head is staged */
 } pd_queue_tx;
@@ -65,7 +66,9 @@ PD_MUST_USE pd_code pd_queue_stage_head(pd_queue_tx *tx, pd_error *err);
 PD_MUST_USE pd_code pd_queue_begin(pd_home *home, const char *agent, const pd_note *note, pd_queue_tx *out, pd_error *err);
 /* Takes a tx that is all zero. */
 void pd_queue_abort(pd_queue_tx *tx);
-/* Stage a message at the end. `from` NULL: perdure itself. PD_QUOTA named QueueFull. `out_number` may be NULL. */
+/* Stage that a message of `size` bytes that `from` (NULL: perdure itself) sent is gone. */
+PD_MUST_USE pd_code pd_queue_stage_gone(pd_queue_tx *tx, const char *from, uint64_t size, pd_error *err);
+/* Stage a message at the end. `from` NULL: perdure itself. PD_QUOTA named QueueFull, or QuotaExceeded if the sender has sent too much. `out_number` may be NULL. */
 PD_MUST_USE pd_code pd_queue_stage(pd_queue_tx *tx, const char *kind, const char *from, pd_bytes body, uint64_t *out_number, pd_error *err);
 
 /* "queue/AGENT/<20 digits>", with "flight" for the delivery; returns `out`. */

@@ -60,7 +60,7 @@ pd_code pd_cap_queue_send(pd_frame *frame, pd_error *err)
   pd_note note = note_of(frame);
   pd_ack ack;
   pd_code code = pd_queue_update(frame->home, to, &note, stage_message, &job, &ack, err);
-  if (code == PD_QUOTA) pd_frame_detail_number(frame, "limit", frame->home->config.queue_count_max);
+  if (code == PD_QUOTA) pd_frame_detail_number(frame, "limit", err->expected ? err->expected : frame->home->config.queue_count_max);
   TRY(code);
   pd_frame_commit(frame, &ack);
   snprintf(id, sizeof id, "m%llu", (unsigned long long)job.number);

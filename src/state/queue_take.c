@@ -219,16 +219,30 @@ typedef struct ack_job {
   uint64_t count;
 } ack_job;
 
+static pd_code stage_gone(pd_queue_tx *tx, const char *key, pd_bytes text, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf from = {0};
+  pd_json json;
+  TRY(pd_queue_parse(key, text, &json, err));
+  pd_json sender = pd_json_member(json, "from");
+  if (sender.kind != PD_JSON_STRING) return pd_queue_stage_gone(tx, NULL, text.size, err);
+  TRY(pd_json_decode(sender, &from, err));
+  TRY(pd_buf_byte(&from, 0, err));
+  return pd_queue_stage_gone(tx, (const char *)from.data, text.size, err);
+}
+
 static pd_code stage_ack(void *ctx, pd_queue_tx *tx, pd_error *err)
 {
   ack_job *job = ctx;
+  CLEANUP(pd_buf_done) pd_buf text = {0};
   char key[PD_QUEUE_KEY_SIZE];
   job->count = 0;
   for (size_t i = 0; i < job->number_count; i++) {
     pd_queue_key("queue", tx->agent, job->numbers[i], key);
-    pd_code code = pd_edit_get(tx->edit, pd_text(key), NULL, NULL, err);
+    pd_code code = pd_edit_get(tx->edit, pd_text(key), &text, NULL, err);
     if (code == PD_NOT_FOUND) continue; /* it was acknowledged before, or stands twice in the list */
     TRY(code);
+    TRY(stage_gone(tx, key, pd_buf_bytes(&text), err));
     TRY(pd_edit_delete(tx->edit, pd_text(key), PD_ANY_VERSION, err));
     TRY(pd_edit_delete(tx->edit, pd_text(pd_queue_key("flight", tx->agent, job->numbers[i], key)), PD_ANY_VERSION, err));
     job->count++;

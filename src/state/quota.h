@@ -20,4 +20,12 @@ typedef struct pd_quota {
 PD_MUST_USE pd_code pd_quota_put(pd_frame *frame, pd_store *store, const pd_quota *quota, pd_bytes key, pd_bytes value,
                                  uint64_t expect_version, pd_ack *out, pd_error *err);
 
+/* Is there room in the agent's store, which the frame holds, for what the call brings? What counts is what all its refs hold now: state,
+ * forks, threads, mailboxes, runs. It is counted only if the store's files are larger than agent.quota, and then not for each call, so
+ * several writers at once may go past the limit by a little. PD_QUOTA named QuotaExceeded, with `used`, `limit` and `size` in the details.
+ * `small_is_free`: calls of a few KiB pass, for those that end something. */
+PD_MUST_USE pd_code pd_quota_room(pd_frame *frame, bool small_is_free, pd_error *err);
+/* Something was deleted: the next call looks anew. */
+void pd_quota_look_again(pd_frame *frame);
+
 #endif

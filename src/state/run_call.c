@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "state/home.h"
+#include "state/quota.h"
 #include "state/run.h"
 #include "state/threads.h"
 
@@ -57,6 +58,7 @@ static pd_code attach(pd_frame *frame, held *h, pd_error *err)
   TRY(pd_threads_open(frame, &h->thread, err));
   TRY(pd_operation_look(h->thread, &operation, &h->is_repeated, &h->first, err));
   if (h->is_repeated) return PD_OK;
+  TRY(pd_quota_room(frame, true, err));
   TRY(pd_run_attach(h->thread, &options, &h->run, err));
   TRY(check_version(frame, h, err));
   bool is_done = pd_run_info_get(h->run).status == PD_PHASE_DONE;
@@ -127,6 +129,7 @@ pd_code pd_cap_runs_begin(pd_frame *frame, pd_error *err)
   options.messages = pd_in(frame, "messages").raw;
   options.snapshot = pd_in(frame, "snapshot").raw;
   TRY(pd_threads_open(frame, &h.thread, err));
+  TRY(pd_quota_room(frame, false, err));
   TRY(pd_run_begin(h.thread, &options, &h.run, err));
   pd_run_info info = pd_run_info_get(h.run);
   pd_json_put_text(&frame->out, "run_id", info.run_id);

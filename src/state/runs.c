@@ -320,7 +320,9 @@ static pd_code do_move(const pd_runs_place *place, pd_run_op *op, pd_run_batch *
   TRY(check_move(op, &s.run, m, err));
   TRY(change(place, op, &s, m.to, value, err));
   TRY(stage(place, &s, batch, err));
-  if (pd_run_is_over(m.to)) {
+  bool is_due = false;
+  if (pd_run_is_over(m.to)) TRY(pd_run_prune_is_due(place, s.run.id, &is_due, err));
+  if (is_due) {
     pd_run_op sweep = {.verb = PD_RUN_DO_PRUNE, .prune = {.keep_count = place->keep_count, .keep_ms = place->keep_ms}};
     TRY(pd_run_stage_prune(place, &sweep, s.run.id, batch, err));
   }

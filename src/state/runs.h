@@ -106,6 +106,7 @@ char *pd_run_key(pd_bytes id, char out[PD_RUN_KEY_SIZE]);
 
 /* runs_prune.c: stage the removal of what op->prune lets go. `ended` (NULL: none) is a run that this operation ends: it counts as over and
  * stays. */
+PD_MUST_USE pd_code pd_run_prune_is_due(const pd_runs_place *place, const char *ended, bool *out, pd_error *err);
 PD_MUST_USE pd_code pd_run_stage_prune(const pd_runs_place *place, pd_run_op *op, const char *ended, pd_run_batch *batch, pd_error *err);
 
 #endif

@@ -5,6 +5,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "state/home.h"
+#include "state/quota.h"
 #include "state/run.h"
 
 /* ---- what they share ---- */
@@ -107,6 +108,7 @@ pd_code pd_cap_threads_create(pd_frame *frame, pd_error *err)
   pd_thread_options options = read_identity(frame, "thread_id", &texts);
   options.state = in_json(frame, "state");
   TRY(pd_frame_own(frame, true, &store, err));
+  TRY(pd_quota_room(frame, false, err));
   TRY(pd_thread_create(store, &options, &thread, err));
   return write_new(frame, thread, err);
 }
@@ -118,6 +120,7 @@ pd_code pd_cap_threads_fork(pd_frame *frame, pd_error *err)
   identity texts;
   pd_thread_options options = read_identity(frame, "new_thread_id", &texts);
   TRY(pd_threads_open(frame, &thread, err));
+  TRY(pd_quota_room(frame, false, err));
   TRY(pd_thread_fork(thread, pd_in_version(frame, "version", PD_VERSION_HEAD), &options, &made, err));
   return write_new(frame, made, err);
 }
@@ -172,6 +175,7 @@ pd_code pd_cap_threads_append(pd_frame *frame, pd_error *err)
     .operation_mark = *operation.id ? operation.mark : NULL,
   };
   TRY(pd_threads_open(frame, &thread, err));
+  TRY(pd_quota_room(frame, false, err));
   TRY(pd_thread_append(thread, &change, pd_in_version(frame, "expected_version", PD_ANY_VERSION), &ack, err));
   pd_json_put_number(&frame->out, "version", ack.version);
   if (ack.is_duplicate)
@@ -194,6 +198,7 @@ pd_code pd_cap_threads_delete(pd_frame *frame, pd_error *err)
   TRY(pd_threads_open(frame, &thread, err));
   TRY(
     pd_thread_delete(pd_thread_store(thread), pd_thread_id(thread), pd_in_version(frame, "expected_version", PD_ANY_VERSION), &note, err));
+  pd_quota_look_again(frame);
   pd_json_put_bool(&frame->out, "deleted", true);
   return PD_OK;
 }
