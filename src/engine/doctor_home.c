@@ -124,6 +124,23 @@ static void check_name(pd_doctor_view *v, const char *name)
   }
 }
 
+/* Each backup that was made leaves a mark, until backup.keep removes both. */
+static void check_backups(pd_doctor_view *v)
+{
+  char path[PATH_SIZE];
+  snprintf(path, sizeof path, "%s/backups/.made", v->folder);
+  DIR *dir = opendir(path);
+  if (!dir) return;
+  for (const struct dirent *entry; (entry = readdir(dir));) {
+    if (entry->d_name[0] == '.') continue;
+    snprintf(path, sizeof path, "%s/backups/%.60s.pdb", v->folder, entry->d_name);
+    if (access(path, F_OK) != 0 && errno == ENOENT)
+      pd_diagnose(v, PD_SEVERITY_WARNING, "", "bring it back; if it was removed on purpose, remove its mark in backups/.made, too",
+                  "the backup %.60s was made here, and its file is gone", entry->d_name);
+  }
+  closedir(dir);
+}
+
 static void check_mode(pd_doctor_view *v, const char *name)
 {
   char path[PATH_SIZE];
@@ -156,6 +173,7 @@ bool pd_doctor_folder(pd_doctor_view *v)
     check_mode(v, entry->d_name);
   }
   closedir(dir);
+  check_backups(v);
   return true;
 }
 

@@ -76,4 +76,7 @@ PD_MUST_USE pd_code pd_approval_settle(pd_frame *frame, uint64_t ttl_ms, const c
 /* The call did nothing after all: the approval that it used is good again. If that cannot be written, it stays used. */
 void pd_approval_give_back(const pd_frame *frame);
 
+/* restore_notice.c: of state.backup.restore, how old the backup is and what is newer than it. Appends to `out`; nothing for other calls. */
+PD_MUST_USE pd_code pd_restore_notice(const pd_frame *frame, pd_buf *out, pd_error *err);
+
 #endif

@@ -97,9 +97,14 @@ static pd_code request(pd_approvals *all, const pd_frame *frame, const pd_id *ha
 {
   char id[64];
   pd_json json;
+  CLEANUP(pd_buf_done) pd_buf why = {0};
   pd_json_writer w = {.out = text, .err = err};
   TRY(new_id(frame->now_ms, id, sizeof id, err));
-  request_json(&w, frame, id, hash, ttl_ms ? frame->now_ms + (int64_t)ttl_ms : 0, policy);
+  if (policy && *policy) TRY(pd_buf_printf(&why, err, "%s; ", policy));
+  TRY(pd_restore_notice(frame, &why, err));
+  if (why.size > 1 && memcmp(why.data + why.size - 2, "; ", 2) == 0) why.size -= 2;
+  TRY(pd_buf_byte(&why, 0, err));
+  request_json(&w, frame, id, hash, ttl_ms ? frame->now_ms + (int64_t)ttl_ms : 0, (const char *)why.data);
   TRY(w.code);
   TRY(check_room(all, frame, text->size, err));
   TRY(pd_json_parse(pd_buf_bytes(text), &json, err));

@@ -109,7 +109,12 @@ pd_code pd_backup_prune(const char *folder, uint64_t keep, const char *new_id, p
   uint64_t kept = 1; /* the new one, wherever a clock that went back has put it */
   for (size_t i = 0; i < list.count; i++) {
     const pd_backup_item *item = &list.items[i];
-    if (!item->is_readable || strcmp(item->id, new_id) == 0 || kept++ < keep) continue;
+    if (!item->is_readable) continue;
+    if (strcmp(item->id, new_id) == 0 || kept++ < keep) {
+      TRY(pd_backup_mark(folder, item->id, err));
+      continue;
+    }
+    TRY(pd_backup_unmark(folder, item->id, err));
     snprintf(path, sizeof path, "%s/%s" FILE_END, folder, item->id);
     if (unlink(path) != 0 && errno != ENOENT) return pd_file_refused(err, "remove", path);
   }
@@ -135,9 +140,11 @@ pd_code pd_cap_state_backup_list(pd_frame *frame, pd_error *err)
 {
   char folder[PD_BACKUP_PATH_SIZE];
   CLEANUP(pd_backup_list_done) pd_backup_list list = {0};
+  CLEANUP(pd_backup_names_done) pd_backup_names missing = {0};
   size_t readable = 0;
   TRY(pd_backup_folder(frame->home, folder, err));
   TRY(pd_backup_list_read(folder, &list, err));
+  TRY(pd_backup_missing(folder, &missing, err));
   while (readable < list.count && list.items[readable].is_readable) readable++;
   pd_json_key(&frame->out, "backups");
   pd_json_open(&frame->out, '[');
@@ -147,6 +154,10 @@ pd_code pd_cap_state_backup_list(pd_frame *frame, pd_error *err)
   pd_json_key(&frame->out, "unreadable");
   pd_json_open(&frame->out, '[');
   for (size_t i = readable; i < list.count; i++) pd_json_text(&frame->out, pd_text(list.items[i].id));
+  pd_json_close(&frame->out, ']');
+  pd_json_key(&frame->out, "missing");
+  pd_json_open(&frame->out, '[');
+  for (size_t i = 0; i < missing.count; i++) pd_json_text(&frame->out, pd_text(missing.ids[i]));
   pd_json_close(&frame->out, ']');
   return PD_OK;
 }

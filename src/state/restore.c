@@ -87,7 +87,7 @@ static pd_code restore(pd_frame *frame, pd_backup_in *in, const char *agent, pd_
   return code;
 }
 
-static void put_outputs(pd_frame *frame, const pd_restore_plan *plan)
+static void put_outputs(pd_frame *frame, const pd_restore_plan *plan, const pd_backup_in *in, const pd_restore_newer *newer)
 {
   char former[PD_RESTORE_ID_SIZE + 24];
   bool has_shared = false;
@@ -104,6 +104,8 @@ static void put_outputs(pd_frame *frame, const pd_restore_plan *plan)
   pd_json_put_bool(w, "shared_state_restored", has_shared);
   snprintf(former, sizeof former, PD_RESTORE_BEFORE "/%s", plan->id);
   pd_json_put_text(w, "former_state", former);
+  pd_out_time(frame, "backup_created_at", in->head.created_ms);
+  pd_json_put_number(w, "newer_commits", newer->commits);
 }
 
 pd_code pd_cap_state_backup_restore(pd_frame *frame, pd_error *err)
@@ -111,13 +113,15 @@ pd_code pd_cap_state_backup_restore(pd_frame *frame, pd_error *err)
   char id[128], agent[PD_NAME_SIZE_MAX + 1] = "";
   CLEANUP(pd_backup_in_done) pd_backup_in in = {.fd = -1};
   CLEANUP(pd_restore_plan_done) pd_restore_plan plan = {0};
+  pd_restore_newer newer;
   if (!pd_in_string(frame, "backup_id", id, sizeof id)) return pd_error_set(err, PD_INVALID, "backup_id is too long");
   pd_in_string(frame, "agent", agent, sizeof agent);
   TRY(pd_backup_find(frame->home, id, &in, err));
   TRY(pd_backup_in_unlock_by(&in, frame->home, err));
   in.frame = frame;
   TRY(pd_backup_in_verify(&in, err));
+  TRY(pd_restore_count_newer(frame->home, *agent ? agent : in.head.agent, in.head.created_ms, &newer, err));
   TRY(restore(frame, &in, agent, &plan, err));
-  put_outputs(frame, &plan);
+  put_outputs(frame, &plan, &in, &newer);
   return PD_OK;
 }

@@ -45,4 +45,17 @@ PD_MUST_USE pd_code pd_restore_clean(pd_store *store, pd_error *err);
 /* R3: what restore.json says, completed. With the lock held. */
 PD_MUST_USE pd_code pd_restore_finish(pd_home *home, pd_error *err);
 
+/* ---- restore_notice.c ---- */
+
+typedef struct pd_restore_newer {
+  uint64_t commits;
+  size_t stores;    /* that have them */
+  int64_t last_ms;  /* of the newest */
+  bool is_more;     /* `commits` is a lower bound */
+  char names[256];  /* of some of the stores, with their numbers */
+} pd_restore_newer;
+
+/* What `main` of the stores has since then; `agent` "": all agents and the shared state. A store that cannot be read is passed over. */
+PD_MUST_USE pd_code pd_restore_count_newer(pd_home *home, const char *agent, int64_t since_ms, pd_restore_newer *out, pd_error *err);
+
 #endif

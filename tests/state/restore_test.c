@@ -182,6 +182,79 @@ static void restore__one_that_an_older_perdure_decided_is_carried_out(void **sta
   world_close(&w);
 }
 
+/* ---- rollback and removal ---- */
+
+static void count_gone(void *ctx, const pd_diagnosis *d)
+{
+  if (strstr(d->what, "was made here, and its file is gone")) ++*(unsigned *)ctx;
+}
+
+static void backup_list__names_a_backup_whose_file_is_gone(void **state)
+{
+  (void)state;
+  world w;
+  unsigned gone = 0;
+  pd_severity worst;
+  open_with_state(&w);
+  char *kept = create(&w, "{}");
+  w.now_ms += 1000;
+  char *removed = create(&w, "{}"), *path = file_of(&w, removed);
+  world_ok(&w, "state.backup.list", "{}");
+  world_want(&w, "missing", "[]");
+  assert_int_equal(unlink(path), 0);
+  assert_int_equal(count(&w), 1);
+  char *want = text_of("[\"%s\"]", removed);
+  world_want(&w, "missing", want);
+  assert_int_equal(pd_doctor(w.uri, count_gone, &gone, &worst, &w.err), PD_OK);
+  assert_int_equal(gone, 1);
+  free(kept), free(removed), free(path), free(want);
+  world_close(&w);
+}
+
+static void backup_list__what_backup_keep_removed_is_not_missing(void **state)
+{
+  (void)state;
+  world w;
+  open_with_vault(&w, "backup.keep = 1\n");
+  put_text(&w, "main", "plan", "1");
+  for (unsigned i = 0; i < 3; i++) {
+    free(create(&w, "{}"));
+    w.now_ms += 1000;
+  }
+  assert_int_equal(count(&w), 1);
+  world_want(&w, "missing", "[]");
+  world_close(&w);
+}
+
+static void restore__the_approval_says_that_the_backup_is_older(void **state)
+{
+  (void)state;
+  world w;
+  open_with_state(&w);
+  w.now_ms = INT64_C(4102444800000); /* what the stores' own clock wrote is before it */
+  unlock(&w, RIGHT);
+  char *id = create(&w, "{}");
+  w.is_operator = false;
+  assert_int_equal(restore(&w, id), PD_APPROVAL);
+  w.is_operator = true;
+  world_ok(&w, "approvals.list", "{}");
+  if (!strstr(world_out(&w, "approvals.0.policy"), "nothing is newer")) fail_msg("%s", world_out(&w, "approvals.0.policy"));
+  free(id);
+  world_close(&w);
+  open_with_state(&w);
+  id = create(&w, "{}"); /* by the home's clock, of 2026-11-15T10:00: before what the stores' own clock writes */
+  w.is_operator = false;
+  assert_int_equal(restore(&w, id), PD_APPROVAL);
+  w.is_operator = true;
+  world_ok(&w, "approvals.list", "{}");
+  const char *why = world_out(&w, "approvals.0.policy");
+  if (!strstr(why, "older than what is there: 3 commits since, in 3 stores (helper: 1, main: 1, shared: 1)")) fail_msg("%s", why);
+  restore_ok(&w, id);
+  world_want(&w, "newer_commits", "3");
+  free(id);
+  world_close(&w);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -189,6 +262,9 @@ int main(void)
     cmocka_unit_test(snapshot_restore__a_full_disk_in_the_switch_leaves_the_old_state),
     cmocka_unit_test(restore__what_was_erased_since_does_not_come_back),
     cmocka_unit_test(restore__one_that_an_older_perdure_decided_is_carried_out),
+    cmocka_unit_test(backup_list__names_a_backup_whose_file_is_gone),
+    cmocka_unit_test(backup_list__what_backup_keep_removed_is_not_missing),
+    cmocka_unit_test(restore__the_approval_says_that_the_backup_is_older),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
