@@ -62,4 +62,11 @@ pd_run_entry pd_run_at(pd_bytes run, size_t index);
 /* The first index whose prefix is >= `prefix`. */
 size_t pd_run_find(pd_bytes run, uint32_t prefix);
 
+/* Zeros: the ref was listed though its tree could not be had. */
+static inline bool pd_catalog_has_root(const pd_catalog_ref *ref)
+{
+  static const pd_id none;
+  return !pd_id_equal(&ref->root_blob, &none);
+}
+
 #endif

@@ -129,7 +129,7 @@ static pd_code mark_heads(pd_gc_run *run, const pd_catalog *catalog, pd_error *e
 {
   for (size_t i = 0; i < catalog->ref_count; i++) {
     const pd_catalog_ref *ref = &catalog->refs[i];
-    if (ref->is_deleted) continue;
+    if (ref->is_deleted || !pd_catalog_has_root(ref)) continue; /* keyframe.c K6: there is nothing of it to keep */
     run->versions = strcmp(ref->name, PD_META_REF) == 0 ? 0 : pd_gc_versions(run);
     TRY(pd_walk_tree(run->s, &ref->root_blob, NULL, &run->blobs, pd_gc_note_node, run, err));
   }
@@ -148,8 +148,12 @@ static pd_code look_at_heads(pd_gc_run *run, pd_error *err)
   pd_store *s = run->s;
   for (size_t i = 0; i < s->slot_count; i++) {
     pd_node *root;
+    pd_error why;
     if (s->slots[i]->seen.is_deleted) continue;
-    TRY(pd_head_root(s, &s->slots[i]->seen, &root, err));
+    pd_code code = pd_head_root(s, &s->slots[i]->seen, &root, &why);
+    if (code == PD_RETIRED) continue;
+    if (code && err) *err = why;
+    TRY(code);
     run->versions = strcmp(s->slots[i]->name, PD_META_REF) == 0 ? 0 : pd_gc_versions(run);
     TRY(pd_gc_look_at(run, root, err));
   }
@@ -194,7 +198,7 @@ pd_code pd_gc_keep_frame(pd_gc_run *run, const pd_id *catalog_id, pd_error *err)
   TRY(pd_load_blob(run->s, &catalog.run, "a keyframe's commit list", &blob, err));
   TRY(pd_gc_keep_blob(run, &catalog.run, blob.size, err));
   for (size_t i = 0; catalog.covers + 1 >= run->cut && i < catalog.ref_count; i++)
-    if (!catalog.refs[i].is_deleted)
+    if (!catalog.refs[i].is_deleted && pd_catalog_has_root(&catalog.refs[i]))
       TRY(pd_walk_tree(run->s, &catalog.refs[i].root_blob, &catalog.refs[i].commit.tree, &run->blobs, pd_gc_note_node, run, err));
   return PD_OK;
 }

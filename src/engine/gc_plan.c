@@ -379,7 +379,8 @@ static pd_code describe_ref(pd_gc_run *run, const pd_ref_slot *slot, pd_catalog_
   out->redo_seq = head->redo_seq;
   out->updated_ms = head->updated_ms;
   if (p) out->root_blob = p->root_blob;
-  return p || head->is_deleted ? PD_OK : empty_root(run->s, &out->root_blob, err);
+  bool is_at_root = !head->is_deleted && !head->commit.seq; /* else it is at what was retired: nothing is known of its tree */
+  return is_at_root ? empty_root(run->s, &out->root_blob, err) : PD_OK;
 }
 
 /* The catalog of the cut, and the list of the commits before it that can still be found by id. */

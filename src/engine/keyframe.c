@@ -8,6 +8,7 @@
  *   K4  A gc of another process may sweep what was put before the record that names it: then the keyframe is not written.
  *   K5  A catalog repeats every ref and every keyframe before. One is written by itself only if twice as many bytes came to the log and the
  *       trees: so all catalogs together are at most half of what they stand for, however many refs there are.
+ *   K6  A ref whose tree cannot be had stays listed, with zeros for its root: whoever reads it is told why, and the others are not held up.
  */
 #include "base/base.h"
 #include "base/buf.h"
@@ -114,7 +115,12 @@ static pd_code capture_ref(pd_store *s, moment *m, pd_ref_slot *slot, size_t i, 
   ref->root_blob = head->root_blob;
   if (head->is_deleted || (!head->root && head->has_blob)) return PD_OK;
   pd_node *root;
-  TRY(pd_head_root(s, head, &root, err));
+  pd_error why;
+  pd_code code = pd_head_root(s, head, &root, &why);
+  ref->root_blob = (pd_id){{0}};
+  if (code == PD_RETIRED || code == PD_CORRUPT) return PD_OK; /* K6 */
+  if (code && err) *err = why;
+  if (code) return code;
   m->roots[i] = pd_node_ref(root);
   return gather_dirty(m, root, err);
 }

@@ -247,7 +247,7 @@ static pd_code adopt_ref(pd_store *s, const pd_catalog_ref *ref, pd_error *err)
   TRY(pd_slot_make(s, ref->name, &slot, err));
   pd_head head = {.commit = ref->commit,
                   .root_blob = ref->root_blob,
-                  .has_blob = !ref->is_deleted,
+                  .has_blob = !ref->is_deleted && pd_catalog_has_root(ref),
                   .is_deleted = ref->is_deleted,
                   .last_seq = ref->last_seq,
                   .redo_seq = ref->redo_seq,

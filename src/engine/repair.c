@@ -13,6 +13,7 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "engine/retired.h"
 #include "engine/verify.h"
 
 #include <stdio.h>
@@ -197,12 +198,84 @@ static pd_code mend(repairer *r, const char *uri, pd_error *err)
   return code ? code : closed;
 }
 
+/* ---- refs that point at what gc retired ---- */
+
+static bool is_lost(pd_store *s, pd_ref_slot *slot)
+{
+  pd_node *root;
+  if (slot->seen.is_deleted || strcmp(slot->name, PD_META_REF) == 0 || pd_retention_ready(s, NULL)) return false;
+  return pd_is_retired(s, slot->seen.commit.seq) || pd_head_root(s, &slot->seen, &root, NULL) == PD_RETIRED;
+}
+
+/* Where the ref was last and could be read; false if nowhere. */
+static bool find_place(pd_store *s, const pd_ref_slot *slot, pd_commit *out)
+{
+  CLEANUP(pd_buf_done) pd_buf scratch = {0};
+  pd_rec rec;
+  for (uint64_t seq = slot->seen.last_seq; seq && seq >= s->retention.state.cut; seq = rec.ref_prev_seq) {
+    pd_node *root;
+    if (pd_record_at(s, seq, &scratch, &rec, NULL)) return false;
+    if (rec.kind == PD_RECORD_SWITCH || rec.kind == PD_RECORD_REF_DELETE || pd_is_retired(s, rec.target_seq)) continue;
+    if (pd_tree_of(s, rec.target_seq, &root, NULL)) continue;
+    pd_node_unref(&s->tree.pool, root);
+    *out = (pd_commit){rec.commit, rec.tree, rec.target_seq};
+    return true;
+  }
+  return false;
+}
+
+/* The next lost ref, and what to do with it. */
+static bool plan_ref(pd_store *s, size_t *index, pd_intent *out, pd_commit *target, char line[256])
+{
+  bool found = false;
+  pd_store_lock(s);
+  if (!pd_settle(s, NULL) && !pd_refresh(s, NULL))
+    while (*index < s->slot_count && !is_lost(s, s->slots[*index])) ++*index;
+  found = *index < s->slot_count;
+  if (found) {
+    const pd_ref_slot *slot = s->slots[(*index)++];
+    bool has_place = find_place(s, slot, target), is_current = strcmp(slot->name, s->current) == 0;
+    if (!has_place) *target = (pd_commit){pd_commit_root_id(), pd_tree_empty_id(), 0};
+    bool is_moved = has_place || is_current; /* the current ref cannot be deleted */
+    *out = (pd_intent){.kind = is_moved ? PD_RECORD_RESET : PD_RECORD_REF_DELETE, .ref = slot->name};
+    if (is_moved) out->target = target;
+    if (has_place)
+      snprintf(line, 256, "ref '%.150s' points at what gc retired: it goes back to record %llu", slot->name, (unsigned long long)target->seq);
+    else
+      snprintf(line, 256, "ref '%.150s' points at what gc retired: it is %s", slot->name, is_current ? "emptied" : "deleted");
+  }
+  pd_store_unlock(s);
+  return found;
+}
+
+/* In a store that is opened as for everybody. */
+static pd_code mend_refs(repairer *r, const char *uri, pd_error *err)
+{
+  pd_store *s = NULL;
+  pd_intent intent;
+  pd_commit target;
+  char line[256];
+  pd_options options = {.must_exist = true, .is_read_only = r->options->is_dry_run};
+  pd_note note = {.reason = "repair"};
+  if (r->s->trouble.code || pd_store_open(uri, r->s->agent, &options, &s, NULL)) return PD_OK; /* which was told */
+  pd_code code = PD_OK;
+  for (size_t index = 0; !code && plan_ref(s, &index, &intent, &target, line);) {
+    intent.note = &note;
+    tell(r, true, line);
+    r->report.refs++;
+    if (!r->options->is_dry_run) code = pd_write(s, &intent, NULL, err);
+  }
+  pd_code closed = pd_store_close(s, code ? NULL : err);
+  return code ? code : closed;
+}
+
 static pd_code repair(repairer *r, const char *uri, pd_error *err)
 {
   TRY(look(r, err));
   bool has_work = r->report.damaged || r->report.missing || r->check_findings;
   bool is_hopeless = r->report.findings > r->check_findings && !r->options->keep_going;
   if (has_work && !r->options->is_dry_run && !is_hopeless) TRY(mend(r, uri, err));
+  if (!is_hopeless) TRY(mend_refs(r, uri, err));
   if (r->options->progress) r->options->progress(r->options->ctx, 1, 1);
   return PD_OK;
 }

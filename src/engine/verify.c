@@ -185,10 +185,19 @@ static pd_code parents_of(pd_verifier *v, const pd_rec *rec, const pd_head *head
   return PD_OK;
 }
 
+static pd_code note_commit(pd_verifier *v, const pd_rec *rec, pd_error *err)
+{
+  v->report.commits++;
+  TRY(pd_array_grow(&v->commits, v->commit_count, &v->commit_capacity, sizeof *v->commits, "a verification", err));
+  v->commits[v->commit_count++] = (pd_run_entry){pd_id_prefix(&rec->commit), rec->seq};
+  return PD_OK;
+}
+
 static pd_code replay_commit(pd_verifier *v, const pd_rec *rec, pd_head *head, pd_error *err)
 {
   if (pd_rec_base(rec) != head->commit.seq)
     return pd_error_set(err, PD_CORRUPT, "record %llu: its parent is not the head of its ref", (unsigned long long)rec->seq);
+  if (!head->root) return note_commit(v, rec, err); /* lost */
   pd_node *made;
   TRY(pd_apply_record(&v->replay->tree, head->root, rec, &made, err));
   pd_id parents[PD_PARENT_COUNT_MAX];
@@ -203,16 +212,25 @@ static pd_code replay_commit(pd_verifier *v, const pd_rec *rec, pd_head *head, p
   if (!pd_id_equal(&id, &rec->commit))
     return pd_error_set(err, PD_CORRUPT, "record %llu: its commit id does not follow from tree and parent", (unsigned long long)rec->seq);
   TRY(check_values(v, rec, err));
-  v->report.commits++;
-  TRY(pd_array_grow(&v->commits, v->commit_count, &v->commit_capacity, sizeof *v->commits, "a verification", err));
-  v->commits[v->commit_count++] = (pd_run_entry){pd_id_prefix(&rec->commit), rec->seq};
-  return PD_OK;
+  return note_commit(v, rec, err);
+}
+
+/* A ref that points at what gc retired, or at what was built on that: it is lost from here on, until it is moved again. */
+static bool is_lost(const pd_verifier *v, const pd_rec *rec, const pd_kept *k)
+{
+  if (!rec->target_seq || (k && k->root)) return false;
+  return rec->target_seq < v->points.cut || (k && k->is_lost);
 }
 
 static pd_code replay_move(pd_verifier *v, const pd_rec *rec, pd_head *head, pd_error *err)
 {
   pd_commit target = {pd_commit_root_id(), pd_tree_empty_id(), 0};
   pd_kept *k = rec->target_seq ? find_kept(v, rec->target_seq) : NULL;
+  if (is_lost(v, rec, k)) {
+    pd_node_unref(&v->replay->tree.pool, head->root);
+    head->root = NULL;
+    return PD_OK;
+  }
   if (rec->target_seq && (!k || !k->root))
     return pd_error_set(err, PD_CORRUPT, "record %llu points at a commit that is not there", (unsigned long long)rec->seq);
   if (k) target = k->commit;
@@ -253,7 +271,8 @@ static pd_code replay_ref(pd_verifier *v, const pd_rec *rec, pd_error *err)
   pd_kept *k = rec->kind == PD_RECORD_COMMIT ? find_kept(v, rec->seq) : NULL;
   if (k) {
     k->commit = head->commit;
-    k->root = pd_node_ref(head->root);
+    k->root = head->root ? pd_node_ref(head->root) : NULL;
+    k->is_lost = !head->root;
   }
   return PD_OK;
 }
@@ -352,7 +371,7 @@ static pd_code adopt_base(pd_verifier *v, const pd_catalog *base, pd_error *err)
                            .last_seq = ref->last_seq,
                            .redo_seq = ref->redo_seq,
                            .updated_ms = ref->updated_ms};
-    if (ref->is_deleted) continue;
+    if (ref->is_deleted || !pd_catalog_has_root(ref)) continue;
     TRY(pd_tree_load_root(&r->tree, &ref->root_blob, &ref->commit.tree, &slot->seen.root, err));
     pd_kept *k = find_kept(v, ref->commit.seq);
     if (!k || k->root) continue;
@@ -402,6 +421,17 @@ static pd_code verify_points(pd_verifier *v, pd_error *err)
   return pd_verify_points(v->s, &v->points, backend_finding, v, &v->report.nodes, &v->report.values, err);
 }
 
+/* Repair looks for them itself. */
+static void tell_lost(pd_verifier *v)
+{
+  for (size_t i = 0; !v->mend && !v->is_stopped && i < v->replay->slot_count; i++) {
+    const pd_ref_slot *slot = v->replay->slots[i];
+    if (!slot->seen.is_deleted && !slot->seen.root)
+      pd_finding(v, "ref '%s' cannot be read: gc retired what record %llu points at; perdure repair moves it back or deletes it", slot->name,
+                 (unsigned long long)slot->seen.last_seq);
+  }
+}
+
 static pd_code run_verifier(pd_verifier *v, pd_error *err)
 {
   v->replay = calloc(1, sizeof *v->replay);
@@ -414,6 +444,7 @@ static pd_code run_verifier(pd_verifier *v, pd_error *err)
   if (!v->has_base) TRY(for_each_record(v, survey_record, 0, err));
   if (!v->has_base) sort_survey(v);
   if (!v->is_stopped) TRY(for_each_record(v, replay_record, v->tail, err));
+  tell_lost(v);
   TRY(verify_points(v, err));
   if (v->options->progress) v->options->progress(v->options->ctx, 2 * v->tail, 2 * v->tail);
   return PD_OK;

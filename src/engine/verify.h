@@ -13,6 +13,7 @@ typedef struct pd_kept {
   uint64_t seq;
   pd_commit commit;
   pd_node *root;
+  bool is_lost; /* gc retired what it was built on, in spite of it */
 } pd_kept;
 
 typedef struct pd_due_frame {

@@ -44,7 +44,7 @@ static bool is_same_ref(const pd_catalog_ref *ref, const pd_ref_slot *slot)
   if (h->is_deleted) return true;
   return ref->commit.seq == h->commit.seq && pd_id_equal(&ref->commit.id, &h->commit.id) &&
          pd_id_equal(&ref->commit.tree, &h->commit.tree) && ref->redo_seq == h->redo_seq && ref->updated_ms == h->updated_ms &&
-         pd_id_equal(&ref->root_blob, &h->root->blob_id);
+         (!h->root || pd_id_equal(&ref->root_blob, &h->root->blob_id)); /* of one that is lost, nobody can tell */
 }
 
 /* The list of commits after record `base`, as a keyframe keeps it. */
@@ -123,7 +123,7 @@ static pd_code check_catalog(pd_verifier *v, const pd_catalog *catalog, pd_error
       strcmp(catalog->current, r->current) != 0)
     return pd_error_set(err, PD_CORRUPT, "its catalog is not what the log gives");
   for (size_t i = 0; i < r->slot_count; i++)
-    if (!r->slots[i]->seen.is_deleted) TRY(check_nodes(v, r->slots[i]->seen.root, &blob, err));
+    if (!r->slots[i]->seen.is_deleted && r->slots[i]->seen.root) TRY(check_nodes(v, r->slots[i]->seen.root, &blob, err));
   TRY(check_refs(v, catalog, err));
   return check_run(v, catalog, err);
 }
@@ -139,10 +139,10 @@ static pd_code derive_refs(pd_verifier *v, pd_catalog *out, pd_error *err)
   for (size_t i = 0; i < r->slot_count; i++) {
     const pd_head *h = &r->slots[i]->seen;
     pd_catalog_ref *ref = &out->refs[out->ref_count++];
-    if (!h->is_deleted) TRY(check_nodes(v, h->root, &blob, err));
+    if (!h->is_deleted && h->root) TRY(check_nodes(v, h->root, &blob, err));
     *ref = (pd_catalog_ref){
       .is_deleted = h->is_deleted, .commit = h->commit, .last_seq = h->last_seq, .redo_seq = h->redo_seq, .updated_ms = h->updated_ms};
-    if (!h->is_deleted) ref->root_blob = h->root->blob_id;
+    if (!h->is_deleted && h->root) ref->root_blob = h->root->blob_id;
     memcpy(ref->name, r->slots[i]->name, sizeof ref->name);
   }
   return PD_OK;
