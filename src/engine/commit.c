@@ -49,12 +49,27 @@ static pd_code check_version(const pd_change_in *in, uint64_t version, pd_error 
   return PD_OK;
 }
 
+static uint64_t last_retention(const pd_batch *batch)
+{
+  for (size_t i = batch->count; i-- > 0;)
+    if (batch->staged[i].is_retention) return batch->staged[i].seq;
+  return 0;
+}
+
+/* The last record behind which somebody may sweep the bag (upload.h U3), as the next record would follow it. */
+static uint64_t last_sweep(const pd_store *s)
+{
+  uint64_t seq = last_retention(&s->pending);
+  if (!seq) seq = last_retention(&s->inflight);
+  return seq > s->retention.epoch ? seq : s->retention.epoch;
+}
+
 /* What a value in pieces rests on must still hold (upload.h, U2 and U3). */
 static pd_code check_pieces(pd_store *s, const pd_change_in *in, const pd_rider *old, pd_error *err)
 {
   pd_pieces *p = in->pieces;
-  const pd_ref_slot *meta = pd_slot_find(s, PD_META_REF);
-  bool may_be_swept = meta && meta->tip.last_seq > p->since_seq;
+  TRY(pd_retention_ready(s, err));
+  bool may_be_swept = last_sweep(s) > p->since_seq;
   bool has_lost_basis = p->basis_seq && (!old || old->seq != p->basis_seq);
   p->is_stale = may_be_swept || has_lost_basis;
   if (!p->is_stale) return PD_OK;

@@ -16,17 +16,16 @@
 #include <stdlib.h>
 
 #define CHUNK_RECORDS 4096
-#define PLAN_TRIES 8
+#define PLAN_TRIES 64 /* each is lost to a gc, another erasure, or a ref that was moved */
 
 void pd_eraser_reset(pd_eraser *e)
 {
   pd_map64_done(&e->line);
   pd_map64_done(&e->held);
-  pd_map64_done(&e->doomed);
-  pd_map64_done(&e->lists);
+  for (size_t i = 0; i < e->doomed.size; i++) e->doomed.slots[i].value = 0; /* who needs them is asked again */
   e->count = e->holder_count = 0;
-  uint64_t refs = e->report->refs;
-  *e->report = (pd_erase_report){.refs = refs};
+  pd_erase_report was = *e->report; /* what was deleted stays so; blobs of an earlier try stay doomed: gc may leave them for us */
+  *e->report = (pd_erase_report){.refs = was.refs, .has_commit = was.has_commit, .commit = was.commit};
 }
 
 void pd_eraser_done(pd_eraser *e)
@@ -405,7 +404,6 @@ static pd_code delete_on(pd_eraser *e, const char *ref, pd_error *err)
 
 static pd_code delete_key(pd_eraser *e, pd_error *err)
 {
-  e->report->refs = 0;
   if (e->only_seq) return PD_OK;
   if (!e->options->everywhere) return delete_on(e, e->ref, err);
   ref_names names = {0};
@@ -456,12 +454,16 @@ static pd_code run_eraser(pd_eraser *e, pd_error *err)
 {
   pd_store *s = e->s;
   pd_code code = PD_CONFLICT;
+  pd_erase_report found = {0}; /* by an earlier try: if gc took it since, it is erased all the same, but for blobs that gc may have left */
   if (!e->options->is_dry) TRY(pd_retention_prepare(s, err));
   if (!e->options->is_dry) TRY(s->ops->bag_mark(s->backend, &e->mark, err));
   for (int tries = 0; code == PD_CONFLICT && tries < PLAN_TRIES; tries++) {
     TRY(start(e, err));
     TRY(find_victims(e, err));
-    if (!e->count) return pd_eraser_nothing(e, err);
+    if (!e->count && !found.versions) return pd_eraser_nothing(e, err);
+    if (e->count) found = *e->report;
+    e->report->versions = found.versions;
+    e->report->bytes = found.bytes;
     TRY(delete_key(e, err)); /* only once there is something: a key that never was stays untouched */
     if (e->options->is_dry) return second_pass(e, false, err);
     code = say_so(e, err);

@@ -89,6 +89,7 @@ static pd_code find_versions(pd_eraser *e, pd_error *err)
   TRY(pd_slot_get(s, e->ref, &own, err));
   pd_eraser_reset(e);
   e->report->refs = 0;
+  e->report->has_commit = false; /* of a try that was not appended */
   for (size_t i = 0; i < s->slot_count; i++) {
     bool has;
     if (!is_meant(e, s->slots[i])) continue;

@@ -12,7 +12,7 @@
 #define PENDING_COUNT_MAX 256
 #define PENDING_BYTES_MAX ((size_t)1 << 20)
 #define KNOWN_COUNT_MAX 32768 /* half a gigabyte of a value; pieces behind it are looked up in the bag one by one */
-#define STALE_TRIES_MAX 8
+#define STALE_TRIES_MAX 64 /* each is lost to another gc or erasure */
 
 /* ---- ids that need not be put ---- */
 
@@ -115,7 +115,8 @@ static pd_code learn_basis(pd_upload *u, const char *ref, pd_bytes key, pd_error
   pd_store *s = u->s;
   pd_id list;
   pd_store_lock(s);
-  pd_code code = pd_refresh(s, err);
+  pd_code code = pd_settle(s, err); /* what is staged may be what sweeps, or get another number (E4) */
+  if (!code) code = pd_refresh(s, err);
   u->since_seq = s->seen_seq;
   if (!code && find_basis(s, ref, key, &u->basis_seq, &list, NULL)) u->basis_seq = 0; /* a damaged one is no basis, and no reason to fail */
   pd_store_unlock(s);

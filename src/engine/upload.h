@@ -5,9 +5,9 @@
  *       nobody names, for gc to remove.
  *   U2  A piece that the key's present version has is not put again. That is sound only while this version is the one right before the
  *       commit: pd_pieces.basis_seq, checked when the commit is staged.
- *   U3  gc may sweep what was put before its mark and is not named by the log. It takes the mark, then writes to PD_META_REF, then
- *       looks at the log; so pieces are safe if the hidden ref has not moved since they were put (pd_pieces.since_seq), and if it
- *       has, they are put once more after it (B15). Checked when the commit is staged, by the same rule: what is staged behind gc's
+ *   U3  gc and erasure may sweep what was put before their mark and is not named by the log. They take the mark, then write the state of
+ *       retention, then look at the log; so pieces are safe if that entry is no newer than their since_seq (tags, pins and settings lie
+ *       under the same ref, and sweep nothing), and if it is, they are put once more after it (B15). Checked when the commit is staged, by the same rule: what is staged behind gc's
  *       record has seen it, what is before it is seen by gc.
  *   U4  Memory is bounded whatever the value's size: the caller's window, the ids of some pieces of the version before.
  */

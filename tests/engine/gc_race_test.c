@@ -31,6 +31,8 @@ typedef struct world {
   unsigned countdown;  /* the n-th time; 0: never */
   bool moves_side;     /* and before that, many commits on side */
   bool has_run;
+  unsigned settings; /* so many times, something else of the hidden ref is written */
+  unsigned sweeps;   /* so many times, gc every other time */
 } world;
 
 static void put(pd_store *s, const char *ref, int number);
@@ -43,6 +45,12 @@ static int64_t tell_time(void *ctx)
     w->has_run = true;
     for (int i = 0; w->moves_side && i < 200; i++) put(w->collector, "side", i);
     if (pd_gc(w->collector, &(pd_gc_policy){.keep_last = 1}, NULL, &why)) fail_msg("gc: %s", why.message);
+  }
+  if (w->settings) {
+    w->settings--;
+    OK(pd_setting_set(w->other, "note", pd_text(w->settings % 2 ? "a" : "b"), NULL, &err));
+  } else if (w->sweeps) {
+    if (w->sweeps-- % 2) OK(pd_gc(w->other, &(pd_gc_policy){.keep_last = 1}, NULL, &err));
   }
   return 1000000;
 }
@@ -251,6 +259,63 @@ static void publish__of_what_is_retired_is_known_to_the_handle_at_once(void **st
   world_free(w);
 }
 
+static void put_large(world *w, uint8_t *bytes, size_t size)
+{
+  pd_buf value = {0};
+  for (size_t i = 0; i < size; i++) bytes[i] = (uint8_t)(i * 7919 >> 5 ^ i >> 11 ^ i);
+  OK(pd_put(w->s, pd_text("large"), (pd_bytes){bytes, size}, NULL, NULL, &err));
+  OK(pd_get(w->s, "main", pd_text("large"), &value, NULL, &err));
+  assert_true(pd_bytes_equal(pd_buf_bytes(&value), (pd_bytes){bytes, size}));
+  pd_buf_done(&value);
+}
+
+/* Only what sweeps the bag is a reason to put the pieces once more: more often than anybody would. */
+static void large_put__is_not_refused_because_of_settings_tags_and_pins(void **state)
+{
+  (void)state;
+  static uint8_t bytes[200000];
+  world *w = world_new(0);
+  OK(pd_setting_set(w->s, "note", pd_text("0"), NULL, &err));
+  w->settings = 70;
+  put_large(w, bytes, sizeof bytes);
+  assert_int_equal(w->settings, 0);
+  world_free(w);
+}
+
+static void large_put__beside_gc_is_put_again(void **state)
+{
+  (void)state;
+  static uint8_t bytes[200000];
+  world *w = world_new(0);
+  OK(pd_setting_set(w->s, "note", pd_text("0"), NULL, &err));
+  w->sweeps = 23;
+  put_large(w, bytes, sizeof bytes);
+  assert_true(w->sweeps < 23);
+  w->sweeps = 0;
+  world_free(w);
+}
+
+static void erase__of_a_key_whose_values_gc_takes_meanwhile_says_that_it_is_erased(void **state)
+{
+  (void)state;
+  world *w = world_new(0);
+  pd_erase_report report;
+  bool has;
+  OK(pd_put(w->s, pd_text("secret"), pd_text("xyzzy"), NULL, NULL, &err));
+  OK(pd_pin_set(w->s, "side", NULL, NULL, &err));
+  w->countdown = 2; /* first the key is deleted, then the erasure is written down */
+  OK(pd_erase(w->s, pd_text("secret"), NULL, &report, &err));
+  assert_true(w->has_run);
+  assert_int_equal(report.versions, 1);
+  assert_int_equal(report.refs, 1);
+  assert_true(report.has_commit);
+  OK(pd_has(w->s, "main", pd_text("secret"), &has, &err));
+  assert_false(has);
+  pd_code again = pd_erase(w->s, pd_text("secret"), NULL, &report, &err); /* nothing is left */
+  assert_true(again == PD_NOT_FOUND || (again == PD_OK && report.versions == 0));
+  world_free(w);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -262,6 +327,9 @@ int main(void)
     cmocka_unit_test(move__to_a_commit_that_another_process_retires_meanwhile_is_refused),
     cmocka_unit_test(stage__a_move_to_a_commit_that_is_retired_is_refused),
     cmocka_unit_test(publish__of_what_is_retired_is_known_to_the_handle_at_once),
+    cmocka_unit_test(large_put__is_not_refused_because_of_settings_tags_and_pins),
+    cmocka_unit_test(large_put__beside_gc_is_put_again),
+    cmocka_unit_test(erase__of_a_key_whose_values_gc_takes_meanwhile_says_that_it_is_erased),
   };
   return cmocka_run_group_tests_name("gc_race", tests, NULL, NULL);
 }
