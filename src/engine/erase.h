@@ -108,7 +108,8 @@ PD_MUST_USE pd_code pd_erase_finish(pd_store *s, pd_erase_notes *n, pd_error *er
 /* ---- erase_ledger.c ---- */
 
 /* erased/<value id>/<hash of the key>, {"at_ms":…}: this value of the key was erased. */
-PD_MUST_USE pd_code pd_ledger_add_value(pd_bytes key, const pd_id *value_id, int64_t at_ms, pd_buf *out, size_t *out_key_end, pd_error *err);
+PD_MUST_USE pd_code pd_ledger_add_value(pd_bytes key, const pd_id *value_id, int64_t at_ms, pd_buf *out, size_t *out_key_end,
+                                        pd_error *err);
 /* erased/key/<hash of the key>, {"at_ms":…}: all that was written to the key until then was erased. */
 PD_MUST_USE pd_code pd_ledger_add_key(pd_bytes key, int64_t at_ms, pd_buf *out, size_t *out_key_end, pd_error *err);
 

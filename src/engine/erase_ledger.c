@@ -5,7 +5,7 @@
  * ledger beside the notes for readers (erased/<value id>):
  *
  *   erased/<value id>/<SHA-256 of the key>   {"at_ms":…}   this value of the key
- *   erased/key/<SHA-256 of the key>          {"at_ms":…}   every value of the key; written when all of it was erased and no other ref had it
+ *   erased/key/<SHA-256 of the key>          {"at_ms":…}   every value of the key; written when all was erased and no other ref had it
  *
  * Y1  A change that is imported, of a commit that was made no later than at_ms, becomes one whose value was erased: its id is kept, so the
  *     commit is the same, and its bytes are never written. What was put to the key after the erasure is not concerned.
@@ -59,7 +59,8 @@ static pd_code covers(pd_store *s, const char *name, const pd_bytes *key, int64_
   if (code == PD_NOT_FOUND) return PD_OK;
   if (code && err) *err = why;
   TRY(code);
-  if (pd_json_parse(pd_buf_bytes(&value), &json, NULL) || !pd_json_i64(pd_json_member(json, "at_ms"), &at_ms) || made_ms > at_ms) return PD_OK;
+  if (pd_json_parse(pd_buf_bytes(&value), &json, NULL) || !pd_json_i64(pd_json_member(json, "at_ms"), &at_ms)) return PD_OK;
+  if (made_ms > at_ms) return PD_OK;
   if (key && (pd_json_decode(pd_json_member(json, "key"), &noted, NULL) || !pd_bytes_equal(pd_buf_bytes(&noted), *key))) return PD_OK;
   *out = true;
   return PD_OK;

@@ -1,6 +1,7 @@
 /*
- * backup_made.c: which backups there should be: FOLDER/backups/.made/ID, an empty file for each backup that was made or imported here and not
- * removed by backup.keep. A backup whose file is gone and whose mark is not was removed by somebody else: `backup list` and `doctor` name it.
+ * backup_made.c: which backups there should be: FOLDER/backups/.made/ID, an empty file for each backup that was made or imported here and
+ * not removed by backup.keep. A backup whose file is gone and whose mark is not was removed by somebody else: `backup list` and `doctor`
+ * name it.
  *
  * A mark is made after its backup has its name, and removed before its backup is: a kill in between reports nothing wrongly, and the next
  * backup marks what is there.

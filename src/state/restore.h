@@ -5,8 +5,8 @@
  *     needs space is written here.
  * R2  Then all refs of all stores are switched in one joint commit (joint.h): killed or out of space at any moment, the state is the old
  *     one in all stores or the new one in all stores, for everybody who opens or has open any of them.
- * R3  Of a restore that an older perdure decided (FOLDER/restore.json) a ref is switched at most once: its reset carries the restore's id as
- *     its run, and whoever goes on looks for that. So what was written after the switch is not taken back by a late completion.
+ * R3  Of a restore that an older perdure decided (FOLDER/restore.json) a ref is switched at most once: its reset carries the restore's id
+ *     as its run, and whoever goes on looks for that. So what was written after the switch is not taken back by a late completion.
  * R4  What a ref pointed at before is kept as before-restore/RESTORE-ID/NAME, made before the ref is switched.
  * R5  One restore at a time: FOLDER/.restore.lock is held from R1 to the end.
  * R6  A home in memory has no joint commits: its refs are switched one after the other, and nobody else has them open.

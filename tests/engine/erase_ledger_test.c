@@ -236,6 +236,7 @@ static void ledger__a_clock_that_was_ahead_does_not_bring_it_back(void **state)
   assert_int_equal(pd_ref_delete(w->here, "far/main", NULL, &w->err), PD_OK);
   w->now_ms = ahead - 999000000;
   erase(w, "k", false);
+  for (unsigned i = 0; i < 5; i++) put(w, w->here, "later", i % 2 ? "a" : "b");
   assert_int_equal(pd_gc(w->here, &(pd_gc_policy){.keep_last = 1}, NULL, &w->err), PD_OK);
   want_nowhere(w, SECRET);
   close(w->bundle);

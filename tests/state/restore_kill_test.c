@@ -1,10 +1,10 @@
 /*
  * restore_kill_test.c: kill -9 at random moments of a restore, of a backup and of a snapshot, while others use the same stores: a process
- * that has all of them open, one that opens them for each read and verifies them, one that opens them for each put. In each round nobody may
- * see a store restored and another one not, and no acknowledged put may be lost but for what the restore sets aside.
+ * that has all of them open, one that opens them for each read and verifies them, one that opens them for each put. In each round nobody
+ * may see a store restored and another one not, and no acknowledged put may be lost but for what the restore sets aside.
  *
  * The others are this program again, with a role as their argument. The seed of the moments is printed; PERDURE_SEED replays it.
- * PERDURE_TORTURE=full: 30 agents and 300 kills.
+ * PERDURE_TORTURE=full: 30 agents and 300 kills; PERDURE_KILLS: another number of them.
  */
 #include "base/base.h"
 #include "base/clock.h"
@@ -301,7 +301,8 @@ static uint64_t number_at(pd_store *store, const char *ref)
 {
   pd_buf value = {0};
   char text[32] = "";
-  if (pd_get(store, ref, pd_text("w"), &value, NULL, NULL) == PD_OK) snprintf(text, sizeof text, "%.*s", (int)value.size, (char *)value.data);
+  if (pd_get(store, ref, pd_text("w"), &value, NULL, NULL) == PD_OK)
+    snprintf(text, sizeof text, "%.*s", (int)value.size, (char *)value.data);
   pd_buf_done(&value);
   return strtoull(text, NULL, 10);
 }
@@ -376,7 +377,8 @@ static void play(bool is_backup)
 {
   const char *torture = getenv("PERDURE_TORTURE");
   bool is_full = torture && strcmp(torture, "full") == 0;
-  unsigned kills = is_full ? 300 : 20;
+  const char *number = getenv("PERDURE_KILLS");
+  unsigned kills = number ? (unsigned)strtoul(number, NULL, 10) : is_full ? 300 : 20;
   match m;
   begin_match(&m, is_backup, is_full ? AGENTS_MAX : 8);
   int64_t from = pd_clock_monotonic_ms();

@@ -1,4 +1,4 @@
-/* restore_test.c: state.backup.restore beside a full disk, erasures, an older perdure's half of a restore, and backups that went missing. */
+/* restore_test.c: state.backup.restore beside a full disk, erasures, an older perdure's half of a restore, and missing backups. */
 #include "base/base.h"
 #include "base/buf.h"
 #include "state/backup_world.h"
@@ -171,7 +171,8 @@ static void restore__one_that_an_older_perdure_decided_is_carried_out(void **sta
   assert_int_equal(pd_fork(s, "restoring/main", "main", NULL, NULL, &w.err), PD_OK);
   assert_int_equal(pd_store_close(s, &w.err), PD_OK);
   change_all(&w);
-  char *text = text_of("{\"id\":\"20261115T100000Z-00000001\",\"backup\":\"bkp-x\",\"stores\":[{\"name\":\"main\",\"head\":\"%s\",\"seq\":0}]}",
+  char *text = text_of("{\"id\":\"20261115T100000Z-00000001\",\"backup\":\"bkp-x\","
+                       "\"stores\":[{\"name\":\"main\",\"head\":\"%s\",\"seq\":0}]}",
                        pd_id_hex(&main.commit.id, hex));
   char *path = text_of("%s/restore.json", w.folder);
   write_whole(path, pd_text(text));
