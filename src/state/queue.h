@@ -79,6 +79,18 @@ PD_MUST_USE pd_code pd_queue_parse(const char *key, pd_bytes text, pd_json *out,
 /* A number of such an object; PD_CORRUPT names the key if it is none. */
 PD_MUST_USE pd_code pd_queue_field(const char *key, pd_json object, const char *name, uint64_t *out, pd_error *err);
 
+/* ---- queue_operation.c: sending again ---- */
+
+#define PD_QUEUE_OPERATION_SIZE_MAX 256
+
+/* The number of the message that `from` sent as this operation, 0: none that is remembered. PD_CONFLICT (OperationUsed) if it had another
+ * mark. */
+PD_MUST_USE pd_code pd_queue_operation_find(pd_queue_tx *tx, const char *from, const char *id, const char *mark, uint64_t *out_number,
+                                            pd_error *err);
+/* Stage that message `number` is sent as this operation, and forget the oldest. */
+PD_MUST_USE pd_code pd_queue_operation_stage(pd_queue_tx *tx, const char *from, const char *id, const char *mark, uint64_t number,
+                                             pd_error *err);
+
 /* ---- queue_take.c: receiving ---- */
 
 /* Messages for a receiver, and when to look again. */

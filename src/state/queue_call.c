@@ -9,6 +9,7 @@
 #include "state/run.h"
 #include "state/session.h"
 #include "state/subscription.h"
+#include "state/threads.h"
 
 #include <stdio.h>
 
@@ -25,13 +26,22 @@ static pd_note note_of(const pd_frame *frame)
 typedef struct send_job {
   const char *from, *kind;
   pd_bytes body;
+  pd_operation_name operation;
   uint64_t number;
+  bool is_duplicate;
 } send_job;
 
 static pd_code stage_message(void *ctx, pd_queue_tx *tx, pd_error *err)
 {
   send_job *job = ctx;
+  const pd_operation_name *o = &job->operation;
+  uint64_t sent = 0;
+  if (*o->id) TRY(pd_queue_operation_find(tx, job->from, o->id, o->mark, &sent, err));
+  job->is_duplicate = sent != 0;
+  if (sent) job->number = sent;
+  if (sent) return PD_OK; /* nothing to write */
   TRY(pd_queue_stage(tx, job->kind, job->from, job->body, &job->number, err));
+  if (*o->id) TRY(pd_queue_operation_stage(tx, job->from, o->id, o->mark, job->number, err));
   return pd_queue_stage_head(tx, err);
 }
 
@@ -57,14 +67,18 @@ pd_code pd_cap_queue_send(pd_frame *frame, pd_error *err)
   TRY(check_send(to, kind, err));
   TRY(pd_in_value(frame, "body", &body, err));
   send_job job = {.from = *frame->agent ? frame->agent : NULL, .kind = kind, .body = pd_buf_bytes(&body)};
+  TRY(pd_in_operation(frame, &job.operation, err));
+  if (strpbrk(job.operation.id, "/\n\r\t"))
+    return pd_error_named(err, PD_INVALID, "InvalidInput", "queue.send: field 'operation_id': no '/' and no control characters");
   pd_note note = note_of(frame);
   pd_ack ack;
   pd_code code = pd_queue_update(frame->home, to, &note, stage_message, &job, &ack, err);
   if (code == PD_QUOTA) pd_frame_detail_number(frame, "limit", err->expected ? err->expected : frame->home->config.queue_count_max);
   TRY(code);
-  pd_frame_commit(frame, &ack);
+  if (!job.is_duplicate) pd_frame_commit(frame, &ack);
   snprintf(id, sizeof id, "m%llu", (unsigned long long)job.number);
   pd_json_put_text(&frame->out, "message_id", id);
+  if (*job.operation.id) pd_json_put_bool(&frame->out, "is_duplicate", job.is_duplicate);
   return frame->out.code;
 }
 

@@ -215,6 +215,14 @@ static void mailbox_send__err_QuotaExceeded__is_told(void **state)
   assert_full(w, "mailbox.send", T "\"body\":%s}");
 }
 
+static void queue_send__err_OperationUsed__is_told(void **state)
+{
+  world *w = *state;
+  world_ok(w, "queue.send", "{\"to\":\"bob\",\"body\":1,\"operation_id\":\"x\"}");
+  world_fails(w, "queue.send", "{\"to\":\"bob\",\"body\":2,\"operation_id\":\"x\"}", "OperationUsed", "rename");
+  world_fails(w, "queue.send", "{\"to\":\"bob\",\"body\":2,\"operation_id\":\"a/b\"}", "InvalidInput", NULL);
+}
+
 static void queue_send__err_QuotaExceeded__is_told(void **state)
 {
   world *w = *state;
@@ -251,6 +259,7 @@ int main(void)
     TEST(threads_create__err_QuotaExceeded__is_told),
     TEST(threads_fork__err_QuotaExceeded__is_told),
     TEST(mailbox_send__err_QuotaExceeded__is_told),
+    TEST(queue_send__err_OperationUsed__is_told),
     TEST(queue_send__err_QuotaExceeded__is_told),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

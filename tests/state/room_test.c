@@ -5,6 +5,7 @@
 #include "base/buf.h"
 #include "state/home.h"
 #include "state/queue.h"
+#include "state/runs.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -157,6 +158,32 @@ static void queue__a_sender_is_bounded_over_all_queues_also_of_agents_that_do_no
   assert_int_equal(send_to("alice", "nobody-9", 100000), PD_OK);
 }
 
+static void queue__a_message_that_is_sent_again_as_the_same_operation_is_there_once(void **state)
+{
+  static const char once[] = "{\"to\":\"main\",\"body\":1,\"operation_id\":\"op\"}";
+  (void)state;
+  for (int i = 0; i < 3; i++) {
+    w.agent = "alice";
+    world_ok(&w, "queue.send", once);
+    world_want(&w, "message_id", "\"m1\"");
+    world_want(&w, "is_duplicate", i ? "true" : "false");
+    world_restart(&w);
+  }
+  w.agent = "bob"; /* ids are each sender's own */
+  world_ok(&w, "queue.send", once);
+  world_want(&w, "message_id", "\"m2\"");
+  w.agent = "main";
+  world_ok(&w, "queue.ack", "{\"message_ids\":[\"m1\"]}");
+  w.agent = "alice"; /* it was received meanwhile: it is not sent anew */
+  world_ok(&w, "queue.send", once);
+  world_want(&w, "is_duplicate", "true");
+  for (int i = 0; i < 1100; i++) world_okf(&w, "queue.send", "{\"to\":\"many\",\"body\":1,\"operation_id\":\"op-%d\"}", i);
+  world_ok(&w, "queue.send", "{\"to\":\"many\",\"body\":1,\"operation_id\":\"op-200\"}");
+  world_want(&w, "is_duplicate", "true");
+  world_ok(&w, "queue.send", "{\"to\":\"many\",\"body\":1,\"operation_id\":\"op-0\"}"); /* 1,000 are remembered */
+  world_want(&w, "is_duplicate", "false");
+}
+
 /* A head from before bytes were counted. */
 static void queue__bytes_of_an_old_queue_are_counted_when_it_is_next_written(void **state)
 {
@@ -216,6 +243,9 @@ static void system__ten_thousand_messages_that_were_acknowledged_leave_a_bounded
   assert_int_equal(send_to("alice", "main", 10), PD_OK);
   w.agent = "main";
   world_ok(&w, "queue.receive", "{}");
+  w.is_operator = true; /* what must be kept is: the chain of the audit is whole */
+  world_ok(&w, "audit.verify", "{}");
+  world_want(&w, "valid", "true");
 }
 
 static void system__gc_that_was_switched_off_by_hand_stays_off(void **state)
@@ -232,6 +262,64 @@ static void system__gc_that_was_switched_off_by_hand_stays_off(void **state)
   assert_int_equal(pd_store_close(system, &w.err), PD_OK);
 }
 
+/* ---- runs ---- */
+
+/* Runs in memory, and how often one is read. */
+typedef struct counted {
+  char keys[400][80];
+  char *values[400];
+  size_t count, reads;
+} counted;
+
+static pd_code counted_get(void *ctx, const char *key, pd_buf *out, pd_error *err)
+{
+  counted *c = ctx;
+  c->reads++;
+  pd_buf_clear(out);
+  for (size_t i = 0; i < c->count; i++)
+    if (c->values[i] && strcmp(c->keys[i], key) == 0) return pd_buf_append(out, c->values[i], strlen(c->values[i]), err);
+  return PD_NOT_FOUND;
+}
+
+static pd_code counted_write(void *ctx, const pd_statestore_change *changes, size_t count, pd_error *err)
+{
+  counted *c = ctx;
+  (void)err;
+  for (size_t k = 0; k < count; k++) {
+    size_t i = 0;
+    while (i < c->count && strncmp(c->keys[i], changes[k].key.data, changes[k].key.size + 1) != 0) i++;
+    assert_true(i < COUNT_OF(c->keys));
+    if (i == c->count) snprintf(c->keys[c->count++], sizeof c->keys[0], "%.*s", (int)changes[k].key.size, (const char *)changes[k].key.data);
+    free(c->values[i]);
+    c->values[i] = changes[k].value.data ? strndup(changes[k].value.data, changes[k].value.size) : NULL;
+  }
+  return PD_OK;
+}
+
+/* Of 64 that end one sweeps all 300, the others read a few keys. */
+static void runs__ending_one_of_many_reads_few_of_the_others(void **state)
+{
+  (void)state;
+  counted *c = calloc(1, sizeof *c);
+  pd_runs_place place = {counted_get, counted_write, c, 1000000, 1000, PD_RUNS_KEEP_ALL};
+  char id[16];
+  for (int i = 0; i < 300; i++) {
+    snprintf(id, sizeof id, "run-%d", i);
+    pd_run_op op = {.verb = PD_RUN_DO_CREATE, .id = id, .title = "t", .value = pd_text("1")};
+    assert_int_equal(pd_run_op_do(&place, &op, &w.err), PD_OK);
+  }
+  c->reads = 0;
+  for (int i = 0; i < 64; i++) {
+    snprintf(id, sizeof id, "run-%d", i);
+    pd_run_op op = {.verb = PD_RUN_DO_CANCEL, .id = id, .reason = "no"};
+    assert_int_equal(pd_run_op_do(&place, &op, &w.err), PD_OK);
+  }
+  print_message("# %zu reads\n", c->reads);
+  assert_true(c->reads < 64 * 300 / 8);
+  for (size_t i = 0; i < c->count; i++) free(c->values[i]);
+  free(c);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -242,7 +330,9 @@ int main(void)
     CASE(room__of_a_home_that_is_over_a_lowered_limit_is_read_and_deleted),
     CASE(queue__bytes_are_bounded_and_freed_when_they_are_acknowledged),
     CASE(queue__a_sender_is_bounded_over_all_queues_also_of_agents_that_do_not_exist),
+    CASE(queue__a_message_that_is_sent_again_as_the_same_operation_is_there_once),
     CASE(queue__bytes_of_an_old_queue_are_counted_when_it_is_next_written),
+    CASE(runs__ending_one_of_many_reads_few_of_the_others),
     CASE(system__ten_thousand_messages_that_were_acknowledged_leave_a_bounded_store),
     CASE(system__gc_that_was_switched_off_by_hand_stays_off),
   };
