@@ -70,7 +70,7 @@ static pd_code lock_life(agent_call *call, pd_error *err)
 
 pd_code agent_attach(agent_call *call, pd_error *err)
 {
-  pd_agent_options options = {0};
+  pd_agent_options options = {.is_call = true};
   uint64_t replies = 0;
   TRY(epoch_of(call, &options.epoch, err));
   TRY(args_number(call->args, "replies", 1, &replies, err));

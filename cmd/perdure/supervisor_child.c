@@ -15,6 +15,7 @@
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 /* ---- in the new process: nothing here may allocate or fail quietly ---- */
@@ -58,6 +59,17 @@ __attribute__((noreturn)) static void become(const child_plan *plan, char **envi
   _exit(wrote == sizeof why ? 127 : 126);
 }
 
+#define GROUP_WAIT_MS 10000
+#define GROUP_PAUSE_MS 5
+
+/* A process that was killed may take its time: one that waits for a disk dies only then. But not for ever, as one that nobody waits for
+ * (a container whose first process does not) is there until the end of time. */
+static void await_group(pid_t group)
+{
+  for (int waited_ms = 0; kill(-group, 0) == 0 && waited_ms < GROUP_WAIT_MS; waited_ms += GROUP_PAUSE_MS)
+    nanosleep(&(struct timespec){0, GROUP_PAUSE_MS * 1000000L}, NULL);
+}
+
 /* Wait for the supervisor's end of the pipe: a byte says that all is well, its end that the supervisor is dead. The lock stays open here,
  * so that no other supervisor begins before the group has ended. */
 __attribute__((noreturn)) static void guard(pid_t group, int fd)
@@ -66,7 +78,10 @@ __attribute__((noreturn)) static void guard(pid_t group, int fd)
   ssize_t got;
   setsid();
   while ((got = read(fd, &byte, 1)) < 0 && errno == EINTR) continue;
-  if (got <= 0) kill(-group, SIGKILL);
+  if (got <= 0) {
+    kill(-group, SIGKILL);
+    await_group(group);
+  }
   _exit(0);
 }
 
@@ -112,6 +127,15 @@ static pd_code add_bytes(environment *e, const char *name, uint64_t bytes, pd_er
   return bytes ? add_variable(e, name, text, err) : PD_OK;
 }
 
+/* Of the life, or the session, of whoever started the supervisor: the agent has its own. */
+static bool is_foreign(const char *entry)
+{
+  static const char *const names[] = {"PERDURE_EPOCH=", "PERDURE_SESSION="};
+  for (size_t i = 0; i < COUNT_OF(names); i++)
+    if (strncmp(entry, names[i], strlen(names[i])) == 0) return true;
+  return false;
+}
+
 static bool is_own(const environment *e, const char *entry)
 {
   for (size_t i = 0; i < e->own_count; i++) {
@@ -135,7 +159,7 @@ static pd_code make_environment(const child_plan *plan, const char *token, envir
   if (!e->all) return pd_error_memory(err, "an environment");
   char **to = e->all;
   for (size_t i = 0; i < count; i++)
-    if (!is_own(e, environ[i])) *to++ = environ[i];
+    if (!is_own(e, environ[i]) && !is_foreign(environ[i])) *to++ = environ[i];
   for (size_t i = 0; i < e->own_count; i++) *to++ = e->own[i];
   return PD_OK;
 }

@@ -67,6 +67,8 @@ typedef struct pd_agent_options {
   size_t reply_bytes_max; /* and their size together; 0: as stored, else PD_AGENT_REPLY_BYTES. At most 16 MiB */
   int64_t (*now_ms)(void *ctx); /* NULL: the system's clock, milliseconds since 1970 UTC */
   void *now_ctx;
+  bool is_call; /* with `epoch`: one of many short processes that take turns, as a shell's. Its step says that the replies of those before
+                 * it have left. Without it only the handle that committed a step says so */
 } pd_agent_options;
 
 /* Open the agent `id` in the storage `uri` (pd_storage_open): claim it, load it. `options` may be NULL. No snapshot is saved by that.

@@ -265,6 +265,7 @@ pd_code pd_agent_open_in(pd_storage *storage, const char *id, const pd_agent_opt
   snprintf(agent->id, sizeof agent->id, "%s", id);
   agent->storage = storage;
   agent->is_reader = o->is_reader;
+  agent->is_call = o->is_call && o->epoch;
   agent->reply_count_max = o->reply_count_max;
   agent->reply_bytes_max = o->reply_bytes_max;
   agent->now_ms = o->now_ms ? o->now_ms : pd_clock_now_ms;

@@ -145,7 +145,7 @@ static bool has_left(const writer *x, pd_json entry, const char *event)
 {
   const pd_agent *a = x->agent;
   if (pd_agent_has_left(a, event)) return true;
-  bool is_follower = x->draft->is_step && a->is_attached && pd_ledger_number(entry, "epoch") == a->epoch;
+  bool is_follower = x->draft->is_step && a->is_call && pd_ledger_number(entry, "epoch") == a->epoch;
   return is_follower && pd_json_member(entry, "by").kind == PD_JSON_NONE && !pd_agent_owes(a, event);
 }
 
@@ -166,7 +166,7 @@ static void write_unsent(writer *x)
     pd_json_open(&x->w, '{');
     pd_json_put_text(&x->w, "event", x->draft->event_id);
     pd_json_put_number(&x->w, "epoch", a->epoch);
-    if (!a->is_attached) pd_json_put_text(&x->w, "by", a->tag);
+    if (!a->is_call) pd_json_put_text(&x->w, "by", a->tag);
     pd_json_close(&x->w, '}');
   }
   pd_json_close(&x->w, ']');

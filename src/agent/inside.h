@@ -43,6 +43,7 @@ struct pd_agent {
   pd_storage *storage;
   bool owns_storage, is_reader;
   bool is_attached;       /* a further process of a life: opened with its epoch, not by a claim */
+  bool is_call;           /* one of many that take turns */
   char tag[PD_AGENT_TAG]; /* this handle, among those of its life */
   char id[PD_NAME_SIZE_MAX + 1];
   uint64_t epoch;

@@ -32,6 +32,12 @@ run call process.list --operator
 want_out_has "\"token_sha256\":\"$hash\""
 want_out_unlike "$(cat token)"
 
+t run__a_process_does_not_get_the_epoch_or_session_of_its_starter
+PERDURE_EPOCH=1 PERDURE_SESSION=s-1 PERDURE_SESSION_QUOTA=7 "$perdure" run --agent w -- env >"$out" 2>"$err"
+want_out_unlike '^PERDURE_EPOCH='
+want_out_unlike '^PERDURE_SESSION='
+want_out_like '^PERDURE_SESSION_QUOTA=7$'
+
 t run__the_exit_code_is_the_commands
 run run --agent w --restart never -- sh -c 'exit 42'
 want_code 42
@@ -175,6 +181,34 @@ run --json agents
 want_out_has '"process":"lost","supervised":false'
 until_true "$perdure" run --agent w -- true
 want_events 'started killed started exited'
+
+t run__the_lock_is_held_until_the_whole_group_has_gone
+# C is in the group; its parent X is not, and waits for C only when it is told to: until then C, killed, is still there
+cat >slow.py <<'END'
+import os, signal, time
+def note(name): open(name + ".part", "w").write(str(os.getpid())); os.rename(name + ".part", name)
+if os.fork() == 0:
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+    if os.fork() == 0:
+        note("c.pid")
+        while True: time.sleep(60)
+    os.setsid()
+    note("x.pid")
+    signal.sigtimedwait([signal.SIGUSR1], 60)
+    os.wait()
+    os._exit(0)
+while True: time.sleep(60)
+END
+run_behind --agent w -- python3 slow.py
+until_true test -s x.pid
+until_true test -s c.pid
+kill -9 $supervisor
+wait $supervisor 2>/dev/null
+until_true grep -q '^State:.*Z' "/proc/$(cat c.pid)/status"
+run run --agent w -- true
+want_code 3
+kill -USR1 "$(cat x.pid)"
+until_true "$perdure" run --agent w -- true
 
 t run__what_a_process_leaves_behind_is_ended
 # shellcheck disable=SC2016
