@@ -159,6 +159,14 @@ static void check_signatures(pd_doctor_view *v, pd_store *s)
                 "it has signed heads, but: %s", why.message);
 }
 
+static void check_writes(pd_doctor_view *v, pd_store *s)
+{
+  pd_error why;
+  if (s->ops->health && s->ops->health(s->backend, &why))
+    pd_diagnose(v, PD_SEVERITY_ERROR, s->agent, "check the disk; then stop every process that has the store open, and open it again",
+                "it takes no writes: %s", why.message);
+}
+
 static void check_store(pd_doctor_view *v, const char *agent)
 {
   pd_options options = {.is_read_only = true};
@@ -171,6 +179,7 @@ static void check_store(pd_doctor_view *v, const char *agent)
     pd_diagnose(v, PD_SEVERITY_ERROR, agent, action, "it cannot be opened: %s", why.message);
     return;
   }
+  check_writes(v, s);
   check_refs(v, s);
   check_imports(v, s);
   check_sizes(v, s);

@@ -11,6 +11,10 @@
  * The gate stops new commits while somebody settles; pd_settle holds it only until what was staged before is concluded, so it opens. A
  * batch that fails voids all that was staged on top of it (E4), a conflict with another process voids it, too; each restaging waits for an
  * append, which takes the other's records into account. A refusal waits for at most REFUSED_TRIES batches, then settles, and is final (E7).
+ *
+ * Buffered stores: commits are acknowledged when they are staged, and a batch of them that fails stays in flight and is tried again. What
+ * is waited for (moves of refs, pd_write_many) is taken back when it fails: its caller was told so (FL1, at shut_gate). It holds the gate until
+ * it is concluded, which takes one append.
  */
 #include "base/base.h"
 #include "base/buf.h"
@@ -138,6 +142,14 @@ static void release_claim(pd_store *s)
   s->is_claimed = false;
 }
 
+/* Of a buffered store: what somebody waits for, a move or a pd_write_many, and so was not acknowledged yet. */
+static bool is_awaited(const pd_batch *batch)
+{
+  for (size_t i = 0; i < batch->count; i++)
+    if (batch->staged[i].ticket && batch->staged[i].kind != PD_RECORD_KEYFRAME) return true;
+  return false;
+}
+
 static void conclude(pd_store *s, const pd_error *err)
 {
   if (!err->code) {
@@ -145,6 +157,11 @@ static void conclude(pd_store *s, const pd_error *err)
     pd_batch_clear(s, &s->inflight);
     s->flush_error.code = PD_OK;
     release_claim(s);
+  } else if (s->is_buffered && (is_awaited(&s->inflight) || is_awaited(&s->pending))) {
+    fail_batch(s, &s->inflight, err); /* the gate was shut (FL1): nothing that was acknowledged is among it */
+    fail_batch(s, &s->pending, err);
+    rewind_tips(s);
+    s->flush_error.code = PD_OK; /* its owner has it */
   } else if (s->is_buffered) {
     s->flush_error = *err; /* the batch stays in flight and is tried again */
     fail_batch(s, &s->inflight, err);
@@ -293,6 +310,7 @@ static bool is_waited_for(const pd_store *s, const pd_intent *intent)
 
 static pd_code prepare_buffered(pd_store *s, pd_error *err)
 {
+  if (s->ops->health) TRY(s->ops->health(s->backend, err)); /* a sync failed: what is buffered will not be written */
   TRY(pd_keeper_start(s, err));
   TRY(claim(s, err));
   if (!s->flush_error.code || s->pending.bytes.size <= PD_PENDING_SIZE_MAX) return PD_OK;
@@ -322,10 +340,13 @@ static pd_code prepare_settled(pd_store *s, pd_error *err)
 static pd_code prepare(pd_store *s, const pd_intent *intent, pd_error *err)
 {
   if (pd_intent_points_back(intent)) return prepare_settled(s, err);
-  if (intent->kind == PD_RECORD_COMMIT)
-    while (s->gate) pthread_cond_wait(&s->changed, &s->lock);
-  if (s->is_buffered) TRY(prepare_buffered(s, err));
-  return pd_refresh(s, err);
+  do {
+    if (intent->kind == PD_RECORD_COMMIT)
+      while (s->gate) pthread_cond_wait(&s->changed, &s->lock);
+    if (s->is_buffered) TRY(prepare_buffered(s, err));
+    TRY(pd_refresh(s, err));
+  } while (s->is_buffered && s->gate && intent->kind == PD_RECORD_COMMIT); /* FL1: it was shut while the lock was given up */
+  return PD_OK;
 }
 
 /* A limit on the bytes of the values needs them known. They are lost when a ref is moved; counting needs a moment with nothing staged. */
@@ -486,13 +507,26 @@ static pd_code stage_prepared(pd_store *s, const pd_intent *intent, pd_ticket *t
   return code;
 }
 
+/* FL1: a buffered store answers a move only when it is synced, and a move that failed must not happen later. So from before it is staged
+ * until it is concluded no commit is staged: none is in its batch or behind it, and all of both can be taken back. */
+static void shut_gate(pd_store *s, bool shuts)
+{
+  if (shuts) s->gate++;
+}
+
+static void open_gate(pd_store *s, bool was_shut)
+{
+  if (was_shut && !--s->gate) pthread_cond_broadcast(&s->changed);
+}
+
 /* One go: *out_again if it has to be staged anew. Takes the lock. */
 static pd_code try_write(pd_store *s, const pd_intent *intent, pd_ack *out, bool *out_again, pd_error *err)
 {
   pd_ticket ticket = {.state = PD_WAITING};
   pd_store_lock(s);
-  bool waits = is_waited_for(s, intent);
+  bool waits = is_waited_for(s, intent), shuts = s->is_buffered && waits && intent->kind != PD_RECORD_KEYFRAME;
   if (waits) sem_init(&ticket.wake, 0, 0); /* cannot fail for 0 */
+  shut_gate(s, shuts);
   pd_code code = stage_prepared(s, intent, waits ? &ticket : NULL, out, err);
   if (!code && waits) {
     wait_for(s, &ticket, LEAD_BATCHES_MAX);
@@ -500,13 +534,14 @@ static pd_code try_write(pd_store *s, const pd_intent *intent, pd_ack *out, bool
     code = ticket.code;
     if (code && err) *err = ticket.err;
     if (!code) out->durability = PD_SYNCED;
-    if (code) pd_store_lock(s);
+    if (code || shuts) pd_store_lock(s);
   } else if (!code) {
     buffer(s);
     look_after(s);
   }
+  open_gate(s, shuts);
   if (code) release_claim(s); /* nothing is staged: do not keep others out */
-  if (code || !waits) pd_store_unlock(s);
+  if (code || shuts || !waits) pd_store_unlock(s);
   if (waits) sem_destroy(&ticket.wake);
   return code;
 }
@@ -528,6 +563,7 @@ pd_code pd_write_many(pd_store *s, pd_stage_many stage, void *ctx, pd_error *err
     pd_ticket ticket = {.state = PD_WAITING};
     sem_init(&ticket.wake, 0, 0);
     pd_store_lock(s);
+    shut_gate(s, s->is_buffered);
     code = stage_many(s, stage, ctx, &ticket, err);
     bool waits = !code && s->pending.count;
     if (waits) {
@@ -537,6 +573,7 @@ pd_code pd_write_many(pd_store *s, pd_stage_many stage, void *ctx, pd_error *err
       pd_store_lock(s);
     }
     again = waits && ticket.state == PD_MUST_RESTAGE;
+    open_gate(s, s->is_buffered);
     release_claim(s);
     pd_store_unlock(s);
     sem_destroy(&ticket.wake);

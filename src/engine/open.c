@@ -509,6 +509,12 @@ pd_code pd_store_flush(pd_store *store, pd_error *err)
   return code;
 }
 
+pd_code pd_store_writable(pd_store *store, pd_error *err)
+{
+  if (store->is_read_only) return pd_error_set(err, PD_READ_ONLY, "the store of agent '%s' is open read-only", store->agent);
+  return store->ops->health ? store->ops->health(store->backend, err) : PD_OK;
+}
+
 static bool closes_with_keyframe(pd_store *s)
 {
   uint64_t covered = s->frame_count ? s->frames[s->frame_count - 1].covers : 0;

@@ -135,6 +135,8 @@ static pd_code look_at_store(pd_home *home, pd_lease *lease, pd_health *h, pd_er
   s->is_sound = code == PD_OK;
   if (code == PD_NO_MEMORY) return pd_error_memory(err, "a look at the system");
   if (code) return reason(h, PD_HEALTH_FAILING, s->name, err, "the store '%s' cannot be read: %.300s", s->name, why.message);
+  if (pd_store_writable(lease->store, &why) == PD_STORAGE)
+    return reason(h, PD_HEALTH_FAILING, s->name, err, "the store '%s' takes no writes: %.340s", s->name, why.message);
   if (s->quota_bytes && s->used_bytes >= s->quota_bytes / 100 * QUOTA_PERCENT_HIGH)
     return reason(h, PD_HEALTH_DEGRADED, s->name, err, "the store '%s' uses %llu of its %llu bytes", s->name,
                   (unsigned long long)s->used_bytes, (unsigned long long)s->quota_bytes);

@@ -244,11 +244,47 @@ void pd_route_healthz(pd_request *request)
   reply_status(request, MHD_HTTP_SERVICE_UNAVAILABLE, "stalled", reason);
 }
 
-/* A full disk does not make it unready: reads and watches are answered, and who is sent elsewhere would find nothing there. */
+typedef struct sick_stores {
+  size_t count;
+  char name[PD_NAME_SIZE_MAX + 1]; /* of one of them */
+} sick_stores;
+
+static void take_sick(void *ctx, const char *name, pd_store *store)
+{
+  sick_stores *sick = ctx;
+  if (pd_store_writable(store, NULL) != PD_STORAGE) return;
+  snprintf(sick->name, sizeof sick->name, "%s", name);
+  sick->count++;
+}
+
+size_t pd_sick_count(pd_server *server, char name[PD_NAME_SIZE_MAX + 1])
+{
+  sick_stores sick = {0};
+  pd_home_each_open(server->home, take_sick, &sick);
+  if (name && sick.count) memcpy(name, sick.name, sizeof sick.name);
+  return sick.count;
+}
+
+/* The route is open to all: no path, and no more than one name. */
+static void reply_sick(pd_request *request, size_t count, const char *name)
+{
+  char reason[256], more[48] = "";
+  if (count > 1) snprintf(more, sizeof more, " and %zu more", count - 1);
+  snprintf(reason, sizeof reason, "a sync of the store '%s'%s failed: its writes are refused; reads go on. Check the disk and restart", name,
+           more);
+  reply_status(request, MHD_HTTP_SERVICE_UNAVAILABLE, "sick", reason);
+}
+
+/* A full disk does not make it unready: reads and watches are answered, and who is sent elsewhere would find nothing there. A sync that
+ * failed does: only a restart ends that. */
 void pd_route_readyz(pd_request *request)
 {
+  char name[PD_NAME_SIZE_MAX + 1];
+  size_t sick = pd_sick_count(request->server, name);
   if (atomic_load(&request->server->is_draining))
     reply_status(request, MHD_HTTP_SERVICE_UNAVAILABLE, "draining", NULL);
+  else if (sick)
+    reply_sick(request, sick, name);
   else if (pd_space_is_full(request->server))
     reply_status(request, MHD_HTTP_OK, "full", "the disk is full: writes are answered 507 until there is space; reads go on");
   else

@@ -322,6 +322,8 @@ PD_MUST_USE pd_code pd_describe(pd_server *server, pd_error *err);
 
 /* space.c: was a call refused for want of space, and is there still none? */
 bool pd_space_is_full(const pd_server *server);
+/* How many open stores refuse writes because a sync failed; the name of one of them in `name` (NULL: not wanted), if there are any. */
+size_t pd_sick_count(pd_server *server, char name[PD_NAME_SIZE_MAX + 1]);
 /* About once a second, by one thread: look whether there is space again. */
 void pd_space_tick(pd_server *server);
 /* link.c: the link's token is good for nothing from here on. */

@@ -198,6 +198,7 @@ static pd_code write_process(pd_server *server, pd_buf *out, pd_error *err)
                     (uint64_t)pd_tls_expires_s(server->tls), err));
   TRY(write_gauge(out, "process_open_fds", "Open files.", count_files(), err));
   TRY(write_gauge(out, "perdure_disk_full", "1: writes are refused, as there is no space.", pd_space_is_full(server), err));
+  TRY(write_gauge(out, "perdure_stores_sick", "Open stores that refuse writes, as a sync failed.", pd_sick_count(server, NULL), err));
   struct mallinfo2 heap = mallinfo2();
   TRY(write_gauge(out, "perdure_heap_bytes", "Memory in use; what the allocator keeps besides is not in it.", heap.uordblks + heap.hblkhd,
                   err));

@@ -108,6 +108,36 @@ static void health__a_damaged_store_is_failing_and_named_to_whom_it_concerns(voi
   world_close(&w);
 }
 
+/* As a process does whose sync failed: the sick word of the lock file (src/backend/sqlite_lock.h). */
+static void make_sick(const char *folder, const char *store)
+{
+  char *path = text_of("%s/%s.lock", folder, store);
+  int fd = open(path, O_WRONLY);
+  assert_true(fd >= 0);
+  assert_true(pwrite(fd, "\1\0\0\0", 4, 80) == 4);
+  close(fd);
+  free(path);
+}
+
+static void health__a_store_whose_sync_failed_is_failing_and_named(void **state)
+{
+  (void)state;
+  world w;
+  world_open(&w, NULL);
+  w.agent = "ada";
+  world_ok(&w, "state.persistent.set", "{\"key\":\"k\",\"value\":1}"); /* and the home keeps the store open */
+  make_sick(w.folder, "ada");
+  world_ok(&w, "system.health", "{}");
+  assert_string_equal(world_out(&w, "status"), "\"failing\"");
+  assert_non_null(strstr(world_out(&w, "reasons.0"), "the store 'ada' takes no writes"));
+  assert_non_null(strstr(world_out(&w, "reasons.0"), "a sync of its -wal file failed"));
+  assert_string_equal(world_out(&w, "stores.0.integrity"), "\"ok\""); /* it can be read */
+  world_fails(&w, "state.persistent.set", "{\"key\":\"k\",\"value\":2}", "DatabaseError", NULL);
+  world_ok(&w, "state.persistent.get", "{\"key\":\"k\"}");
+  assert_string_equal(world_out(&w, "value"), "1");
+  world_close(&w);
+}
+
 static void health__looking_leaves_no_store_open(void **state)
 {
   (void)state;
@@ -146,6 +176,7 @@ int main(void)
     cmocka_unit_test(health__tells_whether_there_is_a_vault_and_whether_it_is_unlocked),
     cmocka_unit_test(health__the_operator_sees_every_store_and_an_agent_its_own),
     cmocka_unit_test(health__a_damaged_store_is_failing_and_named_to_whom_it_concerns),
+    cmocka_unit_test(health__a_store_whose_sync_failed_is_failing_and_named),
     cmocka_unit_test(health__looking_leaves_no_store_open),
     cmocka_unit_test(health__takes_no_input),
   };

@@ -123,6 +123,11 @@ static unsigned fault_flags(const pd_backend *b)
   return inner_of(b)->ops->flags(inner_of(b));
 }
 
+static pd_code fault_health(pd_backend *b, pd_error *err)
+{
+  return inner_of(b)->ops->health ? inner_of(b)->ops->health(inner_of(b), err) : PD_OK;
+}
+
 /* ---- the gate ---- */
 
 static pthread_cond_t gate_moved = PTHREAD_COND_INITIALIZER;
@@ -315,6 +320,7 @@ static const pd_backend_ops fault_ops = {
   .open = fault_open,
   .close = fault_close,
   .flags = fault_flags,
+  .health = fault_health,
   .log_append = fault_log_append,
   .log_read = fault_log_read,
   .log_tail = fault_log_tail,

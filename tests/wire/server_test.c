@@ -203,6 +203,45 @@ static void stop__what_takes_longer_than_server_drain_is_cut_off(void **state)
   served_free(s);
 }
 
+/* ---- a sync that failed ---- */
+
+/* As a process does whose sync failed: the sick word of the lock file (src/backend/sqlite_lock.h). */
+static void make_sick(const served *s, const char *store)
+{
+  char path[4096];
+  snprintf(path, sizeof path, "%s/home/%s.lock", s->folder, store);
+  int fd = open(path, O_WRONLY);
+  assert_true(fd >= 0);
+  assert_true(pwrite(fd, "\1\0\0\0", 4, 80) == 4);
+  close(fd);
+}
+
+static void want_body(reply r, int status, const char *part)
+{
+  if (r.status != status || !strstr(r.body, part)) fail_msg("%d: %s", r.status, r.body);
+  reply_done(&r);
+}
+
+static void sick__readyz_and_metrics_say_so_writes_are_refused_and_a_restart_heals(void **state)
+{
+  (void)state;
+  static const char set[] = "{\"key\":\"k\",\"value\":1}";
+  served *s = served_start(plain);
+  want_body(ask(s, "POST", "/v1/call/state.persistent.set", "Perdure-Agent: ada\r\n", set), 200, "");
+  want_body(ask(s, "GET", "/readyz", "", NULL), 200, "\"ready\"");
+  make_sick(s, "ada");
+  want_body(ask(s, "GET", "/readyz", "", NULL), 503, "{\"status\":\"sick\",\"reason\":\"a sync of the store 'ada' failed");
+  want_body(ask(s, "GET", "/metrics", "Perdure-Role: operator\r\n", NULL), 200, "perdure_stores_sick 1\n");
+  want_body(ask(s, "POST", "/v1/call/state.persistent.set", "Perdure-Agent: ada\r\n", set), 500, "writes are refused");
+  want_body(ask(s, "POST", "/v1/call/state.persistent.get", "Perdure-Agent: ada\r\n", "{\"key\":\"k\"}"), 200, "");
+  want_body(ask(s, "POST", "/v1/call/state.persistent.set", "Perdure-Agent: bob\r\n", set), 200, "");
+  assert_int_equal(served_stop(s), 0);
+  served_again(s);
+  want_body(ask(s, "POST", "/v1/call/state.persistent.set", "Perdure-Agent: ada\r\n", set), 200, "");
+  want_body(ask(s, "GET", "/readyz", "", NULL), 200, "\"ready\"");
+  served_free(s);
+}
+
 /* ---- reloading ---- */
 
 static void reload__limits_change_and_a_wrong_file_changes_nothing(void **state)
@@ -378,6 +417,7 @@ int main(int argc, char **argv)
     cmocka_unit_test(socket__serves_and_is_the_owners_alone_and_goes_with_the_server),
     cmocka_unit_test(stop__requests_at_work_get_their_answers),
     cmocka_unit_test(stop__what_takes_longer_than_server_drain_is_cut_off),
+    cmocka_unit_test(sick__readyz_and_metrics_say_so_writes_are_refused_and_a_restart_heals),
     cmocka_unit_test(reload__limits_change_and_a_wrong_file_changes_nothing),
     cmocka_unit_test(slow__a_head_that_never_ends_is_cut),
     cmocka_unit_test(head__larger_than_it_may_be_is_refused),
