@@ -28,7 +28,7 @@
  *  A5  An effect on the outside world is written down before it happens: after a crash it is known whether it was done, was never begun, or
  *      may have happened.
  *  A6  Several processes may act under one epoch (pd_agent_options.epoch). Each save is made on the one before it or not at all; a call
- *      that finds another process' save reads it, decides again, and lays its change over it, waiting up to ten seconds. What was
+ *      that finds another process' save reads it, decides again, and lays its change over it, waiting up to 30 seconds. What was
  *      acknowledged to one of them is never lost by another. (Not with storage plugins of interface version 1: storage_plugin.h.)
  *
  * A handle is for one thread at a time. What is `staged` is seen by this handle's own reads, and by nobody else before the commit.

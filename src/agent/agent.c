@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define WAIT_MS 10000 /* for other processes of the same life */
-#define PAUSE_MS_MAX 32
+#define WAIT_MS 30000 /* for other processes of the same life */
+#define PAUSE_MS_MAX 8 /* not more: who was refused has to read first, and the others do not wait for it */
 #define REPLIES_MAX 100000
 #define REPLY_BYTES_MAX ((size_t)16 * 1024 * 1024)
 
@@ -158,7 +158,7 @@ bool pd_agent_again(const pd_agent *agent, pd_code code, pd_patience *patience)
   if (code != PD_CONFLICT || !agent->has_changed) return false;
   if (!patience->give_up_ms) patience->give_up_ms = now + WAIT_MS;
   if (now >= patience->give_up_ms) return false;
-  unsigned most_ms = 1u << (patience->tries < 5 ? patience->tries : 5), pause_us = 0;
+  unsigned most_ms = 1u << (patience->tries < 3 ? patience->tries : 3), pause_us = 0;
   uint64_t random;
   if (most_ms > PAUSE_MS_MAX) most_ms = PAUSE_MS_MAX;
   if (pd_random_u64(&random, NULL) == PD_OK) pause_us = (unsigned)(random % (most_ms * 1000)); /* else they meet again and again */

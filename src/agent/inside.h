@@ -95,7 +95,7 @@ typedef struct pd_patience {
   int64_t give_up_ms;
   unsigned tries;
 } pd_patience;
-/* I3: is it to be tried again? Waits before that, longer each time; after ten seconds in all not any more. */
+/* I3: is it to be tried again? Waits before that, a little longer each time; after half a minute not any more. */
 bool pd_agent_again(const pd_agent *agent, pd_code code, pd_patience *patience);
 /* The window of replies that counts. */
 size_t pd_agent_replies_max(const pd_agent *agent);

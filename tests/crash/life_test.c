@@ -27,6 +27,7 @@
 
 #define EVENTS_SHORT 40
 #define EVENTS_FULL 400
+#define EVENTS_PLUGIN 120 /* the example reads its whole journal at each call */
 #define WORKERS 2
 #define INTENTS_EACH 4 /* one effect without a step for so many events */
 #define LIFE_MS_MAX 400000
@@ -225,9 +226,9 @@ static void check(const life *l)
 
 /* ---- a life ---- */
 
-static void live(const char *format, const char *claim_uri, const char *what)
+static void live(const char *format, const char *claim_uri, uint64_t events_full, const char *what)
 {
-  life l = {.events = crash_count(EVENTS_SHORT, EVENTS_FULL), .end_ms = pd_clock_monotonic_ms() + LIFE_MS_MAX};
+  life l = {.events = crash_count(EVENTS_SHORT, events_full), .end_ms = pd_clock_monotonic_ms() + LIFE_MS_MAX};
   pid_t children[WORKERS + 1];
   pd_agent *agent = NULL;
   pd_agent_info info;
@@ -263,19 +264,19 @@ static void live(const char *format, const char *claim_uri, const char *what)
 static void life__loses_nothing_in_files(void **state)
 {
   (void)state;
-  live("file:%s/storage", NULL, "file");
+  live("file:%s/storage", NULL, EVENTS_FULL, "file");
 }
 
 static void life__loses_nothing_in_sqlite(void **state)
 {
   (void)state;
-  live("sqlite-snapshots:%s/storage.db", NULL, "sqlite-snapshots");
+  live("sqlite-snapshots:%s/storage.db", NULL, EVENTS_FULL, "sqlite-snapshots");
 }
 
 static void life__loses_nothing_in_perdure(void **state)
 {
   (void)state;
-  live("perdure:sqlite:%s/storage", NULL, "perdure");
+  live("perdure:sqlite:%s/storage", NULL, EVENTS_FULL, "perdure");
 }
 
 static void life__loses_nothing_in_a_plugin(void **state)
@@ -283,7 +284,7 @@ static void life__loses_nothing_in_a_plugin(void **state)
   (void)state;
   char format[CRASH_URI_MAX];
   snprintf(format, sizeof format, "plugin:%s?%%s/journal", plugin_path);
-  live(format, NULL, "plugin");
+  live(format, NULL, EVENTS_PLUGIN, "plugin");
 }
 
 static void life__loses_nothing_in_redis_behind_a_bad_line(void **state)
@@ -297,7 +298,7 @@ static void life__loses_nothing_in_redis_behind_a_bad_line(void **state)
   snprintf(path, sizeof path, "%s/socket", server->folder);
   redis_proxy proxy = redis_proxy_start(path, MISTREATED, (unsigned)crash_random(1u << 30));
   snprintf(uri, sizeof uri, "redis://127.0.0.1:%d/0?command_ms=300&retry_ms=200&connect_ms=5000", proxy.port);
-  live(uri, straight, "redis");
+  live(uri, straight, EVENTS_FULL, "redis");
   redis_proxy_stop(&proxy);
   redis_server_free(server);
   free(straight);
