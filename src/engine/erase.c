@@ -32,8 +32,8 @@ void pd_eraser_done(pd_eraser *e)
 {
   pd_map64_done(&e->line);
   pd_map64_done(&e->held);
-  pd_map64_done(&e->doomed);
-  pd_map64_done(&e->lists);
+  pd_id_map_done(&e->doomed);
+  pd_id_map_done(&e->lists);
   free(e->holders);
   free(e->victims);
   free(e->left);
@@ -94,13 +94,13 @@ static void recall_list(pd_eraser *e, pd_victim *v)
 static pd_code doom(void *ctx, const pd_id *id, pd_error *err)
 {
   pd_eraser *e = ctx;
-  return pd_map64_add(&e->doomed, pd_blob_print(id), NULL, NULL, err);
+  return pd_id_map_add(&e->doomed, id, NULL, NULL, err);
 }
 
 static pd_code doom_list(void *ctx, const pd_id *id, pd_error *err)
 {
   pd_eraser *e = ctx;
-  TRY(pd_map64_add(&e->lists, pd_blob_print(id), NULL, NULL, err));
+  TRY(pd_id_map_add(&e->lists, id, NULL, NULL, err));
   return doom(e, id, err);
 }
 
@@ -214,7 +214,7 @@ static pd_code spare_blob(void *ctx, const pd_id *id, pd_error *err)
 {
   spare *sp = ctx;
   (void)err;
-  uint32_t *is_needed = pd_map64_find(&sp->e->doomed, pd_blob_print(id));
+  uint32_t *is_needed = pd_id_map_find(&sp->e->doomed, id);
   if (!is_needed || *is_needed) return PD_OK;
   *is_needed = 1;
   sp->has_spared = true;
@@ -419,14 +419,14 @@ static pd_code delete_key(pd_eraser *e, pd_error *err)
 static bool keeps_blob(void *ctx, const pd_id *id)
 {
   const pd_eraser *e = ctx;
-  const uint32_t *is_needed = pd_map64_find(&e->doomed, pd_blob_print(id));
+  const uint32_t *is_needed = pd_id_map_find(&e->doomed, id);
   return !is_needed || *is_needed;
 }
 
 static bool keeps_blob_or_list(void *ctx, const pd_id *id)
 {
   const pd_eraser *e = ctx;
-  return keeps_blob(ctx, id) || pd_map64_find(&e->lists, pd_blob_print(id));
+  return keeps_blob(ctx, id) || pd_id_map_find(&e->lists, id);
 }
 
 static pd_code take_away(pd_eraser *e, pd_error *err)

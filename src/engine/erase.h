@@ -44,8 +44,8 @@ typedef struct pd_eraser {
   pd_holder *holders;
   size_t holder_count, holder_capacity;
   pd_map64 held;      /* records whose value somebody holds: which holder */
-  pd_map64 doomed;    /* blobs; 1: something else needs it */
-  pd_map64 lists;     /* of these: lists of pieces, which go last: they lead to the pieces if the sweep is cut off */
+  pd_id_map doomed;   /* blobs; 1: something else needs it */
+  pd_id_map lists;    /* of these: lists of pieces, which go last: they lead to the pieces if the sweep is cut off */
   pd_victim *victims; /* descending by seq, then ascending */
   size_t count, capacity;
   uint64_t *left; /* records that wrote the key on a ref of options->left_of, up to left_seq */

@@ -167,7 +167,7 @@ static pd_code plan_and_save(pd_gc_run *run, pd_error *err)
   run->total = run->plan_seq + run->want_count;
   run->done = 0;
   pd_map64_done(&run->live);
-  pd_map64_done(&run->blobs);
+  pd_id_map_done(&run->blobs);
   run->bag_bytes = 0;
   if (run->is_dry) TRY(pd_gc_mark_heads(run, err)); /* first: see there */
   return pd_gc_points(run, err);
@@ -189,7 +189,7 @@ static pd_code write_plan(pd_gc_run *run, pd_error *err)
 static bool keeps_blob(void *ctx, const pd_id *id)
 {
   const pd_gc_run *run = ctx;
-  return pd_map64_find(&run->blobs, pd_blob_print(id)) != NULL;
+  return pd_id_map_find(&run->blobs, id) != NULL;
 }
 
 static pd_code measure(pd_store *s, pd_backend_usage *out, pd_error *err)

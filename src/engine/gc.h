@@ -5,7 +5,8 @@
  *       Killed anywhere, the store is whole: at worst bytes are left that the next gc takes.
  *   G5  A blob that was put before the mark, but whose record comes after R, would be swept: whoever writes such a record meets R first
  *       (its append conflicts) and puts the blob again, which then counts as new (B15). Keyframes and pieces check for R themselves.
- *   G6  Fingerprints stand for (record, key) and for blob ids. If two are the same, more is kept, never less.
+ *   G6  Fingerprints stand for (record, key). If two are the same, more is kept, never less. Blobs are told apart by their whole ids: one
+ *       that is taken for another would not be walked into, and what hangs on it would go.
  *   G8  A keyframe behind the cut lists refs and commits from before it. If they weigh much, gc by hand does the same once more: now that R
  *       is there the next keyframe leaves out what R made forgotten (G7), and the next cut is behind the one that lists it. Killed between
  *       the two, the store is as after one gc that was killed. What runs by itself leaves that to the next one.
@@ -14,6 +15,7 @@
 #define PD_ENGINE_GC_H
 
 #include "base/map64.h"
+#include "dag/id_map.h"
 #include "engine/store.h"
 
 /* Why a commit is kept. */
@@ -44,7 +46,7 @@ typedef struct pd_gc_run {
   size_t want_count, want_capacity;
   pd_points next; /* what is to be written */
   pd_map64 live;  /* changes that stay: how many older versions stay with each */
-  pd_map64 blobs; /* of the bag, that stay */
+  pd_id_map blobs; /* of the bag, that stay */
   uint64_t bag_bytes;
   uint32_t versions;               /* that stay with what is being noted */
   int64_t young_ms;                /* keep_days keeps what is not older; INT64_MAX: no such rule */
@@ -65,11 +67,10 @@ void pd_gc_run_done(pd_gc_run *run);
 /* ---- gc_mark.c: what is reachable ---- */
 
 uint64_t pd_change_print(uint64_t seq, pd_bytes key);
-uint64_t pd_blob_print(const pd_id *id);
 /* Visit every node below a root in the bag that is not in `seen`, and add it there; each is compared with its id. `tree` may be NULL.
  * Without the lock. */
 typedef pd_code (*pd_node_visit)(void *ctx, const pd_node *node, pd_error *err);
-PD_MUST_USE pd_code pd_walk_tree(pd_store *s, const pd_id *root_blob, const pd_id *tree, pd_map64 *seen, pd_node_visit visit, void *ctx,
+PD_MUST_USE pd_code pd_walk_tree(pd_store *s, const pd_id *root_blob, const pd_id *tree, pd_id_map *seen, pd_node_visit visit, void *ctx,
                                  pd_error *err);
 /* Mark the trees of the heads, whose keys keep versions; then those of points. */
 PD_MUST_USE pd_code pd_gc_mark_heads(pd_gc_run *run, pd_error *err);

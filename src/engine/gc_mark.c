@@ -7,13 +7,6 @@
 
 #include <stdlib.h>
 
-uint64_t pd_blob_print(const pd_id *id)
-{
-  uint64_t print;
-  memcpy(&print, id->bytes, sizeof print);
-  return print;
-}
-
 uint64_t pd_change_print(uint64_t seq, pd_bytes key)
 {
   const uint8_t *p = key.data;
@@ -25,7 +18,7 @@ uint64_t pd_change_print(uint64_t seq, pd_bytes key)
 pd_code pd_gc_keep_blob(pd_gc_run *run, const pd_id *id, uint64_t size, pd_error *err)
 {
   bool is_new;
-  TRY(pd_map64_add(&run->blobs, pd_blob_print(id), NULL, &is_new, err));
+  TRY(pd_id_map_add(&run->blobs, id, NULL, &is_new, err));
   if (is_new) run->bag_bytes += size;
   return PD_OK;
 }
@@ -39,7 +32,7 @@ pd_code pd_gc_keep_value(pd_gc_run *run, const pd_rec_change *ch, pd_error *err)
 {
   if (ch->is_delete || ch->is_erased || !ch->is_in_bag) return PD_OK;
   if (!ch->is_chunked) return pd_gc_keep_blob(run, &ch->value_id, ch->size, err);
-  if (pd_map64_find(&run->blobs, pd_blob_print(&ch->list_id))) return PD_OK;
+  if (pd_id_map_find(&run->blobs, &ch->list_id)) return PD_OK;
   TRY(pd_gc_keep_blob(run, &ch->list_id, ch->size, err));
   return pd_chunks_visit(run->s, &ch->list_id, keep_piece, run, err);
 }
@@ -57,7 +50,7 @@ pd_code pd_piece_ignore(void *ctx, pd_bytes piece, pd_error *err)
 typedef struct walk {
   pd_store *s;
   pd_node_pool pool;
-  pd_map64 *seen;
+  pd_id_map *seen;
   pd_node_visit visit;
   void *ctx;
 } walk;
@@ -74,7 +67,7 @@ static pd_code walk_node(walk *w, const pd_id *blob_id, const uint8_t *id, unsig
   CLEANUP(pd_buf_done) pd_buf blob = {0};
   bool is_new;
   pd_node *n;
-  TRY(pd_map64_add(w->seen, pd_blob_print(blob_id), NULL, &is_new, err));
+  TRY(pd_id_map_add(w->seen, blob_id, NULL, &is_new, err));
   if (!is_new) return PD_OK;
   if (depth > PD_TREE_DEPTH_MAX) return pd_error_set(err, PD_CORRUPT, "a tree is deeper than it can be");
   TRY(pd_load_blob(w->s, blob_id, "a tree node", &blob, err));
@@ -88,7 +81,7 @@ static pd_code walk_node(walk *w, const pd_id *blob_id, const uint8_t *id, unsig
   return code;
 }
 
-pd_code pd_walk_tree(pd_store *s, const pd_id *root_blob, const pd_id *tree, pd_map64 *seen, pd_node_visit visit, void *ctx, pd_error *err)
+pd_code pd_walk_tree(pd_store *s, const pd_id *root_blob, const pd_id *tree, pd_id_map *seen, pd_node_visit visit, void *ctx, pd_error *err)
 {
   walk w = {.s = s, .seen = seen, .visit = visit, .ctx = ctx};
   pd_code code = walk_node(&w, root_blob, tree ? tree->bytes : NULL, 0, err);
@@ -190,7 +183,7 @@ pd_code pd_gc_keep_frame(pd_gc_run *run, const pd_id *catalog_id, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf blob = {0};
   CLEANUP(pd_catalog_done) pd_catalog catalog = {0};
-  if (pd_map64_find(&run->blobs, pd_blob_print(catalog_id))) return PD_OK;
+  if (pd_id_map_find(&run->blobs, catalog_id)) return PD_OK;
   TRY(pd_load_blob(run->s, catalog_id, "a keyframe's catalog", &blob, err));
   TRY(pd_catalog_decode(pd_buf_bytes(&blob), &catalog, err));
   TRY(pd_gc_keep_blob(run, catalog_id, blob.size, err));

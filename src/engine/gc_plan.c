@@ -21,7 +21,7 @@ void pd_gc_run_done(pd_gc_run *run)
   pd_map64_done(&run->old_points);
   pd_points_done(&run->next);
   pd_map64_done(&run->live);
-  pd_map64_done(&run->blobs);
+  pd_id_map_done(&run->blobs);
 }
 
 /* ---- what is wanted ---- */

@@ -18,7 +18,7 @@ typedef struct checker {
   const pd_points *points;
   pd_check_visit finding;
   void *ctx;
-  pd_map64 nodes;  /* seen */
+  pd_id_map nodes; /* seen */
   pd_map64 values; /* named by a leaf: the first bytes of the value's id */
   uint64_t *out_nodes, *out_values;
 } checker;
@@ -116,14 +116,28 @@ static pd_code check_log(checker *c, pd_error *err)
   return PD_OK;
 }
 
-static void count_missing(checker *c)
+/* Has another gc retired points since they were copied? */
+static bool is_overtaken(checker *c)
+{
+  pd_store *s = c->s;
+  pd_store_lock(s);
+  bool is_known = !pd_settle(s, NULL) && !pd_refresh(s, NULL) && !pd_retention_ready(s, NULL);
+  const pd_points *now = &s->retention.state;
+  bool is_same = is_known && now->cut == c->points->cut && pd_id_equal(&now->run, &c->points->run);
+  pd_store_unlock(s);
+  return !is_same;
+}
+
+static pd_code count_missing(checker *c, pd_error *err)
 {
   char line[160];
   uint64_t missing = 0;
   for (size_t i = 0; i < c->values.size; i++) missing += c->values.slots[i].key && c->values.slots[i].value;
-  if (!missing) return;
+  if (!missing) return PD_OK;
+  if (is_overtaken(c)) return pd_error_set(err, PD_RETIRED, "gc ran while the store was being verified: try again");
   snprintf(line, sizeof line, "%llu values of kept points are not in the log", (unsigned long long)missing);
   c->finding(c->ctx, line);
+  return PD_OK;
 }
 
 pd_code pd_verify_points(pd_store *s, const pd_points *points, pd_check_visit visit, void *ctx, uint64_t *out_nodes, uint64_t *out_values,
@@ -141,8 +155,8 @@ pd_code pd_verify_points(pd_store *s, const pd_points *points, pd_check_visit vi
     code = check_log(&c, &why);
     code = judge(&c, code, &why, err);
   }
-  if (!code) count_missing(&c);
-  pd_map64_done(&c.nodes);
+  if (!code) code = count_missing(&c, err);
+  pd_id_map_done(&c.nodes);
   pd_map64_done(&c.values);
   return code;
 }
