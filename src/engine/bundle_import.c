@@ -213,12 +213,13 @@ static pd_code keep_known(pd_store *from, known *k, pd_error *err)
   return code;
 }
 
-static pd_code transfer_once(pd_store *from, pd_store *to, const pd_transfer_options *o, pd_import_report *out, pd_error *err)
+/* `is_whole`: bring all of it, whatever is there. */
+static pd_code transfer_once(pd_store *from, pd_store *to, const pd_transfer_options *o, bool is_whole, pd_import_report *out, pd_error *err)
 {
   CLEANUP(known_done) known k = {0};
   CLEANUP(close_fd) int fd = -1;
-  TRY(list_heads(to, &k, err));
-  TRY(keep_known(from, &k, err));
+  if (!is_whole) TRY(list_heads(to, &k, err));
+  if (!is_whole) TRY(keep_known(from, &k, err));
   TRY(open_temporary(&fd, err));
   pd_export_options ex = {.refs = o->refs, .ref_count = o->ref_count, .is_all = o->is_all, .since = k.texts, .since_count = k.count};
   ex.progress = o->export_progress;
@@ -227,7 +228,8 @@ static pd_code transfer_once(pd_store *from, pd_store *to, const pd_transfer_opt
   return pd_import(to, fd, &o->import, out, err);
 }
 
-/* A gc on the other side may retire what the bundle builds on, while it is on its way: then another one is made. */
+/* A gc on the other side may retire what the bundle builds on, while it is on its way: then another one is made. It may have retired it
+ * before, too: a head that is there does not mean that its ancestors are. Then all of it is brought, and what is there is passed over. */
 pd_code pd_transfer(pd_store *from, pd_store *to, const pd_transfer_options *options, pd_import_report *out, pd_error *err)
 {
   static const pd_transfer_options defaults;
@@ -235,7 +237,7 @@ pd_code pd_transfer(pd_store *from, pd_store *to, const pd_transfer_options *opt
   pd_code code = PD_RETIRED;
   if (from == to) return pd_error_set(err, PD_INVALID, "a store cannot be brought to itself");
   for (int tries = 0; (code == PD_RETIRED || code == PD_NOT_FOUND) && tries < TRANSFER_TRIES_MAX; tries++)
-    code = transfer_once(from, to, options ? options : &defaults, out, &why);
+    code = transfer_once(from, to, options ? options : &defaults, code == PD_NOT_FOUND, out, &why);
   if (code && err) *err = why;
   return code;
 }

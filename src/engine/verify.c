@@ -19,7 +19,7 @@
 #include <stdlib.h>
 
 #define PROGRESS_EVERY 1024
-#define GC_TRIES 3
+#define GC_TRIES 16
 
 void pd_finding(pd_verifier *v, const char *fmt, ...)
 {

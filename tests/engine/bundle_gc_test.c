@@ -326,6 +326,21 @@ static void import__taken_for_dead_begins_again(void **state)
   pd_store_close(from, NULL), pd_store_close(to, NULL), pd_store_close(other, NULL);
 }
 
+/* The receiver has the head of one branch, but gc retired the commit that both branches begin at. */
+static void pull__into_a_store_that_retired_the_common_base_brings_it_again(void **state)
+{
+  (void)state;
+  pd_store *from = make_source(2, 20), *to = open_store();
+  const char *const refs[] = {"b0"};
+  OK(pd_transfer(from, to, &(pd_transfer_options){.refs = refs, .ref_count = 1}, NULL, &err));
+  for (int i = 0; i < 100; i++) world_put(to, "noise", i % 2 ? "a" : "b", NULL);
+  OK(pd_gc(to, &(pd_gc_policy){.keep_last = 1}, NULL, &err));
+  OK(pd_transfer(from, to, &(pd_transfer_options){.is_all = true, .import = {.as = "there"}}, NULL, &err));
+  OK(pd_get(to, "there/b1", pd_text("k"), NULL, NULL, &err));
+  world_sound(to);
+  pd_store_close(from, NULL), pd_store_close(to, NULL);
+}
+
 static void import__again_and_again_uses_the_same_hidden_names(void **state)
 {
   (void)state;
@@ -374,6 +389,7 @@ int main(void)
     TEST(import__killed_is_kept_from_gc_for_an_hour_and_resumed),
     TEST(import__killed_is_named_by_doctor_and_removed_by_a_later_gc),
     TEST(import__taken_for_dead_begins_again),
+    TEST(pull__into_a_store_that_retired_the_common_base_brings_it_again),
     TEST(import__again_and_again_uses_the_same_hidden_names),
   };
   return cmocka_run_group_tests_name("bundle_gc", tests, NULL, NULL);
