@@ -16,7 +16,6 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#define TAG_TRIES_MAX 5
 #define ALERTS_MAX 100
 #define PENDING_MAX 1000
 
@@ -56,33 +55,43 @@ static void put_id(pd_json_writer *w, const char *key, const pd_id *id)
   pd_json_put_text(w, key, pd_id_hex(id, hex));
 }
 
-static void write_store(pd_json_writer *w, pd_store *store, pd_lease *lease, const pd_head *head, tally *totals)
+/* Of the store while it is open. What cannot be counted is not readable, which is no failure of the snapshot. */
+static void count_head(pd_store *store, pd_lease *lease, pd_head *head)
 {
-  tally is = {0};
+  tally is;
   pd_stats stats = {0};
-  bool is_readable = head->is_known && store && count_keys(store, &head->commit, &is, &lease->why) == PD_OK &&
-                     pd_store_stats(store, &stats, &lease->why) == PD_OK;
+  head->is_counted = count_keys(store, &head->commit, &is, &lease->why) == PD_OK && pd_store_stats(store, &stats, &lease->why) == PD_OK;
+  if (!head->is_counted) return;
+  head->keys = is.keys;
+  head->bytes = is.bytes;
+  head->versions = is.versions;
+  head->records = stats.records;
+  head->disk_bytes = stats.disk_bytes;
+}
+
+static void write_store(pd_json_writer *w, const pd_lease *lease, const pd_head *head, tally *totals)
+{
   pd_json_open(w, '{');
   pd_json_put_text(w, "name", lease->name);
   pd_json_put_text(w, "kind", pd_store_kind(lease->name));
-  pd_json_put_bool(w, "is_readable", is_readable);
+  pd_json_put_bool(w, "is_readable", head->is_counted);
   if (head->is_known) {
     put_id(w, "commit", &head->commit.id);
     put_id(w, "tree", &head->commit.tree);
     pd_json_put_number(w, "seq", head->commit.seq);
     pd_json_put_time(w, "updated_at", head->updated_ms);
   }
-  if (is_readable) {
-    pd_json_put_number(w, "keys", is.keys);
-    pd_json_put_number(w, "bytes", is.bytes);
-    pd_json_put_number(w, "versions", is.versions);
-    pd_json_put_number(w, "records", stats.records);
-    pd_json_put_number(w, "disk_bytes", stats.disk_bytes);
+  if (head->is_counted) {
+    pd_json_put_number(w, "keys", head->keys);
+    pd_json_put_number(w, "bytes", head->bytes);
+    pd_json_put_number(w, "versions", head->versions);
+    pd_json_put_number(w, "records", head->records);
+    pd_json_put_number(w, "disk_bytes", head->disk_bytes);
   }
   pd_json_close(w, '}');
-  totals->keys += is.keys;
-  totals->bytes += is.bytes;
-  totals->versions += is.versions;
+  totals->keys += head->keys;
+  totals->bytes += head->bytes;
+  totals->versions += head->versions;
 }
 
 static void write_state(pd_json_writer *w, pd_heads *heads)
@@ -94,10 +103,7 @@ static void write_state(pd_json_writer *w, pd_heads *heads)
   pd_json_put_number(w, "tries", heads->tries);
   pd_json_key(w, "stores");
   pd_json_open(w, '[');
-  for (size_t i = 0; i < heads->leases.count; i++) {
-    write_store(w, pd_heads_take(heads, i), &heads->leases.items[i], &heads->items[i], &totals);
-    pd_heads_put(heads, i);
-  }
+  for (size_t i = 0; i < heads->leases.count; i++) write_store(w, &heads->leases.items[i], &heads->items[i], &totals);
   pd_json_close(w, ']');
   pd_json_key(w, "totals");
   pd_json_open(w, '{');
@@ -258,15 +264,20 @@ static pd_code write_snapshot(pd_frame *frame, const char *id, pd_heads *heads, 
 
 /* ---- create ---- */
 
-/* Heads, and the tags that keep them. Retention may be quicker than the tag: then the heads have moved on, and are read again. */
-static pd_code take_heads(pd_frame *frame, const char *id, const pd_note *note, pd_heads *out, pd_error *err)
+typedef struct keeping {
+  const char *id;
+  int folder;
+  const pd_note *note;
+} keeping;
+
+/* Tag it first: retention may take what is not tagged while it is being counted. */
+static pd_code keep_head(void *ctx, pd_store *store, pd_lease *lease, pd_head *head, pd_error *err)
 {
-  for (int tries = 1;; tries++) {
-    TRY(pd_heads_read(frame->home, out, err));
-    pd_code code = pd_heads_tag(out, id, note, err);
-    if ((code != PD_RETIRED && code != PD_NOT_FOUND) || tries == TAG_TRIES_MAX) return code;
-    pd_heads_done(out);
-  }
+  const keeping *k = ctx;
+  TRY(pd_head_tag(store, head, k->id, k->note, err));
+  pd_head_untag(store, k->folder, k->note); /* of snapshots that went, and of those that were not finished */
+  count_head(store, lease, head);
+  return PD_OK;
 }
 
 /* Remove the oldest beyond snapshot.keep, and the tags of all that are gone. It is no failure of the new one if that fails now: the
@@ -282,7 +293,7 @@ static uint64_t prune(pd_frame *frame, int folder, const pd_note *note, pd_heads
       if (unlinkat(folder, name, 0) == 0) removed++;
     }
   pd_snapshot_clean(folder);
-  pd_heads_untag(heads, folder, note);
+  if (removed) pd_heads_untag(heads, folder, note);
   return removed;
 }
 
@@ -290,7 +301,8 @@ static pd_code create(pd_frame *frame, int folder, const char *id, int file, pd_
 {
   CLEANUP(pd_buf_done) pd_buf text = {.size_max = PD_SNAPSHOT_SIZE_MAX};
   pd_note note = {.author = *frame->agent ? frame->agent : "operator", .run = frame->ctx->session, .reason = frame->capability->name};
-  pd_code code = take_heads(frame, id, &note, heads, err);
+  keeping k = {id, folder, &note};
+  pd_code code = pd_heads_read(frame, keep_head, &k, heads, err);
   if (code == PD_OK) code = write_snapshot(frame, id, heads, &text, err);
   if (code)
     pd_snapshot_abandon(folder, id, file);

@@ -69,9 +69,16 @@ PD_MUST_USE pd_code pd_snapshot_load(pd_frame *frame, char out_id[PD_SNAPSHOT_ID
 /* A store's state at the moment of the snapshot. */
 typedef struct pd_head {
   bool is_known; /* false: the store cannot be read */
+  bool is_kept;  /* `keep` was called for this commit */
   pd_commit commit;
   int64_t updated_ms;
+  bool is_counted; /* the numbers below are those of the commit and its store */
+  uint64_t keys, bytes, versions, records, disk_bytes;
 } pd_head;
+
+/* Called for a store and the head that was read of it, while the store is open anyway: tag it, count it. PD_RETIRED or PD_NOT_FOUND if
+ * retention was quicker: the head is read again. */
+typedef pd_code (*pd_head_keep)(void *ctx, pd_store *store, pd_lease *lease, pd_head *head, pd_error *err);
 
 typedef struct pd_heads {
   pd_home *home;
@@ -82,16 +89,17 @@ typedef struct pd_heads {
   bool is_one_instant; /* all of them were the heads at one and the same moment */
 } pd_heads;
 
-/* The heads of all stores at one instant, or, if writers do not let it, after bounded tries one after the other. To be finished with
- * pd_heads_done, also after a failure. */
-PD_MUST_USE pd_code pd_heads_read(pd_home *home, pd_heads *out, pd_error *err);
+/* The heads of all stores at one instant, or, if writers do not let it, after a few rounds one after the other. Each head is kept. Asks the
+ * caller of `frame` before each store whether to go on. To be finished with pd_heads_done, also after a failure. */
+PD_MUST_USE pd_code pd_heads_read(const pd_frame *frame, pd_head_keep keep, void *ctx, pd_heads *out, pd_error *err);
 void pd_heads_done(pd_heads *heads);
 /* The store of a lease, NULL if it cannot be opened; to be put back before the next one is taken. */
 pd_store *pd_heads_take(pd_heads *heads, size_t index);
 void pd_heads_put(pd_heads *heads, size_t index);
-/* Tag every head, so that retention keeps it. PD_RETIRED or PD_NOT_FOUND if retention was quicker: read the heads again. */
-PD_MUST_USE pd_code pd_heads_tag(pd_heads *heads, const char *id, const pd_note *note, pd_error *err);
-/* Remove the tags of snapshots that are not there any more. What cannot be removed now is tried again next time. */
+/* Tag a head, so that retention keeps it. */
+PD_MUST_USE pd_code pd_head_tag(pd_store *store, const pd_head *head, const char *id, const pd_note *note, pd_error *err);
+/* Remove the tags of snapshots that are not there any more, of one store or of all. What cannot be removed now is tried again next time. */
+void pd_head_untag(pd_store *store, int folder, const pd_note *note);
 void pd_heads_untag(pd_heads *heads, int folder, const pd_note *note);
 
 #endif

@@ -5,6 +5,7 @@
 #include "base/glob.h"
 #include "wire/http.h"
 
+#include <poll.h>
 #include <strings.h>
 
 /* The first that fits; what is not here waits for the disk. Those that only look at memory, or at what is most likely in it, are begun where
@@ -116,6 +117,17 @@ static void finish(pd_request *request)
   reply_outcome(request, code, &err);
 }
 
+/* A client that has closed its connection does not want the answer any more. */
+static bool is_client_there(void *ctx, uint64_t done, uint64_t total)
+{
+  const pd_request *request = ctx;
+  const union MHD_ConnectionInfo *info = MHD_get_connection_info(request->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+  (void)done, (void)total;
+  if (!info) return true;
+  struct pollfd fd = {.fd = info->connect_fd, .events = POLLRDHUP};
+  return poll(&fd, 1, 0) < 1 || !(fd.revents & (POLLRDHUP | POLLHUP | POLLERR));
+}
+
 void pd_route_call(pd_request *request)
 {
   pd_error err = {0};
@@ -123,6 +135,10 @@ void pd_route_call(pd_request *request)
     finish(request);
   } else if (is_call(request)) {
     pd_ctx ctx = ctx_of(request);
+    if (strcmp(request->rest, "state.snapshot.create") == 0) { /* it may walk over thousands of stores */
+      ctx.progress = is_client_there;
+      ctx.progress_ctx = request;
+    }
     pd_code code = pd_wire_call(&request->caller, &ctx, request->rest, pd_buf_bytes(&request->body), &request->out, &err);
     reply_outcome(request, code, &err);
   }

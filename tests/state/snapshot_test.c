@@ -350,6 +350,78 @@ static void snapshot_create__out_at_one_instant__is_true_only_of_states_of_one_m
 
 /* ---- list ---- */
 
+/* A caller that is asked whether to go on, and meanwhile writes, or leaves. */
+typedef struct asked {
+  world *w;
+  unsigned count, leaves_at; /* 0: it stays */
+  pd_store *store;           /* NULL: it does not write */
+} asked;
+
+static bool answer_asked(void *ctx, uint64_t done, uint64_t total)
+{
+  asked *a = ctx;
+  char value[16];
+  (void)done, (void)total;
+  snprintf(value, sizeof value, "%u", ++a->count);
+  if (a->store) assert_int_equal(pd_put(a->store, pd_text("n"), pd_text(value), NULL, NULL, NULL), PD_OK);
+  return a->count != a->leaves_at;
+}
+
+static pd_code create_asked(asked *a, char out[4096])
+{
+  pd_ctx ctx = {.home = a->w->home, .agent = "main", .progress = answer_asked, .progress_ctx = a};
+  pd_buf answer = {0};
+  pd_code code = pd_call(&ctx, "state.snapshot.create", pd_text("{}"), &answer, &a->w->err);
+  snprintf(out, 4096, "%.*s", (int)answer.size, (const char *)answer.data);
+  pd_buf_done(&answer);
+  return code;
+}
+
+static void snapshot_create__with_a_writer_that_never_rests_ends_and_says_so(void **state)
+{
+  (void)state;
+  world w;
+  char out[4096];
+  world_open(&w, NULL);
+  for (int i = 0; i < 5; i++) {
+    char agent[16];
+    snprintf(agent, sizeof agent, "agent%d", i);
+    put(&w, agent, "n", "0");
+  }
+  asked a = {.w = &w, .store = open_store(&w, "agent0")};
+  assert_int_equal(create_asked(&a, out), PD_OK);
+  assert_non_null(strstr(out, "\"at_one_instant\":false"));
+  assert_in_range(a.count, 1, 40); /* a few rounds over a few stores */
+  assert_true(has_tag(&w, "agent4", "snapshot/snap-20261115T100000Z"));
+  assert_true(has_tag(&w, "agent0", "snapshot/snap-20261115T100000Z"));
+  assert_int_equal(pd_store_close(a.store, &w.err), PD_OK);
+  world_close(&w);
+}
+
+static void snapshot_create__stops_when_its_caller_leaves_and_leaves_nothing(void **state)
+{
+  (void)state;
+  for (unsigned n = 1;; n++) {
+    world w;
+    char out[4096];
+    world_open(&w, NULL);
+    put(&w, "ada", "n", "0");
+    put(&w, "bob", "n", "0");
+    asked a = {.w = &w, .leaves_at = n};
+    pd_code code = create_asked(&a, out);
+    if (code) assert_non_null(strstr(out, "Cancelled"));
+    assert_int_equal(has_tag(&w, "ada", "snapshot/snap-20261115T100000Z"), !code);
+    world_ok(&w, "state.snapshot.list", "{}");
+    world_want(&w, "count", code ? "0" : "1");
+    world_want(&w, "skipped", "[]");
+    world_close(&w);
+    if (!code) {
+      assert_true(n > 4); /* it was asked before each store, in each round */
+      return;
+    }
+  }
+}
+
 static void snapshot_list__out_snapshots__is_empty_where_there_are_none(void **state)
 {
   (void)state;
@@ -582,6 +654,8 @@ int main(void)
     cmocka_unit_test(snapshot_create__err_IoError__for_folders_that_are_none),
     cmocka_unit_test(snapshot_create__err_IoError__for_a_folder_that_cannot_be_written),
     cmocka_unit_test(snapshot_create__out_at_one_instant__is_true_only_of_states_of_one_moment),
+    cmocka_unit_test(snapshot_create__with_a_writer_that_never_rests_ends_and_says_so),
+    cmocka_unit_test(snapshot_create__stops_when_its_caller_leaves_and_leaves_nothing),
     cmocka_unit_test(snapshot_list__out_snapshots__is_empty_where_there_are_none),
     cmocka_unit_test(snapshot_list__out_count__newest_first_over_seconds_and_numbers),
     cmocka_unit_test(snapshot_list__out_skipped__tells_damaged_and_foreign_files),
