@@ -54,10 +54,23 @@ PD_MUST_USE pd_code pd_json_parse_facts(pd_bytes text, pd_json *out, pd_json_fac
  * to the number of keys; n log n, whatever the keys are. */
 PD_MUST_USE pd_code pd_json_unique(pd_json value, pd_error *err);
 
+/* How long each array and object of a value is, in the order in which they begin: who walks at every depth would else pass over the bytes of
+ * the deepest once for each depth. */
+typedef struct pd_json_span {
+  uint32_t size;   /* bytes, with its brackets */
+  uint32_t inside; /* how many of them it has, itself included */
+} pd_json_span;
+
+/* Those of `value`, in one pass; freed by the caller. NULL and PD_OK if there are none, or they are too large to be counted so. */
+PD_MUST_USE pd_code pd_json_spans(pd_json value, pd_json_span **out, pd_error *err);
+
 /* Walk the members of an object or the items of an array; anything else has none. */
 typedef struct pd_json_walk {
   const uint8_t *at, *end;
   bool is_object;
+  const pd_json_span *spans; /* NULL, or those of a value around it; `next` is that of the next array or object in the container */
+  size_t next;
+  uint64_t passed; /* bytes of values that were looked at to find their ends */
 } pd_json_walk;
 
 pd_json_walk pd_json_walk_begin(pd_json container);

@@ -9,8 +9,18 @@
 
 /* ---- canonical text ---- */
 
+#define SPANS_SIZE_MIN 4096 /* below, passing over the same bytes again costs less than to note where things end */
+
+/* One text being written. */
+typedef struct canon {
+  pd_json_writer w;
+  pd_json_span *spans; /* of the whole value; NULL: none */
+  uint64_t passed;     /* bytes, as pd_json_walk has it */
+} canon;
+
 typedef struct member {
   pd_json name, value;
+  size_t span; /* of the value, if it is an array or object */
 } member;
 
 #define FEW 8 /* small: objects nest, and threads may have small stacks */
@@ -51,7 +61,7 @@ static bool is_sorted(const members *m)
   return true;
 }
 
-static pd_code write_canonical(pd_json_writer *w, pd_json value);
+static pd_code write_canonical(canon *c, pd_json value, size_t span);
 
 /* A string with half of a surrogate pair has no decoded form: it stays as it is written. */
 static pd_code write_string(pd_json_writer *w, pd_json value)
@@ -69,52 +79,75 @@ static pd_code write_string(pd_json_writer *w, pd_json value)
   return w->code;
 }
 
-static pd_code write_object(pd_json_writer *w, pd_json object)
+static pd_json_walk walk_begin(const canon *c, pd_json container, size_t span)
+{
+  pd_json_walk walk = pd_json_walk_begin(container);
+  walk.spans = c->spans;
+  walk.next = span + 1;
+  return walk;
+}
+
+static pd_code write_object(canon *c, pd_json object, size_t span)
 {
   CLEANUP(members_done) members all;
   all.items = all.few;
   all.count = all.capacity = 0;
-  pd_json_walk walk = pd_json_walk_begin(object);
-  member one;
-  while (pd_json_walk_next(&walk, &one.name, &one.value)) TRY(add_member(&all, one, w->err));
+  pd_json_walk walk = walk_begin(c, object, span);
+  member one = {.span = walk.next};
+  for (; pd_json_walk_next(&walk, &one.name, &one.value); one.span = walk.next) TRY(add_member(&all, one, c->w.err));
+  c->passed += walk.passed;
   if (!is_sorted(&all)) qsort(all.items, all.count, sizeof one, compare_members);
-  pd_json_open(w, '{');
+  pd_json_open(&c->w, '{');
   for (size_t i = 0; i < all.count; i++) {
-    TRY(write_string(w, all.items[i].name));
-    TRY(pd_buf_byte(w->out, ':', w->err));
-    w->needs_comma = false;
-    TRY(write_canonical(w, all.items[i].value));
+    TRY(write_string(&c->w, all.items[i].name));
+    TRY(pd_buf_byte(c->w.out, ':', c->w.err));
+    c->w.needs_comma = false;
+    TRY(write_canonical(c, all.items[i].value, all.items[i].span));
   }
-  pd_json_close(w, '}');
-  return w->code;
+  pd_json_close(&c->w, '}');
+  return c->w.code;
 }
 
-static pd_code write_array(pd_json_writer *w, pd_json array)
+static pd_code write_array(canon *c, pd_json array, size_t span)
 {
-  pd_json_walk walk = pd_json_walk_begin(array);
+  pd_json_walk walk = walk_begin(c, array, span);
   pd_json item;
-  pd_json_open(w, '[');
-  while (pd_json_walk_next(&walk, NULL, &item)) TRY(write_canonical(w, item));
-  pd_json_close(w, ']');
-  return w->code;
+  pd_json_open(&c->w, '[');
+  for (size_t at = walk.next; pd_json_walk_next(&walk, NULL, &item); at = walk.next) TRY(write_canonical(c, item, at));
+  c->passed += walk.passed;
+  pd_json_close(&c->w, ']');
+  return c->w.code;
 }
 
 /* Recurses at most PD_JSON_DEPTH_MAX deep (J1). */
-static pd_code write_canonical(pd_json_writer *w, pd_json value)
+static pd_code write_canonical(canon *c, pd_json value, size_t span)
 {
   switch (value.kind) {
   case PD_JSON_NONE: return PD_OK;
-  case PD_JSON_OBJECT: return write_object(w, value);
-  case PD_JSON_ARRAY: return write_array(w, value);
-  case PD_JSON_STRING: return write_string(w, value);
-  default: pd_json_value(w, value); return w->code;
+  case PD_JSON_OBJECT: return write_object(c, value, span);
+  case PD_JSON_ARRAY: return write_array(c, value, span);
+  case PD_JSON_STRING: return write_string(&c->w, value);
+  default: pd_json_value(&c->w, value); return c->w.code;
   }
+}
+
+pd_code pd_json_canonical_counted(pd_json value, pd_buf *out, uint64_t *out_passed, pd_error *err)
+{
+  canon c = {.w = {.out = out, .err = err}};
+  if (value.raw.size >= SPANS_SIZE_MIN) {
+    TRY(pd_json_spans(value, &c.spans, err));
+    c.passed = value.raw.size;
+  }
+  pd_code code = write_canonical(&c, value, 0);
+  free(c.spans);
+  *out_passed = c.passed;
+  return code;
 }
 
 pd_code pd_json_canonical(pd_json value, pd_buf *out, pd_error *err)
 {
-  pd_json_writer w = {.out = out, .err = err};
-  return write_canonical(&w, value);
+  uint64_t passed;
+  return pd_json_canonical_counted(value, out, &passed, err);
 }
 
 pd_code pd_json_equal(pd_json a, pd_json b, bool *out, pd_error *err)

@@ -12,6 +12,8 @@
 
 /* Append the one text that all values of the same meaning share: no white space, members sorted by name. Nothing for PD_JSON_NONE. */
 PD_MUST_USE pd_code pd_json_canonical(pd_json value, pd_buf *out, pd_error *err);
+/* The same, and how many bytes were passed over to find the ends of values: in proportion to the size, however deep it is. */
+PD_MUST_USE pd_code pd_json_canonical_counted(pd_json value, pd_buf *out, uint64_t *out_passed, pd_error *err);
 /* Do they mean the same? An absent value equals only an absent one. */
 PD_MUST_USE pd_code pd_json_equal(pd_json a, pd_json b, bool *out, pd_error *err);
 /* The order of two strings by their decoded bytes. */

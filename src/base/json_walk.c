@@ -2,6 +2,7 @@
  * json_walk.c: members, items, strings and integers of JSON that pd_json_parse has accepted (J3 of json.h): nothing is checked
  * twice here, except what the grammar leaves open: lone surrogates, repeated keys, numbers that do not fit.
  */
+#include "base/array.h"
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
@@ -61,9 +62,40 @@ static pd_json_kind kind_at(const uint8_t *p)
   return *p == 'n' ? PD_JSON_NULL : PD_JSON_NUMBER;
 }
 
+pd_code pd_json_spans(pd_json value, pd_json_span **out, pd_error *err)
+{
+  size_t open[PD_JSON_DEPTH_MAX + 1], depth = 0, count = 0, capacity = 0;
+  pd_json_span *spans = NULL;
+  const uint8_t *begin = value.raw.data, *end = begin + value.raw.size;
+  *out = NULL;
+  if (value.raw.size > UINT32_MAX) return PD_OK;
+  for (const uint8_t *p = begin; p < end;) {
+    if (*p == '"') {
+      p = skip_string(p, end);
+      continue;
+    }
+    if ((*p == '{' || *p == '[') && depth <= PD_JSON_DEPTH_MAX) {
+      pd_code code = pd_array_grow(&spans, count, &capacity, sizeof *spans, "the arrays and objects of a JSON value", err);
+      if (code) {
+        free(spans);
+        return code;
+      }
+      spans[count].size = (uint32_t)(p - begin); /* where it begins, until its end is known */
+      open[depth++] = count++;
+    } else if ((*p == '}' || *p == ']') && depth) {
+      pd_json_span *span = &spans[open[--depth]];
+      span->size = (uint32_t)(p + 1 - begin) - span->size;
+      span->inside = (uint32_t)(count - open[depth]);
+    }
+    p++;
+  }
+  *out = spans;
+  return PD_OK;
+}
+
 pd_json_walk pd_json_walk_begin(pd_json container)
 {
-  pd_json_walk walk = {NULL, NULL, container.kind == PD_JSON_OBJECT};
+  pd_json_walk walk = {.is_object = container.kind == PD_JSON_OBJECT};
   if (container.kind != PD_JSON_OBJECT && container.kind != PD_JSON_ARRAY) return walk;
   walk.at = (const uint8_t *)container.raw.data + 1;
   walk.end = walk.at + container.raw.size - 2;
@@ -73,7 +105,13 @@ pd_json_walk pd_json_walk_begin(pd_json container)
 static pd_json take_value(pd_json_walk *walk)
 {
   const uint8_t *begin = walk->at;
-  walk->at = skip_value(begin, walk->end);
+  if (walk->spans && (*begin == '{' || *begin == '[')) {
+    walk->at = begin + walk->spans[walk->next].size;
+    walk->next += walk->spans[walk->next].inside;
+  } else {
+    walk->at = skip_value(begin, walk->end);
+    walk->passed += (uint64_t)(walk->at - begin);
+  }
   return (pd_json){{begin, (size_t)(walk->at - begin)}, kind_at(begin)};
 }
 

@@ -164,10 +164,49 @@ static void json_merge__of_many_members_is_not_quadratic(void **state)
   for (int side = 0; side < 3; side++) pd_buf_done(&texts[side]);
 }
 
+/* {"b":[X,…],"a":{…}} `depth` deep, with `items` in the middle; or with its members the other way round. */
+static void make_deep(pd_buf *out, unsigned depth, size_t items, bool is_turned)
+{
+  for (unsigned i = 0; i < depth; i++)
+    assert_int_equal(pd_buf_printf(out, NULL, is_turned ? "{ \"b\" : [1,[]], \"a\" :" : "{\"a\":"), PD_OK);
+  assert_int_equal(pd_buf_printf(out, NULL, "[\"]\\\"}\""), PD_OK);
+  while (items--) assert_int_equal(pd_buf_printf(out, NULL, ",{\"y\":[1,2],\"x\":\"{[\"}"), PD_OK);
+  assert_int_equal(pd_buf_printf(out, NULL, "]"), PD_OK);
+  for (unsigned i = 0; i < depth; i++) assert_int_equal(pd_buf_printf(out, NULL, is_turned ? "}" : ",\"b\":[1,[]]}"), PD_OK);
+}
+
+static uint64_t canonical_of(const pd_buf *text, pd_buf *out)
+{
+  pd_json json;
+  uint64_t passed;
+  assert_int_equal(pd_json_parse(pd_buf_bytes(text), &json, NULL), PD_OK);
+  assert_int_equal(pd_json_canonical_counted(json, out, &passed, NULL), PD_OK);
+  return passed;
+}
+
+static void json_canonical__cost_does_not_grow_with_the_depth(void **state)
+{
+  (void)state;
+  static const size_t counts[] = {0, 400, 10000};
+  for (size_t i = 0; i < COUNT_OF(counts); i++)
+    for (unsigned depth = 0; depth <= 120; depth += 40) {
+      pd_buf one = {0}, turned = {0}, out_one = {0}, out_turned = {0};
+      make_deep(&one, depth, counts[i], false);
+      make_deep(&turned, depth, counts[i], true);
+      uint64_t passed = canonical_of(&one, &out_one);
+      if (one.size >= 5000) assert_in_range(passed, one.size, 3 * one.size); /* was: size times depth */
+      canonical_of(&turned, &out_turned);
+      assert_int_equal(out_one.size, out_turned.size);
+      assert_memory_equal(out_one.data, out_turned.data, out_one.size);
+      pd_buf_done(&one), pd_buf_done(&turned), pd_buf_done(&out_one), pd_buf_done(&out_turned);
+    }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(json_canonical__differs_only_if_the_meaning_does),
+    cmocka_unit_test(json_canonical__cost_does_not_grow_with_the_depth),
     cmocka_unit_test(json_number__order_is_exact_at_any_length),
     cmocka_unit_test(json_number__order_agrees_with_the_machine_on_random_numbers),
     cmocka_unit_test(json_merge__is_the_same_both_ways_and_tells_paths),
