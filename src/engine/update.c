@@ -8,6 +8,7 @@
  *   take the turn · begin on the tip · run the callback · stage the commit · give the turn up · wait for the batch
  *
  * The turn is never held across the sync, so all who came during one sync share the next: 64 callers need about as many syncs as one.
+ * The exception: values in pieces (upload.h) are put with the turn held, and an upload waits for a moment with nothing staged.
  *
  * UPD-1  A commit was staged on the tips that its callback read, or on tips where each key that the callback put a condition on is as it
  *        was. If the batch below fails or another process was first, the tips are void (E4) and the callback is run again.
