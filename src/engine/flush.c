@@ -242,7 +242,7 @@ static bool flush_one(pd_store *s)
   pd_store_lock(s);
   count_sync(s, us, records);
   conclude(s, &err);
-  if (s->followers) pthread_cond_broadcast(&s->changed);
+  if (s->followers) pd_store_wake(s);
   if (has_commits && !err.code) look_after(s);
   tell_concluded(s);
   return !err.code;
@@ -256,7 +256,7 @@ static void flush_batches(pd_store *s, unsigned count_max)
     if (!flush_one(s)) break;
   }
   s->is_flushing = false;
-  pthread_cond_broadcast(&s->changed);
+  pd_store_wake(s);
   if (s->is_buffered) pthread_cond_signal(&s->work); /* what came meanwhile has a time of its own */
   call_next(s);
 }
@@ -272,14 +272,14 @@ pd_code pd_settle(pd_store *s, pd_error *err)
   s->gate++; /* no new commits: else this could wait for ever */
   while (!code && (s->pending.count || s->inflight.count)) {
     if (s->is_flushing) {
-      pthread_cond_wait(&s->changed, &s->lock);
+      pd_store_wait(s);
       continue;
     }
     pd_flush_batch(s);
     code = s->flush_error.code;
     if (code && err) *err = s->flush_error;
   }
-  if (!--s->gate) pthread_cond_broadcast(&s->changed);
+  if (!--s->gate) pd_store_wake(s);
   return code;
 }
 
@@ -288,14 +288,14 @@ pd_code pd_settle(pd_store *s, pd_error *err)
 /* A buffered store keeps other processes from appending while it holds unwritten commits, so that their ids stay true. */
 static pd_code claim(pd_store *s, pd_error *err)
 {
-  while (s->is_claiming) pthread_cond_wait(&s->changed, &s->lock);
+  while (s->is_claiming) pd_store_wait(s);
   if (s->is_claimed) return PD_OK;
   s->is_claiming = true;
   pd_store_unlock(s);
   pd_code code = s->ops->log_claim(s->backend, err);
   pd_store_lock(s);
   s->is_claiming = false;
-  pthread_cond_broadcast(&s->changed);
+  pd_store_wake(s);
   if (code) return code;
   s->is_claimed = true;
   code = pd_catch_up(s, err);
@@ -333,7 +333,7 @@ static pd_code prepare_settled(pd_store *s, pd_error *err)
     if (!code && s->is_buffered) code = prepare_buffered(s, err);
   } while (!code && has_staged(s));
   if (!code) code = pd_refresh(s, err);
-  if (!--s->gate) pthread_cond_broadcast(&s->changed);
+  if (!--s->gate) pd_store_wake(s);
   return code;
 }
 
@@ -342,7 +342,7 @@ static pd_code prepare(pd_store *s, const pd_intent *intent, pd_error *err)
   if (pd_intent_points_back(intent)) return prepare_settled(s, err);
   do {
     if (intent->kind == PD_RECORD_COMMIT)
-      while (s->gate) pthread_cond_wait(&s->changed, &s->lock);
+      while (s->gate) pd_store_wait(s);
     if (s->is_buffered) TRY(prepare_buffered(s, err));
     TRY(pd_refresh(s, err));
   } while (s->is_buffered && s->gate && intent->kind == PD_RECORD_COMMIT); /* FL1: it was shut while the lock was given up */
@@ -416,7 +416,7 @@ static void buffer(pd_store *s)
   }
   while (s->pending.bytes.size > PD_PENDING_SIZE_MAX && !s->flush_error.code) {
     if (s->is_flushing)
-      pthread_cond_wait(&s->changed, &s->lock);
+      pd_store_wait(s);
     else
       pd_flush_batch(s);
   }
@@ -460,7 +460,7 @@ static void wait_for_batch_of(pd_store *s, uint64_t seq)
   s->followers++;
   while (s->seen_seq < seq && (s->pending.count || s->inflight.count)) {
     if (s->is_flushing)
-      pthread_cond_wait(&s->changed, &s->lock);
+      pd_store_wait(s);
     else
       pd_flush_batch(s);
   }
@@ -516,7 +516,7 @@ static void shut_gate(pd_store *s, bool shuts)
 
 static void open_gate(pd_store *s, bool was_shut)
 {
-  if (was_shut && !--s->gate) pthread_cond_broadcast(&s->changed);
+  if (was_shut && !--s->gate) pd_store_wake(s);
 }
 
 /* One go: *out_again if it has to be staged anew. Takes the lock. */

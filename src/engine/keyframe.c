@@ -288,7 +288,7 @@ static pd_code write_moment(pd_store *s, moment *m, pd_error *err)
 void pd_keyframe_hold(pd_store *s)
 {
   pd_store_lock(s);
-  while (s->is_keyframing) pthread_cond_wait(&s->changed, &s->lock);
+  while (s->is_keyframing) pd_store_wait(s);
   s->is_keyframing = true;
   pd_store_unlock(s);
 }
@@ -299,7 +299,7 @@ void pd_keyframe_release(pd_store *s)
   s->is_keyframing = false;
   s->trim_again_bytes = 0;
   pd_cache_trim(s);
-  pthread_cond_broadcast(&s->changed);
+  pd_store_wake(s);
   pthread_cond_signal(&s->work);
   pd_store_unlock(s);
 }

@@ -12,13 +12,15 @@
 
 #include <sched.h>
 #include <stdlib.h>
+#include <time.h>
 
 #define CACHE_SIZE_DEFAULT ((size_t)64 << 20)
 #define CACHE_SIZE_MIN ((size_t)1 << 20)
 #define VALUE_SIZE_DEFAULT ((size_t)64 << 20)
 #define VALUE_SIZE_LIMIT ((size_t)PD_CHUNKED_SIZE_MAX)
 #define MAIN_REF "main"
-#define YIELDS_MAX 10000 /* some milliseconds: who waits is awake by then, if the machine is not very busy */
+#define YIELDS_MAX 100 /* who waits is awake by then, unless the machine is busy: then it needs this processor, perhaps */
+#define YIELD_NAP_NS 50000
 #define RELOAD_TRIES 5
 #define CLOSE_KEYFRAME_RECORDS 1024              /* a shorter tail is not worth a keyframe at close… */
 #define CLOSE_KEYFRAME_BYTES ((uint64_t)1 << 20) /* …unless it is large */
@@ -37,15 +39,39 @@ void pd_store_unlock(pd_store *s)
   pthread_mutex_unlock(&s->lock);
 }
 
-/* A mutex is not fair: whoever unlocks and locks again has it before the one that it woke is awake. */
+void pd_store_wait(pd_store *s)
+{
+  s->sleepers++;
+  pthread_cond_wait(&s->changed, &s->lock);
+  s->sleepers--;
+  if (s->waking) __atomic_sub_fetch(&s->waking, 1, __ATOMIC_RELAXED);
+  __atomic_add_fetch(&s->lock_turns, 1, __ATOMIC_RELAXED);
+}
+
+void pd_store_wake(pd_store *s)
+{
+  __atomic_store_n(&s->waking, s->sleepers, __ATOMIC_RELAXED);
+  pthread_cond_broadcast(&s->changed);
+}
+
+static bool is_wanted(const pd_store *s)
+{
+  return __atomic_load_n(&s->lock_waiters, __ATOMIC_RELAXED) || __atomic_load_n(&s->waking, __ATOMIC_RELAXED);
+}
+
+/* A mutex is not fair: whoever unlocks and locks again has it before the one that it woke is awake. Those that wait hold nothing that this
+ * thread needs, and the lock is free: one of them gets it, however busy the machine is. */
 void pd_store_yield(pd_store *s)
 {
-  if (!__atomic_load_n(&s->lock_waiters, __ATOMIC_RELAXED)) return;
+  if (!is_wanted(s)) return;
   unsigned turns = __atomic_load_n(&s->lock_turns, __ATOMIC_RELAXED);
   pd_store_unlock(s);
-  for (int i = 0; i < YIELDS_MAX && __atomic_load_n(&s->lock_waiters, __ATOMIC_RELAXED); i++) {
+  for (int i = 0; is_wanted(s); i++) {
     if (__atomic_load_n(&s->lock_turns, __ATOMIC_RELAXED) != turns) break;
-    sched_yield();
+    if (i < YIELDS_MAX)
+      sched_yield();
+    else
+      nanosleep(&(struct timespec){.tv_nsec = YIELD_NAP_NS}, NULL);
   }
   pd_store_lock(s);
 }
@@ -216,7 +242,7 @@ static pd_code refresh_up_to(pd_store *s, uint64_t tail, pd_error *err)
   s->followers++;
   while (s->log_seq < tail && has_staged(s)) {
     if (s->is_flushing)
-      pthread_cond_wait(&s->changed, &s->lock);
+      pd_store_wait(s);
     else
       pd_flush_batch(s);
   }

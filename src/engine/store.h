@@ -155,6 +155,8 @@ struct pd_store {
   pthread_mutex_t lock;
   unsigned lock_waiters; /* atomic: threads that found it taken; and how often one of them got it */
   unsigned lock_turns;   /* atomic */
+  unsigned sleepers;     /* threads in pd_store_wait */
+  unsigned waking;       /* atomic: those of them that were woken, and want the lock */
   pthread_mutex_t turns[PD_TURN_COUNT]; /* update.c: taken before `lock`, one for the refs of a hash */
   pthread_cond_t changed; /* a batch or a keyframe ended, the gate opened, a claim was settled */
   pthread_cond_t work;    /* for the keeper alone: else each commit would wake it */
@@ -220,6 +222,9 @@ unsigned pd_counter_step(uint64_t number);
 
 void pd_store_lock(pd_store *s);
 void pd_store_unlock(pd_store *s);
+/* Until something changes (`changed`); and say that it did. With the lock held. */
+void pd_store_wait(pd_store *s);
+void pd_store_wake(pd_store *s);
 /* For long walks: if others wait for the lock, give it up until one of them had it. Whatever was borrowed or looked up may be another
  * afterwards: records may have been staged, appended, retired. */
 void pd_store_yield(pd_store *s);

@@ -87,7 +87,7 @@ static void wait_synced(pd_store *s, const pd_edit_base *base)
   s->followers++;
   while (s->voided == base->voided && s->seen_seq < base->staged_seq && (s->pending.count || s->inflight.count)) {
     if (s->is_flushing)
-      pthread_cond_wait(&s->changed, &s->lock);
+      pd_store_wait(s);
     else
       pd_flush_batch(s);
   }

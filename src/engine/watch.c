@@ -288,7 +288,7 @@ static pd_code next_taken(pd_watch *w, pd_watch_event *out, bool *out_found, pd_
 static void wait_published(pd_store *s, uint64_t seq)
 {
   pd_store_lock(s);
-  while (s->is_flushing && s->seen_seq < seq) pthread_cond_wait(&s->changed, &s->lock);
+  while (s->is_flushing && s->seen_seq < seq) pd_store_wait(s);
   pd_store_unlock(s);
 }
 
