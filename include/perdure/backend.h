@@ -16,8 +16,8 @@
  *      or PD_NOT_FOUND. Ids are chosen by the engine: SHA-256 of the bytes.
  *  B7  What bag_put accepted survives (as in B3) once a later log_append on the same handle returned PD_OK.
  *      A bag_put that fails leaves no torn blob.
- *  B8  A store that fails an operation is still usable: the next call may succeed (but B19). An append that answered an error never shows up
- *      later, except for PD_OUTCOME_UNKNOWN: then it may, once the store is opened again.
+ *  B8  A store that fails an operation is still usable: the next call may succeed (but B19). An append that answered an error never
+ *      shows up later, except for PD_OUTCOME_UNKNOWN: then it may, once the store is opened again.
  *  B9  Handles may be used by several threads at once; several handles and processes may have one store open.
  *  B10 Two stores never see each other's records or blobs.
  *  B11 Opening a store that does not exist without PD_BACKEND_CREATE answers PD_NOT_FOUND and creates nothing.

@@ -139,8 +139,8 @@ PD_API pd_code pd_store_close(pd_store *store, pd_error *err);
 /* Return when everything acknowledged so far is on stable storage. Reports a background flush that failed. */
 PD_API PD_MUST_USE pd_code pd_store_flush(pd_store *store, pd_error *err);
 
-/* Does the store take writes? PD_READ_ONLY: it was opened so. PD_STORAGE: a sync failed, so writes of every process are refused until all have
- * closed the store and it is opened again; the message says what failed and when. Reads go on. Costs nanoseconds. */
+/* Does the store take writes? PD_READ_ONLY: it was opened so. PD_STORAGE: a sync failed, so writes of every process are refused until all
+ * have closed the store and it is opened again; the message says what failed and when. Reads go on. Costs nanoseconds. */
 PD_API PD_MUST_USE pd_code pd_store_writable(pd_store *store, pd_error *err);
 
 /* The ref that this handle works on. Borrowed until close or pd_switch. */

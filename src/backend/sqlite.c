@@ -99,7 +99,7 @@ static pd_code outcome_unknown(const pd_sqlite *s, uint64_t seq, const char *why
                       (unsigned long long)seq);
 }
 
-/* The commit failed. Did it? Nobody else can have appended, so the table's tail tells. Frames that it left behind must not come back (S6). */
+/* The commit failed. Did it? Nobody else can have appended, so the table's tail tells. Frames it left must not come back (S6). */
 static pd_code settle_failed_append(pd_sqlite *s, int rc, uint64_t seq, size_t count, pd_error *err)
 {
   uint64_t tail = 0;

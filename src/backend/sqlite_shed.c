@@ -179,7 +179,7 @@ static pd_code finish(pd_sqlite *s, pd_code code, pd_error *err)
   }
   pd_sqlite_roll_back(s);
   if (!s->writer.has_failed_sync || pd_sqlite_bury_frames(s)) return code;
-  return pd_error_set(err, PD_OUTCOME_UNKNOWN, "%.300s: a sync failed, and what it was to write may be there when the store is opened again",
+  return pd_error_set(err, PD_OUTCOME_UNKNOWN, "%.300s: a sync failed; what it was to write may be there when the store is opened again",
                       s->path);
 }
 

@@ -9,7 +9,8 @@
  *      would leave a damaged database after a loss of power. The one exception is bury_frames, which writes behind what was acknowledged.
  *  K2  Healing copies the WAL to a new file and syncs that: all its pages are dirty, so this sync speaks of all of them. Only then is it
  *      renamed, and brought into the database, whose pages are written and synced anew by it. Then the sick word goes.
- *  K3  Healing happens when nobody else has the store open: every connection of it sees the new WAL, and no handle that saw the failure goes on.
+ *  K3  Healing happens when nobody else has the store open: every connection of it sees the new WAL, and no handle that saw the failure
+ *      goes on.
  */
 #include "backend/sqlite_store.h"
 #include "base/base.h"

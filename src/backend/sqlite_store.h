@@ -66,7 +66,8 @@ pd_code pd_sqlite_write_end(pd_sqlite *s, pd_code code, pd_error *err);
 void pd_sqlite_roll_back(pd_sqlite *s);
 /* PRAGMA synchronous, where it has to change. NORMAL: no fsync at commit, the next FULL one covers it (B7). */
 PD_MUST_USE pd_code pd_sqlite_set_sync(pd_sqlite *s, bool is_normal, pd_error *err);
-/* A failure is not the caller's: what was acknowledged is safe in the WAL, and it is tried again. But if a sync failed the store is sick. */
+/* A failure is not the caller's: what was acknowledged is safe in the WAL, and it is tried again. But if a sync failed, the store is
+ * sick. */
 void pd_sqlite_checkpoint_if_due(pd_sqlite *s);
 /* After each append: grows the WAL once, checkpoints when due. */
 void pd_sqlite_note_append(pd_sqlite *s);
@@ -83,8 +84,8 @@ bool pd_sqlite_may_reappear(int rc);
 bool pd_sqlite_bury_frames(pd_sqlite *s);
 /* Sync a folder: names in it. PD_OK for one that may be written but not read: the file system's own order has to do. */
 PD_MUST_USE pd_code pd_sqlite_sync_folder(const char *folder, pd_error *err);
-/* At open, before a connection is made, under the exclusive lock: if the store is sick and nobody else has it open, write what can be read to
- * new places, sync that, and let it be written again. A failure leaves it sick, and readable. */
+/* At open, before a connection is made, under the exclusive lock: if the store is sick and nobody else has it open, write what can be
+ * read to new places, sync that, and let it be written again. A failure leaves it sick, and readable. */
 void pd_sqlite_heal(pd_sqlite *s);
 /* At close, under the exclusive lock: the last handle's checkpoint, with a look at its outcome. A sick store's files stay as they are. */
 void pd_sqlite_leave(pd_sqlite *s);

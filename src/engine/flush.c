@@ -13,8 +13,8 @@
  * append, which takes the other's records into account. A refusal waits for at most REFUSED_TRIES batches, then settles, and is final (E7).
  *
  * Buffered stores: commits are acknowledged when they are staged, and a batch of them that fails stays in flight and is tried again. What
- * is waited for (moves of refs, pd_write_many) is taken back when it fails: its caller was told so (FL1, at shut_gate). It holds the gate until
- * it is concluded, which takes one append.
+ * is waited for (moves of refs, pd_write_many) is taken back when it fails: its caller was told so (FL1, at shut_gate). It holds the
+ * gate until it is concluded, which takes one append.
  */
 #include "base/base.h"
 #include "base/buf.h"

@@ -1,6 +1,6 @@
 /*
- * sync_test.c: every sync of a workload fails once, as it does on Linux (support/power_vfs.h): large values, forks, keyframes, a checkpoint.
- * Then the power goes, or the store is opened again, written on, and the power goes. What was acknowledged is there, or its loss is
+ * sync_test.c: every sync of a workload fails once, as it does on Linux (support/power_vfs.h): large values, forks, keyframes, a
+ * checkpoint. Then the power goes, or the store is opened again, written on, and the power goes. What was acknowledged is there, or its loss is
  * reported when the store is opened; what was answered an error is not there, unless the answer was that the outcome is unknown.
  */
 #include "crash/crash.h"
@@ -134,7 +134,8 @@ static void check(life *l)
     name_of(name, "f", i);
     judge(l, name, l->forks[i], pd_ref_get(l->store, name, &ref, NULL) == PD_OK);
   }
-  if (crash_verify(l->store, &err) != PD_OK) fail_msg("sync %llu, seed %llu: %s", (unsigned long long)l->n, (unsigned long long)l->seed, err.message);
+  if (crash_verify(l->store, &err) != PD_OK)
+    fail_msg("sync %llu, seed %llu: %s", (unsigned long long)l->n, (unsigned long long)l->seed, err.message);
 }
 
 /* The power goes; what is left of the lock file is a matter of luck, too. */
@@ -170,7 +171,8 @@ static bool live(const char *scratch, uint64_t n, uint32_t flush_ms, bool is_reo
     open_life(l, flush_ms);
     if (l->store) work(l, PUTS, PUTS + 20);
     for (uint64_t i = PUTS; i < PUTS + 20 && has_failed; i++)
-      if (l->puts[i] == REFUSED) fail_msg("sync %llu: put %llu is refused after the store was opened again", (unsigned long long)n, (unsigned long long)i);
+      if (l->puts[i] == REFUSED)
+        fail_msg("sync %llu: put %llu is refused after the store was opened again", (unsigned long long)n, (unsigned long long)i);
   }
   if (l->store) lose_power(l);
   if (l->store) {

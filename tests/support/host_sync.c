@@ -1,4 +1,4 @@
-/* host_sync.c: a program's own fsync and msync count as syncs of the power-cut VFS (power_vfs.h). Linked by host_sync_dep, which wraps both. */
+/* host_sync.c: a program's own fsync and msync count as syncs of the power-cut VFS (power_vfs.h). host_sync_dep wraps both. */
 #include "support/power_vfs_state.h"
 
 #include <errno.h>
