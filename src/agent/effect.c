@@ -134,8 +134,11 @@ static pd_code intend_once(pd_agent *agent, const char *id, pd_bytes what, pd_ef
   pd_json_close(&w, '}');
   TRY(w.code);
   pd_code code = save_effect(agent, id, pd_buf_bytes(&entry), err);
-  if (code && agent->is_unsure) snprintf(agent->tried_effect.text, sizeof agent->tried_effect.text, "%s", id);
-  if (code) return code;
+  /* Also after a conflict: it may be that of a save that was sent again, and had been done before somebody else saved. */
+  if (code) {
+    snprintf(agent->tried_effect.text, sizeof agent->tried_effect.text, "%s", id);
+    return code;
+  }
   agent->tried_effect.text[0] = '\0';
   *out = PD_EFFECT_INTENDED;
   return PD_OK;

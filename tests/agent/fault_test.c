@@ -222,6 +222,20 @@ static void lost_answer__an_effect_that_is_intended_again_is_not_unknown(void **
   pd_agent_close(agent);
 }
 
+static void lost_answer__an_effect_whose_save_was_sent_twice_is_not_unknown(void **state)
+{
+  (void)state;
+  pd_effect_state got;
+  pd_agent *agent = open_flaky("e2");
+  flaky("overtaken");
+  OK(pd_agent_effect_intend(agent, "mail", pd_text(""), &got, &err));
+  assert_int_equal(got, PD_EFFECT_INTENDED);
+  flaky("");
+  OK(pd_agent_effect_intend(agent, "mail", pd_text(""), &got, &err));
+  assert_int_equal(got, PD_EFFECT_UNKNOWN);
+  pd_agent_close(agent);
+}
+
 static void lost_answer__what_somebody_else_saved_meanwhile_is_not_overwritten(void **state)
 {
   (void)state;
@@ -557,6 +571,7 @@ int main(int argc, char **argv)
     cmocka_unit_test(lost_answer__a_save_that_was_not_done_is_done_once),
     cmocka_unit_test(lost_answer__events_are_queued_once),
     cmocka_unit_test(lost_answer__an_effect_that_is_intended_again_is_not_unknown),
+    cmocka_unit_test(lost_answer__an_effect_whose_save_was_sent_twice_is_not_unknown),
     cmocka_unit_test(lost_answer__what_somebody_else_saved_meanwhile_is_not_overwritten),
     IN_ALL(fencing__the_newer_takes_over_and_the_older_saves_nothing),
     IN_ALL(fencing__a_process_of_the_same_life_acts_under_its_epoch),

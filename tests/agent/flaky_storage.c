@@ -1,7 +1,8 @@
 /*
  * flaky_storage.c: a storage in memory whose answers get lost. The variable FLAKY says what happens to saves: "lost": they are done and the
  * answer does not arrive; "late": they are not done, and none arrives; "stuck": the same, but the last such save is done when the variable
- * is "arrives"; anything else: all is well. With OLD it is a plugin of interface version 1.
+ * is "arrives"; "overtaken": they are done, sent again on a new line, and then refused; anything else: all is well. With OLD it is a plugin
+ * of interface version 1.
  */
 #include <perdure/storage_plugin.h>
 #include <stdlib.h>
@@ -105,6 +106,7 @@ static pd_code save_next(void *handle, const char *agent, const pd_storage_mark 
     return no_answer(err);
   }
   put(s, snapshot, next);
+  if (is("overtaken")) return conflict(s, err);
   return is("lost") ? no_answer(err) : PD_OK;
 }
 
