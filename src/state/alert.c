@@ -10,7 +10,6 @@
 #define NOUN "alert"
 #define TAG_SIZE_MAX 64
 #define DETAILS_SIZE_MAX 16384
-#define TRIES_MAX 100
 
 const char *pd_alert_severity_name(pd_alert_severity severity)
 {
@@ -169,22 +168,33 @@ static pd_code with_acknowledgement(const pd_frame *frame, pd_json alert, pd_buf
   return w.code;
 }
 
-/* One round: PD_CONFLICT if another process was quicker. *out_ms: when it was acknowledged before; 0: only now. */
-static pd_code acknowledge(pd_frame *frame, pd_store *store, pd_bytes key, int64_t *out_ms, pd_error *err)
+typedef struct acknowledgement {
+  pd_frame *frame;
+  pd_bytes key;
+  int64_t before_ms; /* when it was acknowledged before; 0: only now */
+} acknowledgement;
+
+static pd_code stage_acknowledgement(void *ctx, pd_edit *edit, pd_error *err)
 {
+  acknowledgement *a = ctx;
   CLEANUP(pd_buf_done) pd_buf value = {0};
   CLEANUP(pd_buf_done) pd_buf text = {0};
   pd_entry entry;
   pd_json json;
-  pd_ack ack;
-  TRY(pd_get(store, "main", key, &value, &entry, err));
+  TRY(pd_edit_get(edit, a->key, &value, &entry, err));
   TRY(pd_json_parse(pd_buf_bytes(&value), &json, err));
-  *out_ms = 0;
-  if (pd_json_i64(pd_json_member(json, "acknowledged_ms"), out_ms)) return PD_OK;
-  TRY(with_acknowledgement(frame, json, &text, err));
-  pd_note note = {.ref = "main", .author = *frame->agent ? frame->agent : "operator", .reason = frame->capability->name};
-  TRY(pd_put_if(store, key, pd_buf_bytes(&text), entry.version, &note, &ack, err));
-  pd_frame_commit(frame, &ack);
+  a->before_ms = 0;
+  if (pd_json_i64(pd_json_member(json, "acknowledged_ms"), &a->before_ms)) return PD_OK;
+  TRY(with_acknowledgement(a->frame, json, &text, err));
+  return pd_edit_put(edit, a->key, pd_buf_bytes(&text), entry.version, err);
+}
+
+static pd_code acknowledge(acknowledgement *a, pd_store *store, pd_error *err)
+{
+  pd_note note = {.ref = "main", .author = *a->frame->agent ? a->frame->agent : "operator", .reason = a->frame->capability->name};
+  pd_ack ack;
+  TRY(pd_update(store, &note, stage_acknowledgement, a, &ack, err));
+  if (ack.durability != PD_NOTHING) pd_frame_commit(a->frame, &ack);
   return PD_OK;
 }
 
@@ -193,18 +203,18 @@ pd_code pd_cap_alerts_acknowledge(pd_frame *frame, pd_error *err)
   pd_bytes id = pd_in_text(frame, "alert_id");
   char key[PD_JOURNAL_ID_SIZE];
   pd_store *store;
-  int64_t before_ms = 0;
   pd_code code = PD_NOT_FOUND;
   TRY(pd_home_store(frame->home, PD_STORE_SYSTEM, true, &store, err));
+  acknowledgement a = {.frame = frame};
   if (pd_journal_key(NOUN, id, key)) {
-    code = PD_CONFLICT;
-    for (int tries = 0; code == PD_CONFLICT && tries < TRIES_MAX; tries++) code = acknowledge(frame, store, pd_text(key), &before_ms, err);
+    a.key = pd_text(key);
+    code = acknowledge(&a, store, err);
   }
   if (code == PD_NOT_FOUND)
     return pd_error_named(err, PD_NOT_FOUND, "AlertNotFound", "there is no alert '%.*s'", (int)id.size, (const char *)id.data);
   TRY(code);
   pd_json_put_bool(&frame->out, "acknowledged", true);
-  pd_json_put_bool(&frame->out, "was_acknowledged", before_ms != 0);
-  pd_out_time(frame, "acknowledged_at", before_ms ? before_ms : frame->now_ms);
+  pd_json_put_bool(&frame->out, "was_acknowledged", a.before_ms != 0);
+  pd_out_time(frame, "acknowledged_at", a.before_ms ? a.before_ms : frame->now_ms);
   return PD_OK;
 }
