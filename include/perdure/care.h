@@ -87,8 +87,9 @@ typedef struct pd_repair_report {
 
 /* Make all derived data of a store again that is damaged or missing: tree nodes, catalogs and commit lists of keyframes, the shared
  * tail word, the database's own indexes. The log has everything; it and the values are never changed. A ref that points at a commit which
- * gc retired (versions before this one let that happen) is moved back to where it could be read last, or deleted if it never could. The store is opened by this
- * function, also if pd_store_open refuses it; others may use it meanwhile. Killed at any moment it leaves the store as good as it
+ * gc retired (versions before this one let that happen) is moved back to where it could be read last, or deleted if it never could.
+ * The store is opened by this function, also if pd_store_open refuses it; others may use it meanwhile. Killed at any moment it
+ * leaves the store as good as it
  * was, and can be run again. What was mended is noted in the store's own records (who looks at the whole log sees it).
  *
  * PD_OK if nothing is damaged any more (or, in a dry run, nothing that cannot be mended). PD_CORRUPT if there is damage that cannot

@@ -279,7 +279,8 @@ PD_MUST_USE pd_code pd_import_apply(pd_importer *im, pd_error *err);
 /* bundle_lines.c */
 void pd_import_lines_done(pd_import_lines *lines);
 void pd_import_line_name(const pd_import_lines *lines, const pd_import_line *line, char out[PD_REF_SIZE_MAX + 1]);
-/* With the lock and nothing staged: the line that ends with `base`; if there is none, a new one is staged. PD_RETIRED if others deleted it. */
+/* With the lock and nothing staged: the line that ends with `base`; if there is none, a new one is staged. PD_RETIRED if others deleted
+ * it. */
 PD_MUST_USE pd_code pd_import_line_stage(pd_store *s, pd_import_lines *lines, const pd_commit *base, pd_import_line *out, pd_error *err);
 /* What was staged is in the log: the line now ends with `tip`. */
 PD_MUST_USE pd_code pd_import_line_appended(pd_import_lines *lines, const pd_import_line *line, const pd_commit *tip, pd_error *err);

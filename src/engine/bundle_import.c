@@ -214,7 +214,8 @@ static pd_code keep_known(pd_store *from, known *k, pd_error *err)
 }
 
 /* `is_whole`: bring all of it, whatever is there. */
-static pd_code transfer_once(pd_store *from, pd_store *to, const pd_transfer_options *o, bool is_whole, pd_import_report *out, pd_error *err)
+static pd_code transfer_once(pd_store *from, pd_store *to, const pd_transfer_options *o, bool is_whole, pd_import_report *out,
+                             pd_error *err)
 {
   CLEANUP(known_done) known k = {0};
   CLEANUP(close_fd) int fd = -1;

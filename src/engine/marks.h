@@ -35,8 +35,8 @@ PD_MUST_USE pd_code pd_mark_texts(pd_json object, const pd_mark_text *members, s
 /* The members that all marks have, into an open object: by `note`, now. */
 void pd_mark_write(pd_json_writer *w, pd_store *s, const pd_commit *commit, const pd_note *note);
 
-/* Resolve `at` and give it to `put`, which writes a mark there. If gc retired the commit in between, `at` is resolved again: it may be a ref
- * that has moved on. PD_RETIRED if it leads to the same commit. Takes the lock. */
+/* Resolve `at` and give it to `put`, which writes a mark there. If gc retired the commit in between, `at` is resolved again: it may be
+ * a ref that has moved on. PD_RETIRED if it leads to the same commit. Takes the lock. */
 typedef pd_code (*pd_mark_put)(void *ctx, const pd_commit *commit, pd_error *err);
 PD_MUST_USE pd_code pd_mark_set(pd_store *s, const char *at, pd_mark_put put, void *ctx, pd_commit *out, pd_error *err);
 

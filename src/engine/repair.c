@@ -240,7 +240,8 @@ static bool plan_ref(pd_store *s, size_t *index, pd_intent *out, pd_commit *targ
     *out = (pd_intent){.kind = is_moved ? PD_RECORD_RESET : PD_RECORD_REF_DELETE, .ref = slot->name};
     if (is_moved) out->target = target;
     if (has_place)
-      snprintf(line, 256, "ref '%.150s' points at what gc retired: it goes back to record %llu", slot->name, (unsigned long long)target->seq);
+      snprintf(line, 256, "ref '%.150s' points at what gc retired: it goes back to record %llu", slot->name,
+               (unsigned long long)target->seq);
     else
       snprintf(line, 256, "ref '%.150s' points at what gc retired: it is %s", slot->name, is_current ? "emptied" : "deleted");
   }

@@ -7,8 +7,8 @@
  *       commit: pd_pieces.basis_seq, checked when the commit is staged.
  *   U3  gc and erasure may sweep what was put before their mark and is not named by the log. They take the mark, then write the state of
  *       retention, then look at the log; so pieces are safe if that entry is no newer than their since_seq (tags, pins and settings lie
- *       under the same ref, and sweep nothing), and if it is, they are put once more after it (B15). Checked when the commit is staged, by the same rule: what is staged behind gc's
- *       record has seen it, what is before it is seen by gc.
+ *       under the same ref, and sweep nothing), and if it is, they are put once more after it (B15). Checked when the commit is staged,
+ *       by the same rule: what is staged behind gc's record has seen it, what is before it is seen by gc.
  *   U4  Memory is bounded whatever the value's size: the caller's window, the ids of some pieces of the version before.
  */
 #ifndef PD_ENGINE_UPLOAD_H

@@ -427,8 +427,8 @@ static void tell_lost(pd_verifier *v)
   for (size_t i = 0; !v->mend && !v->is_stopped && i < v->replay->slot_count; i++) {
     const pd_ref_slot *slot = v->replay->slots[i];
     if (!slot->seen.is_deleted && !slot->seen.root)
-      pd_finding(v, "ref '%s' cannot be read: gc retired what record %llu points at; perdure repair moves it back or deletes it", slot->name,
-                 (unsigned long long)slot->seen.last_seq);
+      pd_finding(v, "ref '%s' cannot be read: gc retired what record %llu points at; perdure repair moves it back or deletes it",
+                 slot->name, (unsigned long long)slot->seen.last_seq);
   }
 }
 

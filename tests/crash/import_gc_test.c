@@ -1,7 +1,7 @@
 /*
- * import_gc_test.c: imports, pulls and restores one after the other beside a gc that never stops, in another process, and with automatic gc on in
- * this one. After each: every ref of the bundle reads and verify is clean. A restore here is what
- * `backup restore` does in a store: refs come under a name of their own, then the visible ones are moved there.
+ * import_gc_test.c: imports, pulls and restores one after the other beside a gc that never stops, in another process, and with automatic gc
+ * on in this one. After each: every ref of the bundle reads and verify is clean. A restore here is what `backup restore` does in a store:
+ * refs come under a name of their own, then the visible ones are moved there.
  */
 #include "base/buf.h"
 #include "crash/crash.h"

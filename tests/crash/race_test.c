@@ -1,6 +1,6 @@
 /*
- * race_test.c: forks, resets, undos, pins, tags, message links and merges beside a gc that never stops, on a disk whose syncs take 2 ms more:
- * the windows of gc are as long as a sync. The collector is a thread on the same handle, or a process of its own. Whatever was
+ * race_test.c: forks, resets, undos, pins, tags, message links and merges beside a gc that never stops, on a disk whose syncs take 2 ms
+ * more: the windows of gc are as long as a sync. The collector is a thread on the same handle, or a process of its own. Whatever was
  * acknowledged can be read, then and at the end; verify is clean, and gc still works. What gc was faster with is refused: PD_RETIRED.
  */
 #include "base/buf.h"
