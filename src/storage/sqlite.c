@@ -314,21 +314,28 @@ static pd_code take_row(sqlite_storage *s, sqlite3_stmt *st, pd_storage_take tak
   return pd_error_set(err, code, "%.180s: %.300s", s->path, why);
 }
 
-/* By the index, and if that does not know the agent, by the table itself: a damaged index must not make an agent a fresh one. */
+/* A damaged index must not make an agent a fresh one: does the table itself know it? In one statement, so that no save comes between. */
+static pd_code check_index(sqlite_storage *s, const char *agent, pd_error *err)
+{
+  uint64_t lost = 0;
+  TRY(find_number(s,
+                  "SELECT count(*) FROM agent_snapshots NOT INDEXED WHERE agent_id=?1 AND NOT EXISTS"
+                  "(SELECT 1 FROM agent_snapshots AS known WHERE known.agent_id=?1)",
+                  agent, &lost, err));
+  return lost ? pd_error_set(err, PD_CORRUPT, "the index of %.300s is damaged: REINDEX it with sqlite3", s->path) : PD_OK;
+}
+
 static pd_code load_marked(void *handle, const char *agent, pd_storage_take take, void *ctx, pd_storage_mark *out_mark, pd_error *err)
 {
-  static const char *const ways[] = {"SELECT snapshot FROM agent_snapshots WHERE agent_id=?",
-                                     "SELECT snapshot FROM agent_snapshots NOT INDEXED WHERE agent_id=?"};
   sqlite_storage *s = handle;
+  CLEANUP(statement_done) sqlite3_stmt *st = NULL;
   TRY(reach(s, false, err));
-  for (size_t i = 0; s->is_made && i < COUNT_OF(ways); i++) {
-    CLEANUP(statement_done) sqlite3_stmt *st = NULL;
-    TRY(prepare(s, ways[i], agent, &st, err));
-    int rc = sqlite3_step(st);
-    if (rc == SQLITE_ROW && i) return pd_error_set(err, PD_CORRUPT, "the index of %.300s is damaged: REINDEX it with sqlite3", s->path);
-    if (rc == SQLITE_ROW) return take_row(s, st, take, ctx, out_mark, err);
-    if (rc != SQLITE_DONE) return refused(s, "read", err);
-  }
+  if (!s->is_made) return no_snapshot(s, agent, err);
+  TRY(prepare(s, "SELECT snapshot FROM agent_snapshots WHERE agent_id=?", agent, &st, err));
+  int rc = sqlite3_step(st);
+  if (rc == SQLITE_ROW) return take_row(s, st, take, ctx, out_mark, err);
+  if (rc != SQLITE_DONE) return refused(s, "read", err);
+  TRY(check_index(s, agent, err));
   return no_snapshot(s, agent, err);
 }
 
