@@ -190,7 +190,7 @@ static void count_gone(void *ctx, const pd_diagnosis *d)
   if (strstr(d->what, "was made here, and its file is gone")) ++*(unsigned *)ctx;
 }
 
-static void backup_list__names_a_backup_whose_file_is_gone(void **state)
+static void backup_list__out_missing__names_a_backup_whose_file_is_gone(void **state)
 {
   (void)state;
   world w;
@@ -227,31 +227,66 @@ static void backup_list__what_backup_keep_removed_is_not_missing(void **state)
   world_close(&w);
 }
 
+/* A home whose clock is ahead of that of the stores' own handles: what these wrote is older than a backup. */
+static char *open_ahead(world *w)
+{
+  open_with_state(w);
+  w->now_ms = INT64_C(4102444800000);
+  unlock(w, RIGHT);
+  char *id = create(w, "{}");
+  w->now_ms += 1000;
+  return id;
+}
+
+static const char *ask_approval(world *w, const char *id)
+{
+  w->is_operator = false;
+  assert_int_equal(restore(w, id), PD_APPROVAL);
+  w->is_operator = true;
+  world_ok(w, "approvals.list", "{}");
+  return world_out(w, "approvals.0.policy");
+}
+
 static void restore__the_approval_says_that_the_backup_is_older(void **state)
 {
   (void)state;
   world w;
-  open_with_state(&w);
-  w.now_ms = INT64_C(4102444800000); /* what the stores' own clock wrote is before it */
-  unlock(&w, RIGHT);
-  char *id = create(&w, "{}");
-  w.is_operator = false;
-  assert_int_equal(restore(&w, id), PD_APPROVAL);
-  w.is_operator = true;
-  world_ok(&w, "approvals.list", "{}");
-  if (!strstr(world_out(&w, "approvals.0.policy"), "nothing is newer")) fail_msg("%s", world_out(&w, "approvals.0.policy"));
+  char *id = open_ahead(&w);
+  const char *why = ask_approval(&w, id);
+  if (!strstr(why, "2100-01-01T00:00:00.000Z, and nothing is newer")) fail_msg("%s", why);
   free(id);
   world_close(&w);
+  id = open_ahead(&w);
+  world_ok(&w, "state.persistent.set", "{\"key\":\"k\",\"value\":1}");
+  why = ask_approval(&w, id);
+  if (!strstr(why, "older than what is there: 1 commits since, in 1 stores (main: 1), the last on 2100-01-01T00:00:01.000Z")) fail_msg("%s", why);
+  free(id);
+  world_close(&w);
+}
+
+static void backup_restore__out_backup_created_at__is_when_the_backup_was_made(void **state)
+{
+  (void)state;
+  world w;
   open_with_state(&w);
-  id = create(&w, "{}"); /* by the home's clock, of 2026-11-15T10:00: before what the stores' own clock writes */
-  w.is_operator = false;
-  assert_int_equal(restore(&w, id), PD_APPROVAL);
-  w.is_operator = true;
-  world_ok(&w, "approvals.list", "{}");
-  const char *why = world_out(&w, "approvals.0.policy");
-  if (!strstr(why, "older than what is there: 3 commits since, in 3 stores (helper: 1, main: 1, shared: 1)")) fail_msg("%s", why);
+  char *id = create(&w, "{}");
+  w.now_ms += 60000;
   restore_ok(&w, id);
-  world_want(&w, "newer_commits", "3");
+  world_want(&w, "backup_created_at", "\"2026-11-15T10:00:00.000Z\"");
+  free(id);
+  world_close(&w);
+}
+
+static void backup_restore__out_newer_commits__counts_what_is_set_aside(void **state)
+{
+  (void)state;
+  world w;
+  char *id = open_ahead(&w);
+  restore_ok(&w, id);
+  world_want(&w, "newer_commits", "0");
+  world_ok(&w, "state.persistent.set", "{\"key\":\"k\",\"value\":1}");
+  restore_ok(&w, id);
+  world_want(&w, "newer_commits", "1");
   free(id);
   world_close(&w);
 }
@@ -263,8 +298,10 @@ int main(void)
     cmocka_unit_test(snapshot_restore__a_full_disk_in_the_switch_leaves_the_old_state),
     cmocka_unit_test(restore__what_was_erased_since_does_not_come_back),
     cmocka_unit_test(restore__one_that_an_older_perdure_decided_is_carried_out),
-    cmocka_unit_test(backup_list__names_a_backup_whose_file_is_gone),
+    cmocka_unit_test(backup_list__out_missing__names_a_backup_whose_file_is_gone),
     cmocka_unit_test(backup_list__what_backup_keep_removed_is_not_missing),
+    cmocka_unit_test(backup_restore__out_backup_created_at__is_when_the_backup_was_made),
+    cmocka_unit_test(backup_restore__out_newer_commits__counts_what_is_set_aside),
     cmocka_unit_test(restore__the_approval_says_that_the_backup_is_older),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
