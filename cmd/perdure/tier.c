@@ -38,7 +38,7 @@ static const tier_verb verbs[] = {
   {"persistent", "history", "state.persistent.history", {"key", "limit", NULL}, NULL},
   {"shared", "get", "state.shared.get", {"key", NULL}, NULL},
   {"shared", "set", "state.shared.set", {"key", "value", "expected_version", NULL}, NULL},
-  {"shared", "delete", "state.shared.delete", {"key", NULL}, NULL},
+  {"shared", "delete", "state.shared.delete", {"key", "expected_version", NULL}, NULL},
   {"shared", "list", "state.shared.list", {"prefix", NULL}, NULL},
   {"shared", "watch", "state.shared.watch", {"prefix", NULL}, "subscription_id"},
   {"shared", "unwatch", "state.shared.unwatch", {"subscription_id", NULL}, NULL},

@@ -178,10 +178,10 @@ PD_API PD_MUST_USE pd_code pd_resolve(pd_store *store, const char *at, pd_commit
 typedef struct pd_entry {
   pd_bytes key;
   pd_id value_id;
-  uint64_t version;   /* 1, 2, 3… since the key was created on this line of history; starts again after a delete */
+  uint64_t version;   /* of the value: grows with each write of the key. Numbers may skip, and none is given to two writes of it */
   uint64_t size;      /* of the value, bytes */
   uint64_t seq;       /* the record that wrote it */
-  int64_t created_ms; /* of version 1 */
+  int64_t created_ms; /* of its first version */
   int64_t updated_ms;
 } pd_entry;
 
@@ -191,7 +191,7 @@ PD_API PD_MUST_USE pd_code pd_get(pd_store *store, const char *at, pd_bytes key,
 
 PD_API PD_MUST_USE pd_code pd_has(pd_store *store, const char *at, pd_bytes key, bool *out_has, pd_error *err);
 
-/* Read version `version` of `key` on the line of history that ends at `at`. */
+/* Read version `version` of `key` on the line of history that ends at `at`. PD_NOT_FOUND if no write of the key had that number. */
 PD_API PD_MUST_USE pd_code pd_get_version(pd_store *store, const char *at, pd_bytes key, uint64_t version, pd_buf *out_value,
                                           pd_entry *out_entry, pd_error *err);
 
@@ -234,6 +234,7 @@ typedef struct pd_ack {
   uint64_t seq;
   uint64_t version; /* of the key, for pd_put; 0 else */
   pd_durability durability;
+  uint64_t previous_version; /* of the key, for pd_put: what it replaced; 0: it was absent */
 } pd_ack;
 
 #define PD_ANY_VERSION UINT64_MAX

@@ -23,7 +23,8 @@
 
 #include <zstd.h>
 
-#define PD_BUNDLE_FORMAT 2
+#define PD_BUNDLE_FORMAT 3         /* the newest that is read: commits may be numbered */
+#define PD_BUNDLE_FORMAT_GRAFTS 2
 #define PD_BUNDLE_FORMAT_WHOLE 1 /* without grafts */
 #define PD_BUNDLE_BLOCK_MAX ((size_t)1 << 20)
 #define PD_BUNDLE_HEAD_MAX ((size_t)64 << 20)
@@ -45,6 +46,7 @@
 #define PD_BUNDLE_DELETE 1u
 #define PD_BUNDLE_ERASED 2u
 #define PD_BUNDLE_LINKED 8u /* in grafts: it follows the version that is in the tree */
+#define PD_BUNDLE_NUMBERED 16u /* in commits: it says which version it was */
 #define PD_BUNDLE_PIECES 4u /* the value comes in pieces; those that came before are named, not repeated */
 
 #define PD_BUNDLE_ON_PART 2 /* a graft or part that builds on the part before it */
@@ -138,7 +140,8 @@ bool pd_bundle_is_over(pd_bundle_in *in);
 typedef struct pd_bundle_change {
   bool is_delete, is_erased;
   bool is_linked;          /* of grafts */
-  uint64_t version;        /* of grafts, else 0 */
+  uint64_t version;        /* of grafts */
+  uint64_t number;         /* of other commits; 0: not said */
   int64_t created_ms;      /* of grafts, if it is not linked and not the first version */
   size_t key_at, key_size; /* in bytes */
   size_t value_at;

@@ -48,7 +48,7 @@ typedef struct matcher {
   uint64_t seq; /* 0: not here */
 } matcher;
 
-static bool has_same_changes(const pd_rec *rec, const pd_bundle_commit *commit)
+static bool has_same_changes(const pd_rec *rec, const pd_bundle_commit *commit, bool with_numbers)
 {
   if (rec->change_count != commit->count || rec->has_dropped) return false;
   pd_cursor c = pd_rec_changes(rec);
@@ -60,6 +60,7 @@ static bool has_same_changes(const pd_rec *rec, const pd_bundle_commit *commit)
       return false;
     pd_id id = pd_rec_value_id(&ch);
     if (!ch.is_delete && !pd_id_equal(&id, &mine->value_id)) return false;
+    if (with_numbers && mine->number && mine->number != ch.version) return false; /* the same put, done again after an undo */
   }
   return true;
 }
@@ -79,7 +80,7 @@ static pd_code match(void *ctx, uint64_t seq, bool *out_stop, pd_error *err)
   if (rec.kind != PD_RECORD_COMMIT || !pd_id_equal(&rec.commit, &m->commit->id) || rec.parent_count != m->commit->parent_count)
     return PD_OK;
   if (rec.parent_seqs[0] != m->parents[0].seq || pd_rec_made_ms(&rec) != m->commit->made_ms) return PD_OK;
-  if (!has_same_changes(&rec, m->commit)) return PD_OK;
+  if (!has_same_changes(&rec, m->commit, pd_version_keeps(m->s))) return PD_OK;
   m->seq = seq;
   *out_stop = true;
   return PD_OK;
@@ -118,6 +119,7 @@ static pd_change_in change_of(const pd_bundle_commit *commit, const pd_bundle_ch
                         .is_erased = ch->is_erased,
                         .is_cold = true,
                         .version = ch->version,
+                        .number = ch->number,
                         .is_linked = ch->is_linked,
                         .created_ms = ch->created_ms,
                         .expect_version = PD_ANY_VERSION};

@@ -387,7 +387,8 @@ static pd_code write_bundle(pd_exporter *ex, const pd_sink *sink, pd_error *err)
   static const uint8_t end = PD_BUNDLE_END;
   CLEANUP(pd_buf_done) pd_buf head = {0};
   TRY(pd_bundle_head_encode(&ex->head, &head, err));
-  TRY(pd_bundle_out_begin(&ex->out, sink, has_grafts(ex) ? PD_BUNDLE_FORMAT : PD_BUNDLE_FORMAT_WHOLE, pd_buf_bytes(&head), err));
+  uint8_t format = ex->has_numbers ? PD_BUNDLE_FORMAT : has_grafts(ex) ? PD_BUNDLE_FORMAT_GRAFTS : PD_BUNDLE_FORMAT_WHOLE;
+  TRY(pd_bundle_out_begin(&ex->out, sink, format, pd_buf_bytes(&head), err));
   TRY(write_commits(ex, err));
   TRY(pd_bundle_add(&ex->out, ex->metas.data, ex->metas.size, err));
   TRY(pd_bundle_add(&ex->out, &end, 1, err));
@@ -400,6 +401,7 @@ static pd_code run_export(pd_exporter *ex, const pd_sink *sink, pd_error *err)
 {
   pd_store_lock(ex->s);
   pd_code code = choose_moment(ex, err);
+  ex->has_numbers = !pd_version_is_natural(ex->s);
   pd_store_unlock(ex->s);
   TRY(code);
   TRY(read_links(ex, err));

@@ -276,7 +276,7 @@ static pd_bytes key_of(const pd_bundle_commit *commit, const pd_bundle_change *c
   return (pd_bytes){commit->bytes.data + ch->key_at, ch->key_size};
 }
 
-/* Which version it is: only grafts say. */
+/* Which version it is: grafts say, and commits of stores whose numbers do not follow from the changes. */
 static void take_version(pd_bundle_reader *r, pd_bundle_change *ch)
 {
   ch->version = pd_bundle_number(&r->in, VERSION_MAX);
@@ -287,7 +287,8 @@ static void take_version(pd_bundle_reader *r, pd_bundle_change *ch)
 
 static bool is_kind_of_change(const pd_bundle_commit *out, uint8_t flags)
 {
-  if (out->kind != PD_BUNDLE_COMMIT && flags != (PD_BUNDLE_DELETE | PD_BUNDLE_LINKED)) flags &= (uint8_t)~PD_BUNDLE_LINKED;
+  uint8_t extra = out->kind == PD_BUNDLE_COMMIT ? PD_BUNDLE_NUMBERED : PD_BUNDLE_LINKED;
+  if (flags != (PD_BUNDLE_DELETE | extra)) flags &= (uint8_t)~extra;
   return flags == 0 || flags == PD_BUNDLE_DELETE || flags == PD_BUNDLE_ERASED || flags == PD_BUNDLE_PIECES;
 }
 
@@ -312,6 +313,10 @@ static void take_change(pd_bundle_reader *r, pd_bundle_commit *out)
   out->count++;
   r->changes++;
   if (!ch->is_delete && out->kind != PD_BUNDLE_COMMIT) take_version(r, ch);
+  if (flags & PD_BUNDLE_NUMBERED) {
+    ch->number = pd_bundle_number(in, VERSION_MAX);
+    if (!ch->number) (void)!pd_bundle_fail(in, PD_CORRUPT, "the bundle has a version that is none");
+  }
   if (!ch->is_delete) take_value(r, out, ch, flags & PD_BUNDLE_PIECES);
 }
 

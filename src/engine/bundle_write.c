@@ -88,9 +88,11 @@ uint8_t pd_export_flags(const pd_rec_change *ch)
 
 static pd_code write_change(pd_exporter *ex, const pd_rec_change *ch, pd_buf *scratch, pd_error *err)
 {
-  uint8_t flags = pd_export_flags(ch);
+  bool is_numbered = ex->has_numbers && !ch->is_delete;
+  uint8_t flags = (uint8_t)(pd_export_flags(ch) | (is_numbered ? PD_BUNDLE_NUMBERED : 0));
   TRY(pd_bundle_add(&ex->out, &flags, 1, err));
   TRY(pd_bundle_add_sized(&ex->out, ch->key, err));
+  if (is_numbered) TRY(pd_bundle_add_number(&ex->out, ch->version, err));
   ex->report.changes++;
   return ch->is_delete ? PD_OK : pd_export_value(ex, ch, scratch, err);
 }

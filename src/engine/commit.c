@@ -15,6 +15,7 @@ typedef struct plan {
   pd_tree_edit *edits;
   size_t count;
   uint64_t added_bytes, removed_bytes; /* of values at the head */
+  uint64_t previous_version;           /* of the key that was planned last */
   pd_rec_change one_change;            /* the common case allocates nothing */
   pd_tree_edit one_edit;
 } plan;
@@ -89,17 +90,20 @@ static void place_value(const pd_change_in *in, size_t number, pd_rec_change *ch
 }
 
 /* Which version it is, and which it follows. */
-static void place_version(const pd_change_in *in, const pd_rider *old, int64_t now_ms, pd_rec_change *ch)
+static void place_version(const pd_store *s, const pd_ref_slot *slot, const pd_change_in *in, const pd_rider *old, int64_t now_ms,
+                          pd_rec_change *ch)
 {
   bool is_next = !in->version || in->is_delete || (in->is_linked && old);
   ch->prev_seq = is_next && old ? old->seq : 0;
   ch->created_ms = is_next && old ? old->created_ms : in->version > 1 ? in->created_ms : now_ms;
-  ch->version = in->version && !in->is_delete ? in->version : old ? old->version + !in->is_delete : 1;
+  uint64_t number = in->version ? in->version : in->number;
+  ch->version = in->is_delete ? old->version : pd_version_imported(s, slot, is_next && old ? old->version : 0, number);
   ch->is_carried = !is_next && in->version > 1;
 }
 
 /* Compare one edit with the tree and add what it does to the plan. */
-static pd_code plan_change(pd_store *s, plan *p, pd_node *root, const pd_change_in *in, int64_t now_ms, pd_error *err)
+static pd_code plan_change(pd_store *s, plan *p, const pd_ref_slot *slot, pd_node *root, const pd_change_in *in, int64_t now_ms,
+                           pd_error *err)
 {
   pd_node *leaf;
   size_t index;
@@ -110,7 +114,8 @@ static pd_code plan_change(pd_store *s, plan *p, pd_node *root, const pd_change_
   if (in->pieces) TRY(check_pieces(s, in, old, err));
   pd_rec_change *ch = &p->changes[p->count];
   *ch = (pd_rec_change){.key = in->key, .is_delete = in->is_delete, .value = in->value, .value_id = in->value_id};
-  place_version(in, old, now_ms, ch);
+  place_version(s, slot, in, old, now_ms, ch);
+  p->previous_version = old ? old->version : 0;
   place_value(in, p->count, ch);
   pd_tree_edit *edit = &p->edits[p->count];
   *edit = (pd_tree_edit){.key = in->key, .is_delete = in->is_delete, .value_id = in->value_id};
@@ -297,7 +302,7 @@ static pd_code stage_planned(pd_store *s, const pd_intent *intent, pd_ref_slot *
   rec.parent_seqs[0] = slot->tip.commit.seq;
   if (intent->graft) graft(intent->graft, slot->tip.commit.seq, &rec);
   for (size_t i = 0; i < intent->merged_count; i++) rec.parent_seqs[i + 1] = intent->merged[i].seq;
-  for (size_t i = 0; i < intent->change_count; i++) TRY(plan_change(s, p, root, &intent->changes[i], pd_rec_made_ms(&rec), err));
+  for (size_t i = 0; i < intent->change_count; i++) TRY(plan_change(s, p, slot, root, &intent->changes[i], pd_rec_made_ms(&rec), err));
   TRY(check_bytes(intent, &slot->tip, p->added_bytes, p->removed_bytes, err));
   size_t record_at = s->pending.bytes.size, blobs_before = s->pending.blob_count;
   pd_head head = slot->tip;
@@ -310,11 +315,15 @@ static pd_code stage_planned(pd_store *s, const pd_intent *intent, pd_ref_slot *
     while (s->pending.blob_count > blobs_before) pd_buf_done(&s->pending.blobs[--s->pending.blob_count]);
     return code;
   }
-  for (size_t i = 0; i < p->count; i++) s->auto_gc.bytes += p->changes[i].size;
+  for (size_t i = 0; i < p->count; i++) {
+    s->auto_gc.bytes += p->changes[i].size;
+    pd_version_given(s, slot, &p->changes[i]);
+  }
   push_staged(s, &rec, slot, &head, record_at, ticket, NULL);
   s->pending.staged[s->pending.count - 1].is_retention = is_retention(intent, slot);
   pd_node_unref(&s->tree.pool, head.root);
   fill_ack(s, &rec, p->count == 1 ? p->changes[0].version : 0, out);
+  if (out && p->count == 1) out->previous_version = p->previous_version;
   return PD_OK;
 }
 
@@ -440,6 +449,7 @@ static pd_code stage_move(pd_store *s, const pd_intent *intent, pd_ref_slot *slo
   else if (rec.kind != PD_RECORD_SWITCH)
     pd_head_share_root(s, &head);
   push_staged(s, &rec, slot, &head, record_at, ticket, NULL);
+  pd_version_moved(s, slot, &rec);
   pd_node_unref(&s->tree.pool, head.root);
   fill_ack(s, &rec, 0, out);
   return PD_OK;
@@ -453,6 +463,9 @@ static pd_code stage_keyframe(pd_store *s, const pd_intent *intent, pd_ticket *t
   start_record(s, intent, NULL, &rec);
   rec.catalog = intent->frame->catalog;
   rec.covers = intent->frame->covers;
+  char versions[PD_VERSION_NOTE_SIZE];
+  pd_version_note(s, versions);
+  rec.reason = pd_text(versions);
   TRY(pd_index_reserve(s, s->pending.count + s->inflight.count + 1, err));
   size_t record_at;
   TRY(encode_plain(s, &rec, &record_at, err));

@@ -495,6 +495,8 @@ static pd_code check_erase(const pd_store *s, const pd_erase_options *o, pd_erro
     return pd_error_set(err, PD_UNSUPPORTED, "backend '%s' cannot erase", s->ops->scheme);
   if (s->is_read_only && !o->is_dry) return pd_error_set(err, PD_READ_ONLY, "the store of agent '%s' is open read-only", s->agent);
   if (o->left_of && !o->is_lazy) return pd_error_set(err, PD_INVALID, "left_of goes with is_lazy: other erasures have `everywhere`");
+  if (o->expect_version && (!o->is_lazy || o->everywhere))
+    return pd_error_set(err, PD_INVALID, "expect_version goes with is_lazy, on one ref");
   return o->note && o->note->ref ? pd_ref_check(o->note->ref, err) : PD_OK;
 }
 

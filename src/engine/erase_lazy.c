@@ -34,7 +34,7 @@ static pd_code take_chain(pd_eraser *e, uint64_t seq, pd_error *err)
     if (code && err) *err = why;
     if (code) return code;
     if (!ch.is_delete && (!e->only_seq || e->only_seq == seq)) TRY(pd_eraser_add(e, &rec, &ch, err));
-    if (ch.prev_seq >= seq) return pd_error_set(err, PD_CORRUPT, "the versions of a key do not go back to 1");
+    if (ch.prev_seq >= seq) return pd_error_set(err, PD_CORRUPT, "the versions of a key do not go back to the first");
     seq = ch.prev_seq;
   }
   return PD_OK;
@@ -111,7 +111,8 @@ static pd_code stage_deletion(pd_eraser *e, const pd_ref_slot *slot, pd_error *e
   pd_note note = e->options->note ? *e->options->note : (pd_note){0};
   note.ref = slot->name;
   if (e->options->everywhere) note.expect_head = NULL;
-  pd_change_in change = {.key = e->key, .is_delete = true, .expect_version = PD_ANY_VERSION};
+  uint64_t expected = e->options->expect_version;
+  pd_change_in change = {.key = e->key, .is_delete = true, .expect_version = expected ? expected : PD_ANY_VERSION};
   pd_intent intent = {.kind = PD_RECORD_COMMIT, .ref = slot->name, .note = &note, .changes = &change, .change_count = 1};
   pd_code code = pd_get_at_head(e->s, (pd_head *)&slot->seen, e->key, NULL, &entry, &why);
   if (code == PD_NOT_FOUND) return PD_OK;

@@ -162,6 +162,7 @@ static pd_code follow_ref(pd_store *s, const pd_rec *rec, pd_error *err)
   pd_head_copy(s, &slot->seen, &head);
   pd_head_copy(s, &slot->tip, &head);
   pd_node_unref(&s->tree.pool, head.root);
+  pd_version_follow(s, slot, rec);
   return PD_OK;
 }
 
@@ -301,6 +302,7 @@ static pd_code adopt_keyframe(pd_store *s, const pd_rec *rec, pd_error *err)
   s->log_seq = s->seen_seq = s->tip_seq = catalog.covers;
   s->seen_audit = s->tip_audit = catalog.audit;
   s->seen_time_ms = s->tip_time_ms = catalog.time_ms;
+  pd_version_adopt(s, rec);
   return PD_OK;
 }
 
@@ -350,6 +352,7 @@ static void forget_state(pd_store *s)
   s->log_seq = s->seen_seq = s->tip_seq = 0;
   s->seen_audit = s->tip_audit = (pd_id){{0}};
   s->seen_time_ms = s->tip_time_ms = 0;
+  pd_version_forget(s);
 }
 
 /* The state as the log gives it now. A gc may sweep the keyframe that is being read: then there is a newer one. */

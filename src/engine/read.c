@@ -188,6 +188,12 @@ static pd_code retired_version(pd_store *s, pd_bytes key, uint64_t version, pd_e
                       (int)(key.size < 200 ? key.size : 200), (const char *)key.data, why.message);
 }
 
+static pd_code no_version(pd_bytes key, uint64_t version, uint64_t present, pd_error *err)
+{
+  return pd_error_set(err, PD_NOT_FOUND, "key '%.*s' has no version %llu: it is at %llu", (int)(key.size < 200 ? key.size : 200),
+                      (const char *)key.data, (unsigned long long)version, (unsigned long long)present);
+}
+
 static pd_code get_version_locked(pd_store *s, const char *at, pd_bytes key, uint64_t version, pd_buf *out_value, pd_entry *out_entry,
                                   pd_error *err)
 {
@@ -198,17 +204,17 @@ static pd_code get_version_locked(pd_store *s, const char *at, pd_bytes key, uin
   TRY(pd_settle(s, err));
   TRY(get_locked(s, at, key, NULL, &entry, err));
   uint64_t seq = entry.seq;
-  if (!version || version > entry.version)
-    return pd_error_set(err, PD_NOT_FOUND, "key '%.*s' has no version %llu: it is at %llu", (int)(key.size < 200 ? key.size : 200),
-                        (const char *)key.data, (unsigned long long)version, (unsigned long long)entry.version);
+  if (!version || version > entry.version) return no_version(key, version, entry.version, err);
   for (unsigned steps = 1;; steps++) {
     if (steps % PD_YIELD_STEPS == 0) pd_store_yield(s);
     pd_code code = pd_version_step(s, key, seq, &scratch, &rec, &ch, err);
     if (code == PD_RETIRED) return retired_version(s, key, version, err);
     if (code) return code;
     if (ch.version == version) break;
+    if (ch.version < version) return no_version(key, version, entry.version, err); /* numbers may skip */
     if (ch.is_carried) return retired_version(s, key, version, err);
-    if (!ch.prev_seq || ch.prev_seq >= seq) return pd_error_set(err, PD_CORRUPT, "the versions of a key do not go back to 1");
+    if (!ch.prev_seq) return no_version(key, version, entry.version, err);
+    if (ch.prev_seq >= seq) return pd_error_set(err, PD_CORRUPT, "the versions of a key do not go back to the first");
     seq = ch.prev_seq;
   }
   entry.version = version;

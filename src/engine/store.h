@@ -50,6 +50,8 @@ typedef struct pd_head {
 typedef struct pd_ref_slot {
   char name[PD_REF_SIZE_MAX + 1];
   pd_head seen, tip;
+  bool is_plain;  /* version.c, VN2 */
+  uint64_t floor; /* …the highest version of a key that was deleted here */
 } pd_ref_slot;
 
 /*
@@ -171,6 +173,9 @@ struct pd_store {
   uint64_t log_seq; /* the last record known to be in the log: seen_seq, or less in a buffered store */
   pd_id seen_audit, tip_audit;
   int64_t seen_time_ms, tip_time_ms;
+  uint64_t version_top; /* VN1 */
+  bool keeps_numbers;   /* VN5 */
+  uint64_t kept_top;    /* …version_top as the last imported change left it */
 
   pd_batch pending, inflight;
   pd_ticket *concluded; /* to be told once the lock is free */
@@ -416,6 +421,7 @@ typedef struct pd_change_in {
   bool is_cold;    /* nobody is going to read it soon: it need not stay in memory */
   uint64_t expect_version;
   uint64_t version;   /* 0: the next one. Else what a graft says */
+  uint64_t number;    /* the version that an imported change had where it was made; 0: the next one */
   bool is_linked;     /* a graft's: it follows the version that is in the tree; else nothing before it is in this log */
   int64_t created_ms; /* a graft's, not linked: when version 1 was written */
 } pd_change_in;
@@ -484,6 +490,28 @@ void pd_flush_batch(pd_store *s);
 PD_MUST_USE pd_code pd_settle(pd_store *s, pd_error *err);
 PD_MUST_USE pd_code pd_batch_blob(pd_batch *batch, const pd_id *id, pd_bytes blob, pd_error *err);
 void pd_batch_clear(pd_store *s, pd_batch *batch);
+
+/* ---- version.c: the numbers of versions ---- */
+
+#define PD_VERSION_NOTE_SIZE 64
+
+/* The number of the next write of a key on a ref; `before`: of the version that is there, 0 if none is. */
+uint64_t pd_version_next(const pd_store *s, const pd_ref_slot *slot, uint64_t before);
+/* Do imported changes keep their numbers (VN5)? */
+bool pd_version_keeps(const pd_store *s);
+/* The number of an imported change that had `number` elsewhere (0: the next one there). */
+uint64_t pd_version_imported(const pd_store *s, const pd_ref_slot *slot, uint64_t before, uint64_t number);
+/* Does every number in this store follow from the changes? Then a bundle need not say them. */
+bool pd_version_is_natural(const pd_store *s);
+/* A change was staged or read; a ref was moved by a record that is no commit. */
+void pd_version_given(pd_store *s, pd_ref_slot *slot, const pd_rec_change *ch);
+void pd_version_moved(pd_store *s, pd_ref_slot *slot, const pd_rec *rec);
+/* Both, for a decoded record, after its head has moved. */
+void pd_version_follow(pd_store *s, pd_ref_slot *slot, const pd_rec *rec);
+/* What a keyframe's record says as its reason, and taking it up from there. */
+void pd_version_note(pd_store *s, char out[PD_VERSION_NOTE_SIZE]);
+void pd_version_adopt(pd_store *s, const pd_rec *keyframe);
+void pd_version_forget(pd_store *s);
 
 /* ---- keyframe.c, keeper.c ---- */
 

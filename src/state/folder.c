@@ -196,7 +196,7 @@ pd_code pd_cap_folders_watch(pd_frame *frame, pd_error *err)
   if (is_new || !folder->scanned_ms) {
     TRY(write_folder(frame->home, frame->agent, folder, frame->capability->name, &ack, err));
     pd_frame_commit(frame, &ack);
-    folder->version++;
+    folder->version = ack.version;
     TRY(pd_folder_look(frame->home, frame->agent, folder, frame->home->config.briefing_files_max, frame->now_ms, &scan, &files, err));
     if (*scan.why) return pd_error_named(err, PD_STORAGE, "FolderNotFound", "%s: %.300s: %s", frame->capability->name, path, scan.why);
   }

@@ -2,8 +2,8 @@
  * persistent.c: state.persistent.*: an agent's own state, which survives sessions and restarts. It is the agent's store at the ref
  * `main`: the keys that `perdure put` writes, with the engine's versions.
  *
- * P1  Of a key at version V the versions V - window + 1 … V can be seen (persistent.versions; 0: all), from the moment V is written;
- *     gc takes the bytes of the others away later.
+ * P1  Of a key its last versions can be seen, as many as persistent.versions says (0: all), from the moment that the newest is written;
+ *     gc takes the bytes of the others away later. Their numbers may skip.
  * P2  Reading never makes a store.
  */
 #include "base/base.h"
@@ -22,13 +22,6 @@ static pd_code no_key(pd_frame *frame, pd_bytes key, pd_error *err)
 {
   return pd_error_named(err, PD_NOT_FOUND, "KeyNotFound", "agent '%s' has no key '%.*s' in its persistent state", frame->agent,
                         (int)(key.size < 200 ? key.size : 200), (const char *)key.data);
-}
-
-/* The oldest version that can be seen of a key that is at `version`. */
-static uint64_t oldest_of(const pd_frame *frame, uint64_t version)
-{
-  uint64_t window = frame->home->config.persistent_versions;
-  return !window || version <= window ? 1 : version - window + 1;
 }
 
 static pd_code check_answer(const pd_frame *frame, pd_error *err)
@@ -61,9 +54,22 @@ static void write_not_found(pd_frame *frame)
   pd_out_time(frame, "updated_at", 0);
 }
 
-static pd_code no_version(pd_frame *frame, pd_bytes key, uint64_t version, uint64_t present, pd_error *err)
+/* What can be seen of a key (P1). */
+typedef struct version_window {
+  uint64_t wanted, oldest;
+  bool is_inside;
+} version_window;
+
+static bool look_in_window(void *ctx, const pd_version_info *version)
 {
-  uint64_t oldest = oldest_of(frame, present);
+  version_window *w = ctx;
+  w->oldest = version->entry.version;
+  w->is_inside |= w->oldest == w->wanted;
+  return !w->is_inside;
+}
+
+static pd_code no_version(pd_frame *frame, pd_bytes key, uint64_t version, uint64_t oldest, uint64_t present, pd_error *err)
+{
   pd_frame_detail_number(frame, "oldest_version", oldest);
   pd_frame_detail_number(frame, "current_version", present);
   return pd_error_named(err, PD_NOT_FOUND, "KeyNotFound", "key '%.*s' has no version %llu: versions %llu to %llu are retained",
@@ -77,10 +83,11 @@ static pd_code get_version(pd_frame *frame, pd_store *store, pd_bytes key, uint6
   pd_code code = store ? pd_get(store, PD_STATE_REF, key, NULL, &present, err) : PD_NOT_FOUND;
   if (code == PD_NOT_FOUND) return no_key(frame, key, err);
   if (code) return code;
-  if (version > present.version || version < oldest_of(frame, present.version))
-    return no_version(frame, key, version, present.version, err);
+  version_window w = {.wanted = version, .oldest = present.version};
+  TRY(pd_history(store, PD_STATE_REF, key, frame->home->config.persistent_versions, look_in_window, &w, err));
+  if (!w.is_inside) return no_version(frame, key, version, w.oldest, present.version, err);
   code = pd_get_version(store, PD_STATE_REF, key, version, value, entry, err);
-  return code == PD_NOT_FOUND || code == PD_RETIRED ? no_version(frame, key, version, present.version, err) : code;
+  return code == PD_NOT_FOUND || code == PD_RETIRED ? no_version(frame, key, version, w.oldest, present.version, err) : code;
 }
 
 pd_code pd_cap_state_persistent_get(pd_frame *frame, pd_error *err)
@@ -116,7 +123,7 @@ pd_code pd_cap_state_persistent_set(pd_frame *frame, pd_error *err)
   TRY(pd_frame_store(frame, frame->agent, &store, err));
   TRY(pd_quota_put(frame, store, &quota, pd_in_text(frame, "key"), pd_buf_bytes(&value), PD_ANY_VERSION, &ack, err));
   pd_json_put_number(&frame->out, "version", ack.version);
-  pd_json_put_number(&frame->out, "previous_version", ack.version - 1);
+  pd_json_put_number(&frame->out, "previous_version", ack.previous_version);
   return PD_OK;
 }
 
@@ -213,7 +220,7 @@ pd_code pd_cap_state_persistent_query(pd_frame *frame, pd_error *err)
 
 typedef struct history {
   pd_frame *frame;
-  uint64_t oldest, count; /* oldest 0: the first one visited says it */
+  uint64_t count;
   pd_code code;
   pd_error *err;
 } history;
@@ -222,8 +229,6 @@ static bool write_version(void *ctx, const pd_version_info *version)
 {
   history *h = ctx;
   pd_frame *frame = h->frame;
-  if (!h->oldest) h->oldest = oldest_of(frame, version->entry.version);
-  if (version->entry.version < h->oldest) return false;
   pd_json_open(&frame->out, '{');
   pd_json_key(&frame->out, "value");
   if (version->is_erased)

@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "state/call.h"
+#include "state/history.h"
 #include "state/home.h"
 #include "state/owners.h"
 #include "state/quota.h"
@@ -83,17 +84,24 @@ pd_code pd_cap_state_shared_set(pd_frame *frame, pd_error *err)
   return frame->out.code;
 }
 
+/* The key, and the bytes of all its versions but those that another ref, a tag or a pin shows, as state.persistent.delete does. Most keys
+ * have nothing to erase but what was never moved: only if history.* moved the state is the log looked through (W4). */
 pd_code pd_cap_state_shared_delete(pd_frame *frame, pd_error *err)
 {
   pd_store *store;
-  pd_ack ack;
   pd_note note = pd_frame_note(frame);
   note.ref = PD_STATE_REF;
+  pd_erase_options options = {.is_lazy = true, .spares_marks = true, .note = &note};
+  pd_erase_report report = {0};
+  bool has_left = false;
+  options.expect_version = (uint64_t)pd_in_int(frame, "expected_version", 0);
   TRY(shared_store(frame, &store, err));
-  pd_code code = pd_delete(store, pd_in_text(frame, "key"), PD_ANY_VERSION, &note, &ack, err);
-  if (code != PD_NOT_FOUND) TRY(code);
-  if (code == PD_OK) pd_frame_commit(frame, &ack);
-  pd_json_put_bool(&frame->out, "deleted", code == PD_OK);
+  TRY(pd_history_has_left(store, &has_left, err));
+  if (has_left) options.left_of = PD_HISTORY_LEFT_OF;
+  pd_code code = pd_erase(store, pd_in_text(frame, "key"), &options, &report, err);
+  if (code && code != PD_NOT_FOUND) return code;
+  if (report.has_commit) pd_frame_commit(frame, &(pd_ack){.commit = report.commit});
+  pd_json_put_bool(&frame->out, "deleted", report.refs > 0);
   return frame->out.code;
 }
 

@@ -64,7 +64,7 @@ static void busy__two_imports_of_one_bundle_at_once_bring_it_once(void **state)
     job jobs[2] = {{.uri = uri, .fd = fd}, {.uri = uri, .fd = fd}};
     run_both(jobs);
     assert_int_equal(pd_store_open(uri, "main", NULL, &to, NULL), PD_OK);
-    world_same(from, to);
+    world_same_but_numbers(from, to);
     world_sound(to);
     close(fd);
     pd_store_close(from, NULL), pd_store_close(to, NULL);

@@ -65,6 +65,7 @@ void model_entry_put(model_entry *entry, uint32_t value, uint64_t seq, int64_t t
   entry->is_present = true;
   entry->value = value;
   entry->version++;
+  entry->writes++;
   entry->seq = seq;
   entry->updated_ms = time_ms;
 }
@@ -94,6 +95,22 @@ bool model_has_twin(const model *m, uint32_t parent, const model_entry *entries)
     if (c->parent == parent && c->print == print && same_map(m, c->entries, entries) && !same_entries(m, c->entries, entries)) return true;
   }
   return false;
+}
+
+static int family_of(const model *m, int ref)
+{
+  return m->refs[ref].head == MODEL_ROOT ? ref : m->commits[m->refs[ref].head].family;
+}
+
+model_fault model_version_fault(const model *m, int ref, size_t key, uint64_t version, uint64_t seq)
+{
+  if (version <= m->commits[m->refs[ref].head].entries[key].version) return "a version is not greater than the one before";
+  for (size_t i = 0; i < m->commit_count; i++) {
+    const model_entry *e = &m->commits[i].entries[key];
+    if (m->commits[i].family != family_of(m, ref)) continue;
+    if (e->is_present && e->version == version && e->seq != seq) return "two writes of a key have the same version";
+  }
+  return NULL;
 }
 
 uint32_t model_find(const model *m, const pd_id *id)
@@ -139,13 +156,14 @@ static model_fault tree_fault(const model *m, uint64_t print, const pd_id *tree)
   return NULL;
 }
 
-static uint32_t commit_new(model *m, uint32_t parent, model_entry *entries, uint64_t print, const pd_ack *ack)
+static uint32_t commit_new(model *m, int ref, uint32_t parent, model_entry *entries, uint64_t print, const pd_ack *ack)
 {
   if (m->commit_count == m->commit_room) {
     m->commit_room *= 2;
     m->commits = must(realloc(m->commits, m->commit_room * sizeof *m->commits));
   }
-  m->commits[m->commit_count] = (model_commit){.id = ack->commit, .tree = ack->tree, .parent = parent, .print = print, .entries = entries};
+  m->commits[m->commit_count] = (model_commit){.id = ack->commit, .tree = ack->tree,
+                                                  .parent = parent, .family = family_of(m, ref), .print = print, .entries = entries};
   return (uint32_t)m->commit_count++;
 }
 
@@ -156,7 +174,7 @@ model_fault model_commit_add(model *m, int ref, model_entry *entries, const pd_a
   model_fault fault = tree_fault(m, print, &ack->tree);
   uint32_t commit = model_find(m, &ack->commit);
   if (commit == MODEL_NONE) {
-    commit = commit_new(m, r->head, entries, print, ack);
+    commit = commit_new(m, ref, r->head, entries, print, ack);
   } else {
     const model_commit *known = &m->commits[commit];
     if (known->parent != r->head || !same_map(m, known->entries, entries)) fault = "one commit id for two commits"; /* M3 */

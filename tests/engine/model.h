@@ -5,6 +5,8 @@
  *  M1  A commit once made never changes: what was true at its id stays true.
  *  M2  The same key -> value map has the same tree id, a different one a different id, however it came about.
  *  M3  An id that is acknowledged twice names the same parent and the same map.
+ *  M4  A version grows with each write on a line, and no two writes of a key have the same, on whatever refs they were made;
+ *      but for lines that have nothing in common but the root commit (families).
  */
 #ifndef PD_TESTS_ENGINE_MODEL_H
 #define PD_TESTS_ENGINE_MODEL_H
@@ -18,7 +20,8 @@
 typedef struct model_entry {
   bool is_present;
   uint32_t value; /* a number that stands for bytes: see world_value */
-  uint32_t version;
+  uint32_t version; /* learned from the store once it is committed (M4) */
+  uint32_t writes;  /* since the key was created */
   uint64_t seq;
   int64_t created_ms, updated_ms;
 } model_entry;
@@ -26,6 +29,7 @@ typedef struct model_entry {
 typedef struct model_commit {
   pd_id id, tree;
   uint32_t parent;
+  int family;           /* the ref that the first commit of its line was made on */
   uint64_t print;       /* of the key -> value map */
   model_entry *entries; /* key_count of them */
 } model_commit;
@@ -74,6 +78,9 @@ void model_entry_delete(model_entry *entry);
 /* Is there a child of `parent` with the same map that was come by differently (other versions or writers)? It has the same id, and so
  * the two cannot be told apart by it. */
 bool model_has_twin(const model *m, uint32_t parent, const model_entry *entries);
+
+/* M4: may record `seq`, the next commit on `ref`, have given `version` to `key`? */
+model_fault model_version_fault(const model *m, int ref, size_t key, uint64_t version, uint64_t seq);
 
 /* The store acknowledged a commit of `entries` (taken over) on `ref`. */
 model_fault model_commit_add(model *m, int ref, model_entry *entries, const pd_ack *ack, const model_record *about);

@@ -34,7 +34,7 @@ static bool visit_version(void *ctx, const pd_version_info *info)
   uint32_t writer = model_writer(&w->model, walk->commit, walk->key);
   world_require(w, pd_id_equal(&info->commit, &w->model.commits[writer].id));
   check_who(w, expected->seq, info->author, info->reason);
-  walk->commit = expected->version == 1 ? MODEL_NONE : w->model.commits[writer].parent;
+  walk->commit = expected->writes == 1 ? MODEL_NONE : w->model.commits[writer].parent;
   walk->seen++;
   return true;
 }
@@ -56,7 +56,7 @@ void op_history(world *w)
   const model_entry *expected = &model_entries(&w->model, p.commit)[key];
   world_expect(w, code, expected->is_present ? PD_OK : PD_NOT_FOUND, &err);
   if (code != PD_OK) return;
-  world_require(w, walk.seen == (limit && limit < expected->version ? limit : expected->version));
+  world_require(w, walk.seen == (limit && limit < expected->writes ? limit : expected->writes));
 }
 
 /* The entry of an earlier version on the line of `commit`. */

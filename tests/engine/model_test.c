@@ -233,11 +233,11 @@ static void twin__a_retried_write_has_the_same_commit_id(void **state)
   put_text(store, "a", "2", 2, &first);
   assert_int_equal(pd_undo(store, 1, NULL, &undone, NULL), PD_OK);
   assert_true(pd_id_equal(&undone.commit, &base.commit));
-  put_text(store, "a", "2", 2, &again);
+  put_text(store, "a", "2", 3, &again);
   assert_true(pd_id_equal(&again.commit, &first.commit));
   assert_true(pd_id_equal(&again.tree, &first.tree));
   assert_true(again.seq > first.seq);
-  assert_version(store, "a", "2", 2);
+  assert_version(store, "a", "2", 3);
   assert_int_equal(pd_verify(store, NULL, NULL, NULL), PD_OK);
   pd_store_close(store, NULL);
 }
@@ -252,11 +252,11 @@ static void twin__the_head_has_the_versions_of_its_last_writes(void **state)
   put_text(store, "b", "2", 1, &ack);
   put_text(store, "a", "1", 2, &by_a);
   assert_int_equal(pd_undo(store, 1, NULL, &undone, NULL), PD_OK);
-  put_text(store, "b", "2", 2, &by_b);
+  put_text(store, "b", "2", 3, &by_b);
   assert_true(pd_id_equal(&by_a.commit, &by_b.commit)); /* same parent, same map */
   assert_version(store, "a", "1", 1);
-  assert_version(store, "b", "2", 2);
-  put_text(store, "b", "3", 3, &ack);
+  assert_version(store, "b", "2", 3);
+  put_text(store, "b", "3", 4, &ack);
   assert_int_equal(pd_verify(store, NULL, NULL, NULL), PD_OK);
   pd_store_close(store, NULL);
 }

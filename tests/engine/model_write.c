@@ -49,6 +49,19 @@ static void check_ack(world *w, const pd_ack *ack, uint64_t version)
   world_require(w, ack->durability == (w->flush_ms ? PD_BUFFERED : PD_SYNCED));
 }
 
+/* The versions that the store gave to what record `seq` wrote (M4). */
+static void learn_versions(world *w, pd_store *store, int ref, model_entry *next, uint64_t seq)
+{
+  for (size_t key = 0; key < w->key_count; key++) {
+    pd_entry entry;
+    pd_error err = {0};
+    if (!next[key].is_present || next[key].seq != seq) continue;
+    world_expect(w, pd_get(store, world_ref_name(ref), w->keys[key], NULL, &entry, &err), PD_OK, &err);
+    accept(w, model_version_fault(&w->model, ref, key, entry.version, seq));
+    next[key].version = (uint32_t)entry.version;
+  }
+}
+
 static uint64_t pick_condition(world *w, const model_entry *entry, bool *out_holds)
 {
   *out_holds = true;
@@ -101,8 +114,10 @@ void op_put(world *w)
     free(next);
     return;
   }
-  check_ack(w, &ack, next[key].version);
   next[key].seq = ack.seq;
+  learn_versions(w, store, wr.ref, next, ack.seq);
+  check_ack(w, &ack, next[key].version);
+  world_require(w, ack.previous_version == old.version);
   accept(w, model_commit_add(&w->model, wr.ref, next, &ack, &wr.about));
 }
 
@@ -236,6 +251,7 @@ static void interfere(world *w, invocation *in)
   world_expect(w, pd_put(store, w->keys[key], world_value(w, value), &note, &ack, &err), PD_OK, &err);
   model_entry *next = model_copy(&w->model, w->model.refs[in->wr.ref].head);
   model_entry_put(&next[key], value, ack.seq, world_now_ms());
+  learn_versions(w, store, in->wr.ref, next, ack.seq);
   accept(w, model_commit_add(&w->model, in->wr.ref, next, &ack, &about));
 }
 
@@ -276,6 +292,7 @@ static void commit_invocation(world *w, invocation *in)
   check_ack(w, &ack, 0);
   for (size_t i = 0; i < in->count; i++) /* a staged entry has record 0 until now */
     if (next[in->edits[i].key].is_present && next[in->edits[i].key].seq == 0) next[in->edits[i].key].seq = ack.seq;
+  learn_versions(w, in->store, in->wr.ref, next, ack.seq);
   accept(w, model_commit_add(&w->model, in->wr.ref, next, &ack, &in->wr.about));
 }
 
@@ -326,6 +343,7 @@ void fill_store(world *w)
   world_expect(w, pd_edit_commit(edit, &ack, &err), PD_OK, &err);
   for (size_t key = 0; key < w->key_count; key++)
     if (next[key].is_present) next[key].seq = ack.seq;
+  learn_versions(w, w->handles[w->current], 0, next, ack.seq);
   accept(w, model_commit_add(&w->model, 0, next, &ack, &about));
 }
 

@@ -236,7 +236,7 @@ static void shallow__forged_parts_are_refused(void **state)
     pd_error err;
     assert_int_equal(pd_bundle_head_encode(&head, &bytes, NULL), PD_OK);
     pd_sink sink = pd_bundle_file_sink(&fd);
-    assert_int_equal(pd_bundle_out_begin(&out, &sink, PD_BUNDLE_FORMAT, pd_buf_bytes(&bytes), NULL), PD_OK);
+    assert_int_equal(pd_bundle_out_begin(&out, &sink, PD_BUNDLE_FORMAT_GRAFTS, pd_buf_bytes(&bytes), NULL), PD_OK);
     assert_int_equal(pd_bundle_add(&out, cases[i].items, cases[i].size, NULL), PD_OK);
     assert_int_equal(pd_bundle_out_end(&out, NULL), PD_OK);
     pd_bundle_out_done(&out);

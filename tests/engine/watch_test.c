@@ -129,7 +129,7 @@ static void watch__only_the_prefix_and_the_ref_asked_for(void **state)
   assert_int_equal(pd_meta_put(s, "tag", "plan/x", pd_text("hidden"), PD_ANY_VERSION, NULL, NULL, NULL), PD_OK);
   assert_int_equal(pd_store_keyframe(s, NULL), PD_OK);
   put(s, "plan/c", "3");
-  static const char *const lines[] = {"put main plan/a 1", "put main plan 1", "move side fork", "put side plan/b 1", "put main plan/c 1"};
+  static const char *const lines[] = {"put main plan/a 1", "put main plan 1", "move side fork", "put side plan/b 2", "put main plan/c 3"};
   for (size_t i = 0; i < 5; i++) expect_event(all, lines[i], NULL);
   for (size_t i = 0; i < 5; i++)
     if (i != 1) expect_event(plans, lines[i], NULL);

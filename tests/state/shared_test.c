@@ -274,7 +274,7 @@ static void shared_delete__out_deleted__is_true_once(void **state)
   OUT("deleted", "false");
 }
 
-static void shared_delete__effect_1__is_visible_to_all_at_once_and_a_new_key_begins_at_1(void **state)
+static void shared_delete__effect_1__is_visible_to_all_at_once_and_no_version_comes_again(void **state)
 {
   (void)state;
   world other = w;
@@ -291,9 +291,38 @@ static void shared_delete__effect_1__is_visible_to_all_at_once_and_a_new_key_beg
   assert_string_equal(world_out(&other, "found"), "false");
   world_fails(&other, "state.shared.set", "{\"key\":\"a\",\"value\":3,\"expected_version\":2}", "VersionConflict", "retry");
   world_ok(&other, "state.shared.set", "{\"key\":\"a\",\"value\":3,\"expected_version\":0}");
-  assert_string_equal(world_out(&other, "version"), "1");
+  assert_string_equal(world_out(&other, "version"), "3");
+  world_fails(&w, "state.shared.set", "{\"key\":\"a\",\"value\":4,\"expected_version\":1}", "VersionConflict", "retry");
+  world_fails(&w, "state.shared.set", "{\"key\":\"a\",\"value\":4,\"expected_version\":2}", "VersionConflict", "retry");
   assert_int_equal(pd_home_close(other.home, &other.err), PD_OK);
   pd_buf_done(&other.out);
+}
+
+static void shared_delete__in_expected_version__removes_only_what_was_read(void **state)
+{
+  (void)state;
+  set("alice", "read", "1", 0);
+  set("bob", "read", "2", 1);
+  world_fails(&w, "state.shared.delete", "{\"key\":\"read\",\"expected_version\":1}", "VersionConflict", "retry");
+  world_fails(&w, "state.shared.delete", "{\"key\":\"read\",\"expected_version\":0}", "InvalidInput", NULL);
+  world_fails(&w, "state.shared.delete", "{\"key\":\"read\",\"expected_version\":\"2\"}", "InvalidInput", NULL);
+  world_ok(&w, "state.shared.get", "{\"key\":\"read\"}");
+  assert_string_equal(world_out(&w, "value"), "2");
+  world_ok(&w, "state.shared.delete", "{\"key\":\"read\",\"expected_version\":2}");
+  assert_string_equal(world_out(&w, "deleted"), "true");
+  world_ok(&w, "state.shared.delete", "{\"key\":\"read\",\"expected_version\":2}");
+  assert_string_equal(world_out(&w, "deleted"), "false");
+}
+
+static void shared_delete__effect_1__takes_the_bytes_out_of_history(void **state)
+{
+  (void)state;
+  set("alice", "secret", "\"hunter2\"", 0);
+  set("alice", "secret", "\"hunter3\"", 1);
+  world_ok(&w, "history.get", "{\"key\":\"secret\",\"store\":\"shared\",\"at\":\"main~1\"}");
+  world_ok(&w, "state.shared.delete", "{\"key\":\"secret\"}");
+  world_fails(&w, "history.get", "{\"key\":\"secret\",\"store\":\"shared\",\"at\":\"main~1\"}", "ValueErased", NULL);
+  world_fails(&w, "history.get", "{\"key\":\"secret\",\"store\":\"shared\",\"at\":\"main~2\"}", "ValueErased", NULL);
 }
 
 static void shared_delete__effect_2__frees_quota(void **state)
@@ -427,7 +456,9 @@ int main(void)
     cmocka_unit_test_setup_teardown(shared_set__err_QuotaExceeded__names_both_recoveries_and_changes_nothing, set_up, tear_down),
     cmocka_unit_test_setup_teardown(shared_delete__in_key__is_the_one_that_goes, set_up, tear_down),
     cmocka_unit_test_setup_teardown(shared_delete__out_deleted__is_true_once, set_up, tear_down),
-    cmocka_unit_test_setup_teardown(shared_delete__effect_1__is_visible_to_all_at_once_and_a_new_key_begins_at_1, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(shared_delete__effect_1__is_visible_to_all_at_once_and_no_version_comes_again, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(shared_delete__in_expected_version__removes_only_what_was_read, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(shared_delete__effect_1__takes_the_bytes_out_of_history, set_up, tear_down),
     cmocka_unit_test_setup_teardown(shared_delete__effect_2__frees_quota, set_up, tear_down),
     cmocka_unit_test_setup_teardown(shared_delete__err_KeyNotFound__is_answered_as_deleted_false, set_up, tear_down),
     cmocka_unit_test_setup_teardown(shared_list__in_prefix__takes_only_keys_that_begin_so, set_up, tear_down),

@@ -101,8 +101,14 @@ static bool fits(const model *m, const model_tier *tier, int key, const char *va
   return total <= limit || (!with_keys && after <= before);
 }
 
-static void push(model *m, model_key *key, int agent, const char *value)
+size_t model_version(const model_key *key)
 {
+  return key->count ? key->base + key->count : 0;
+}
+
+static void push(model *m, const model_tier *tier, model_key *key, int agent, const char *value)
+{
+  if (!key->count) key->base = tier->floor;
   if (!key->versions) key->versions = calloc(MODEL_VERSIONS, sizeof *key->versions);
   assert_non_null(key->versions);
   assert_true(key->count < MODEL_VERSIONS);
@@ -115,18 +121,19 @@ static void push(model *m, model_key *key, int agent, const char *value)
 bool model_set(model *m, model_tier *tier, int agent, int key, const char *value, int64_t expect, pd_buf *out)
 {
   model_key *k = &tier->keys[key];
-  if (is_shared(m, tier) && expect != (int64_t)k->count) return say(out, false, "VersionConflict");
+  if (is_shared(m, tier) && expect != (int64_t)model_version(k)) return say(out, false, "VersionConflict");
   if (!fits(m, tier, key, value)) return say(out, false, "QuotaExceeded");
   if (is_session(m, tier)) {
     const char *before = k->count ? last_of(k)->text : "null";
     say(out, true, "{\"previous_value\":%s,\"overwritten\":%s}", before, k->count ? "true" : "false");
     k->count = 0; /* it keeps one */
-    push(m, k, agent, value);
+    push(m, tier, k, agent, value);
     return true;
   }
-  push(m, k, agent, value);
-  if (is_shared(m, tier)) return say(out, true, "{\"version\":%zu}", k->count);
-  return say(out, true, "{\"version\":%zu,\"previous_version\":%zu}", k->count, k->count - 1);
+  size_t before = model_version(k);
+  push(m, tier, k, agent, value);
+  if (is_shared(m, tier)) return say(out, true, "{\"version\":%zu}", model_version(k));
+  return say(out, true, "{\"version\":%zu,\"previous_version\":%zu}", model_version(k), before);
 }
 
 bool model_delete(model *m, model_tier *tier, int key, pd_buf *out)
@@ -137,6 +144,7 @@ bool model_delete(model *m, model_tier *tier, int key, pd_buf *out)
     say(out, true, "{\"previous_value\":%s,\"deleted\":%s}", k->count ? last_of(k)->text : "null", is_there);
   else
     say(out, true, "{\"deleted\":%s}", is_there);
+  if (!is_session(m, tier) && model_version(k) > tier->floor) tier->floor = model_version(k);
   k->count = 0;
   return true;
 }
@@ -163,13 +171,13 @@ bool model_get(model *m, const model_tier *tier, int key, int64_t version, pd_bu
 {
   const model_key *k = &tier->keys[key];
   char created[64], updated[64];
-  if (version && ((size_t)version > k->count || (size_t)version < oldest_of(m, k))) return say(out, false, "KeyNotFound");
+  size_t number = version ? (size_t)version - k->base : k->count; /* counted from its first; wraps if it is before that */
+  if (version && (!k->count || number > k->count || number < oldest_of(m, k))) return say(out, false, "KeyNotFound");
   if (is_session(m, tier))
     return say(out, true, "{\"value\":%s,\"found\":%s}", k->count ? last_of(k)->text : "null", k->count ? "true" : "false");
-  size_t number = version ? (size_t)version : k->count;
   static const model_value none = {.text = "null"};
   const model_value *v = number ? &k->versions[number - 1] : &none;
-  say(out, true, "{\"value\":%s,\"version\":%zu,\"found\":%s,\"updated_at\":%s,", v->text, number, number ? "true" : "false",
+  say(out, true, "{\"value\":%s,\"version\":%zu,\"found\":%s,\"updated_at\":%s,", v->text, number ? k->base + number : 0, number ? "true" : "false",
       time_or_null(v->time_ms, updated));
   if (!is_shared(m, tier)) return say(out, true, "\"created_at\":%s}", time_or_null(number ? k->versions[0].time_ms : 0, created));
   if (!number) return say(out, true, "\"owner_agent\":null}");
@@ -185,7 +193,7 @@ static void list_one(const model *m, const model_tier *tier, int key, bool has_v
     say(out, true, "\"%s\"", model_key_name(key));
     return;
   }
-  say(out, true, "{\"key\":\"%s\",\"version\":%zu,\"updated_at\":%s,", model_key_name(key), k->count, time_or_null(v->time_ms, updated));
+  say(out, true, "{\"key\":\"%s\",\"version\":%zu,\"updated_at\":%s,", model_key_name(key), model_version(k), time_or_null(v->time_ms, updated));
   if (has_values)
     say(out, true, "\"value\":%s,\"created_at\":%s}", v->text, time_or_null(k->versions[0].time_ms, created));
   else if (is_shared(m, tier))
@@ -216,7 +224,7 @@ bool model_history(model *m, const model_tier *tier, int key, uint64_t limit, pd
   if (!k->count) return say(out, false, "KeyNotFound");
   say(out, true, "{\"versions\":[");
   for (size_t n = k->count; n >= oldest_of(m, k) && !(limit && count == limit); n--, count++)
-    say(out, true, "%s{\"value\":%s,\"version\":%zu,\"created_at\":%s,\"updated_at\":%s}", count ? "," : "", k->versions[n - 1].text, n,
+    say(out, true, "%s{\"value\":%s,\"version\":%zu,\"created_at\":%s,\"updated_at\":%s}", count ? "," : "", k->versions[n - 1].text, k->base + n,
         time_or_null(k->versions[0].time_ms, created), time_or_null(k->versions[n - 1].time_ms, updated));
   return say(out, true, "],\"count\":%zu}", count);
 }

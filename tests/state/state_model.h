@@ -21,11 +21,16 @@ typedef struct model_value {
 typedef struct model_key {
   model_value *versions; /* all since it was created */
   size_t count;          /* 0: not there */
+  size_t base;           /* the version before the first: no number is given twice */
 } model_key;
 
 typedef struct model_tier {
   model_key keys[MODEL_KEYS];
+  size_t floor; /* the highest version of a key that was deleted */
 } model_tier;
+
+/* The version of a key; 0: it is not there. */
+size_t model_version(const model_key *key);
 
 typedef struct model {
   model_tier session[MODEL_AGENTS], persistent[MODEL_AGENTS], shared;

@@ -142,7 +142,7 @@ static void play_set(play *p, int tier, int key)
   model_tier *t = tier_of(p, tier);
   char value[MODEL_VALUE_SIZE], input[256];
   random_value(p, value);
-  int64_t expect = (int64_t)t->keys[key].count;
+  int64_t expect = (int64_t)model_version(&t->keys[key]);
   if (!pick(p, 6)) expect = pick(p, 8);
   int size = snprintf(input, sizeof input, "{\"key\":\"%s\",\"value\": %s", model_key_name(key), value);
   if (tier == SHARED) size += snprintf(input + size, sizeof input - (size_t)size, ",\"expected_version\":%lld", (long long)expect);
@@ -154,7 +154,7 @@ static void play_set(play *p, int tier, int key)
 static void play_get(play *p, int tier, int key)
 {
   char input[128];
-  int64_t version = tier == PERSISTENT && pick(p, 2) ? 1 + pick(p, (unsigned)tier_of(p, tier)->keys[key].count + 2) : 0;
+  int64_t version = tier == PERSISTENT && pick(p, 2) ? 1 + pick(p, (unsigned)model_version(&tier_of(p, tier)->keys[key]) + 2) : 0;
   int size = snprintf(input, sizeof input, "{\"key\":\"%s\"", model_key_name(key));
   if (version) size += snprintf(input + size, sizeof input - (size_t)size, ",\"version\":%lld", (long long)version);
   strcpy(input + size, "}");

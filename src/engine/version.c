@@ -1,0 +1,170 @@
+/*
+ * version.c: which number a write of a key gets. A client that read version N and writes on condition of N must not hit another value
+ * that has the number N, whatever happened to the key or to the ref meanwhile. Numbers may skip; they never come again.
+ *
+ *   VN1  `version_top` is at least every version that was given in this store, on any ref. It follows from the records, and from the
+ *        keyframe that a store is opened at: its record says it.
+ *   VN2  A ref is plain while it was made at the root commit, only commits moved it, and no other ref was ever put on one of its commits.
+ *        Nobody else gives numbers on its line, and none of its own was taken back: a write gets the number after the one before it. A
+ *        key that is not there begins after `floor`, the highest version of a key that was deleted on this ref.
+ *   VN3  On any other ref a write gets the number after `version_top`. So lines that have a past in common, and what an undo or a reset
+ *        took back, never have the same number for two writes.
+ *   VN4  What is not known counts as not plain: refs that come out of a keyframe, but for `main`, of which its record tells; a name that
+ *        a keyframe may have forgotten (G7).
+ *   VN5  What is imported into a store that never gave a number keeps those that it had elsewhere: a backup that is restored on another
+ *        machine has them. Into any other store it comes with numbers of that store.
+ *
+ * Not covered: two refs made at the root commit, each written, and then one reset to the other. They have nothing in common but the
+ * name of a key (decision 054).
+ */
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/error.h"
+#include "engine/store.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define MAIN_REF "main"
+#define FRAME_NOTE "versions"
+
+static void raise_to(uint64_t *number, uint64_t at_least)
+{
+  if (*number < at_least) *number = at_least;
+}
+
+uint64_t pd_version_next(const pd_store *s, const pd_ref_slot *slot, uint64_t before)
+{
+  uint64_t last = before ? before : slot->floor; /* VN2 */
+  if (!slot->is_plain) raise_to(&last, s->version_top);
+  return last + 1;
+}
+
+bool pd_version_keeps(const pd_store *s)
+{
+  return s->keeps_numbers && s->kept_top == s->version_top; /* else others gave numbers meanwhile */
+}
+
+uint64_t pd_version_imported(const pd_store *s, const pd_ref_slot *slot, uint64_t before, uint64_t number)
+{
+  if (!pd_ref_is_import(slot->name) || !pd_version_keeps(s)) return pd_version_next(s, slot, before);
+  return number > before ? number : before + 1;
+}
+
+bool pd_version_is_natural(const pd_store *s)
+{
+  for (size_t i = 0; i < s->slot_count; i++) {
+    const pd_ref_slot *slot = s->slots[i];
+    if (!pd_ref_is_hidden(slot->name) && slot->seen.last_seq && (!slot->is_plain || slot->floor)) return false;
+  }
+  return true;
+}
+
+void pd_version_given(pd_store *s, pd_ref_slot *slot, const pd_rec_change *ch)
+{
+  bool keeps = pd_ref_is_import(slot->name) && pd_version_keeps(s);
+  raise_to(&s->version_top, ch->version);
+  if (keeps) s->kept_top = s->version_top;
+  if (ch->is_delete) raise_to(&slot->floor, ch->version);
+}
+
+/* The ref that made commit `seq` and those that are at it get company. One that has it further back in its past is either the one that
+ * made it, or was put there, and lost this then. */
+static void share_line(pd_store *s, const pd_ref_slot *mover, uint64_t seq)
+{
+  CLEANUP(pd_buf_done) pd_buf scratch = {0};
+  pd_rec rec;
+  bool is_known = false, has_plain = false;
+  for (size_t i = 0; i < s->slot_count; i++) {
+    pd_ref_slot *slot = s->slots[i];
+    bool is_there = slot != mover && slot->tip.commit.seq == seq && !slot->tip.is_deleted;
+    if (is_there) slot->is_plain = false;
+    is_known |= is_there;
+    has_plain |= slot->is_plain;
+  }
+  if (is_known || !has_plain) return;
+  bool can_read = seq <= s->log_seq && pd_record_at(s, seq, &scratch, &rec, NULL) == PD_OK;
+  for (size_t i = 0; i < s->slot_count; i++)
+    if (!can_read || pd_bytes_equal(pd_text(s->slots[i]->name), rec.ref)) s->slots[i]->is_plain = false;
+}
+
+/* What is imported may take the place of anything here. */
+static void share_all(pd_store *s)
+{
+  for (size_t i = 0; i < s->slot_count; i++) s->slots[i]->is_plain = false;
+}
+
+void pd_version_moved(pd_store *s, pd_ref_slot *slot, const pd_rec *rec)
+{
+  if (rec->kind == PD_RECORD_COMMIT || rec->kind == PD_RECORD_SWITCH) return;
+  bool is_new = rec->kind == PD_RECORD_FORK && !rec->target_seq && !rec->ref_prev_seq && !s->frame_count; /* VN4 */
+  bool is_import = pd_ref_is_import(slot->name), is_fork = rec->kind == PD_RECORD_FORK;
+  slot->is_plain = is_new && !is_import;
+  if (is_import && is_fork && !s->version_top) s->keeps_numbers = true, s->kept_top = 0;
+  if (is_import && is_fork && !pd_version_keeps(s)) share_all(s);
+  if (is_import && rec->kind == PD_RECORD_REF_DELETE) s->keeps_numbers = false; /* the import is over */
+  if ((rec->kind == PD_RECORD_FORK || rec->kind == PD_RECORD_RESET) && rec->target_seq) share_line(s, slot, rec->target_seq);
+}
+
+void pd_version_follow(pd_store *s, pd_ref_slot *slot, const pd_rec *rec)
+{
+  pd_cursor c = pd_rec_changes(rec);
+  for (size_t i = 0; rec->kind == PD_RECORD_COMMIT && i < rec->change_count; i++) {
+    pd_rec_change ch;
+    pd_rec_next(rec, &c, &ch);
+    pd_version_given(s, slot, &ch);
+  }
+  pd_version_moved(s, slot, rec);
+}
+
+/* ---- across keyframes ---- */
+
+void pd_version_note(pd_store *s, char out[PD_VERSION_NOTE_SIZE])
+{
+  const pd_ref_slot *slot = pd_slot_find(s, MAIN_REF);
+  bool is_plain = slot && slot->is_plain;
+  snprintf(out, PD_VERSION_NOTE_SIZE, FRAME_NOTE " %llu %llu%s", (unsigned long long)s->version_top,
+           (unsigned long long)(slot ? slot->floor : 0), is_plain ? " " MAIN_REF : "");
+}
+
+/* Two numbers, and whether `main` is plain. */
+static bool parse_note(pd_bytes text, uint64_t *out_top, uint64_t *out_floor, bool *out_is_plain)
+{
+  char copy[PD_VERSION_NOTE_SIZE], again[PD_VERSION_NOTE_SIZE], word[8] = "";
+  unsigned long long top, floor;
+  if (text.size >= sizeof copy) return false;
+  if (text.size) memcpy(copy, text.data, text.size);
+  copy[text.size] = 0;
+  int count = sscanf(copy, FRAME_NOTE " %20llu %20llu %7s", &top, &floor, word);
+  if (count < 2) return false;
+  snprintf(again, sizeof again, FRAME_NOTE " %llu %llu%s%s", top, floor, count > 2 ? " " : "", word);
+  if (strcmp(copy, again) != 0 || (count > 2 && strcmp(word, MAIN_REF) != 0)) return false;
+  *out_top = top;
+  *out_floor = floor;
+  *out_is_plain = count > 2;
+  return true;
+}
+
+void pd_version_adopt(pd_store *s, const pd_rec *keyframe)
+{
+  uint64_t top, floor;
+  bool is_plain;
+  for (size_t i = 0; i < s->slot_count; i++) s->slots[i]->is_plain = false;
+  s->version_top = keyframe->covers; /* written before keyframes told: no number was higher than that of its record */
+  if (!parse_note(keyframe->reason, &top, &floor, &is_plain)) return;
+  s->version_top = top;
+  pd_ref_slot *slot = pd_slot_find(s, MAIN_REF);
+  if (!slot) return;
+  slot->floor = floor;
+  slot->is_plain = is_plain;
+}
+
+void pd_version_forget(pd_store *s)
+{
+  s->version_top = 0;
+  s->keeps_numbers = false;
+  for (size_t i = 0; i < s->slot_count; i++) {
+    s->slots[i]->is_plain = false;
+    s->slots[i]->floor = 0;
+  }
+}
