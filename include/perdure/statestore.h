@@ -18,8 +18,9 @@
  * All of the state is in memory; reads never wait for a disk. Changes are written `flush_interval_ms` after the first of them, all at once:
  *
  *   memory     nowhere
- *   file       a JSON file, {"version":1,"entries":[["key",value],…]} in the order in which keys were first set, written anew as a whole
- *   database   a SQLite table core_<table_name>, one transaction a flush
+ *   file       a JSON file, {"version":1,"entries":[["key",value],…]} in the order in which keys were first set, written anew as a whole;
+ *              its checksum is in the white space behind it, which other readers of JSON ignore
+ *   database   a SQLite table core_<table_name>, one transaction a flush; each row has a checksum in a column of its own
  *   perdure    an agent's store, one commit a flush on the ref <table_name>: every past state can be read (pd_statestore_get_at)
  *
  * VALUES      JSON texts. They are kept without white space outside of strings; numbers keep their digits, strings their escapes.
@@ -74,6 +75,10 @@ typedef struct pd_statestore_options {
    * One line. Called from any thread, without locks; it may use the store, but not close it. NULL: nobody is told. */
   void (*warn)(void *ctx, pd_code code, const char *message);
   void *warn_ctx;
+
+  /* file: PD_CORRUPT or PD_FORMAT, naming the file, if it is damaged or is not a state file. Otherwise such a file is moved aside to
+   * PATH.corrupt-MS, `warn` is told, and the state starts empty: right for an agent that must go on, wrong for a program that looks. */
+  bool refuses_damage;
 
   int64_t (*now_ms)(void *ctx);    /* NULL: the system's clock, milliseconds since 1970 UTC */
   int64_t (*uptime_ms)(void *ctx); /* NULL: milliseconds since the machine was started, sleep included */

@@ -5,7 +5,8 @@
  *     is synced.
  * F2  Nobody writes without the lock on PATH.lock, which has the holder's process id in it. (The file itself cannot be locked: it
  *     is another one after each flush.) Where the lock cannot be made, as in a folder that may not be written, each write tries again.
- * F3  What cannot be read is moved aside before anything is written, or the open fails.
+ * F3  What cannot be read is moved aside before anything is written, or the open fails. Only an agent's StateStore moves things; commands
+ *     open with `refuses_damage`.
  */
 #include "shelf/file_format.h"
 #include "shelf/shelf.h"
@@ -33,6 +34,7 @@ typedef struct file_shelf {
   pd_shelf base;
   char *path, *draft, *lock_path; /* absolute: the working folder may change */
   int lock_fd;
+  bool refuses_damage;
 } file_shelf;
 
 void pd_shelf_warn(const pd_shelf_warner *warner, pd_code code, const char *fmt, ...)
@@ -118,6 +120,8 @@ static void close_file(pd_shelf *shelf)
 static pd_code move_aside(file_shelf *s, const pd_error *why, pd_error *err)
 {
   CLEANUP(free_text) char *aside = NULL;
+  if (s->refuses_damage)
+    return pd_error_set(err, why->code, "the state file %.300s cannot be used: %.200s. It was left as it is", s->path, why->message);
   int64_t now_ms = pd_clock_now_ms(NULL);
   for (int i = 0; i < ASIDE_TRIES; i++) {
     free(aside);
@@ -234,13 +238,13 @@ static pd_code open_locked(file_shelf *s, const char *path, pd_error *err)
   return PD_OK;
 }
 
-pd_code pd_shelf_file_open(const char *path, pd_shelf_warner warner, pd_shelf **out, pd_error *err)
+pd_code pd_shelf_file_open(const char *path, bool refuses_damage, pd_shelf_warner warner, pd_shelf **out, pd_error *err)
 {
   static const pd_shelf_ops ops = {.is_whole = true, .load = load_file, .write = write_file, .close = close_file};
   file_shelf *s = calloc(1, sizeof *s);
   pd_error own;
   if (!s) return pd_error_memory(err, "a state file's handle");
-  *s = (file_shelf){.base = {&ops, warner}, .lock_fd = -1};
+  *s = (file_shelf){.base = {&ops, warner}, .lock_fd = -1, .refuses_damage = refuses_damage};
   pd_code code = open_locked(s, path, err ? err : &own);
   if (code)
     close_file(&s->base);

@@ -5,6 +5,40 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/sha256.h"
+
+/* ---- the checksum ----
+ *
+ * White space behind the last brace: a newline, 64 blanks and tabs (the first 64 bits of the SHA-256 of all before it; a tab is a 1), a
+ * newline. Every reader of JSON passes it over, and programs that write the file anew leave it out: a file without it is taken as it is. */
+
+#define SUM_BITS 64
+#define SUM_SIZE (SUM_BITS + 2)
+#define PLAIN_SPACE_MAX 8 /* so much white space may be behind a file that has no checksum: editors add some */
+
+static void write_sum(pd_bytes text, char out[SUM_SIZE])
+{
+  pd_id id = pd_sha256(text);
+  out[0] = out[SUM_SIZE - 1] = '\n';
+  for (size_t i = 0; i < SUM_BITS; i++) out[1 + i] = id.bytes[i / 8] >> (7 - i % 8) & 1 ? '\t' : ' ';
+}
+
+static bool is_space(char c)
+{
+  return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+static pd_code check_sum(pd_bytes text, pd_error *err)
+{
+  const char *bytes = text.data;
+  char expected[SUM_SIZE];
+  size_t end = text.size;
+  while (end && is_space(bytes[end - 1])) end--;
+  if (text.size - end <= PLAIN_SPACE_MAX) return PD_OK;
+  write_sum((pd_bytes){bytes, end}, expected);
+  if (text.size - end == SUM_SIZE && memcmp(bytes + end, expected, SUM_SIZE) == 0) return PD_OK;
+  return pd_error_set(err, PD_CORRUPT, "it does not match its checksum; if it was edited on purpose, remove the white space at its end");
+}
 
 /* An entry: an array of two, the first a string. */
 static pd_code read_entry(pd_json entry, size_t index, pd_buf *key, pd_json *out_value, pd_error *err)
@@ -39,6 +73,7 @@ pd_code pd_state_file_parse(pd_bytes text, pd_shelf_visit visit, void *ctx, pd_e
   pd_error why;
   uint64_t version = 0;
   pd_json_field fields[] = {{.name = "version"}, {.name = "entries"}};
+  TRY(check_sum(text, err));
   if (pd_json_parse(text, &all, &why)) return pd_error_set(err, PD_CORRUPT, "%s", why.message);
   if (pd_json_fields(all, fields, COUNT_OF(fields), &why)) return pd_error_set(err, PD_FORMAT, "it is no state file: %.400s", why.message);
   if (!pd_json_u64(fields[0].value, &version)) return pd_error_set(err, PD_FORMAT, "it is no state file: it has no version");
@@ -51,6 +86,8 @@ pd_code pd_state_file_parse(pd_bytes text, pd_shelf_visit visit, void *ctx, pd_e
 pd_code pd_state_file_write(const pd_shelf_item *items, size_t count, pd_buf *out, pd_error *err)
 {
   pd_json_writer w = {.out = out, .err = err};
+  char sum[SUM_SIZE];
+  size_t begin = out->size;
   pd_json_open(&w, '{');
   pd_json_put_number(&w, "version", 1);
   pd_json_key(&w, "entries");
@@ -63,5 +100,7 @@ pd_code pd_state_file_write(const pd_shelf_item *items, size_t count, pd_buf *ou
   }
   pd_json_close(&w, ']');
   pd_json_close(&w, '}');
-  return w.code;
+  TRY(w.code);
+  write_sum((pd_bytes){out->data + begin, out->size - begin}, sum);
+  return pd_buf_append(out, sum, sizeof sum, err);
 }

@@ -49,7 +49,8 @@ struct pd_shelf {
   pd_shelf_warner warner;
 };
 
-PD_MUST_USE pd_code pd_shelf_file_open(const char *path, pd_shelf_warner warner, pd_shelf **out, pd_error *err);
+/* `refuses_damage`: a file that cannot be used is an error that names it, and stays where it is; else it is moved aside (F3). */
+PD_MUST_USE pd_code pd_shelf_file_open(const char *path, bool refuses_damage, pd_shelf_warner warner, pd_shelf **out, pd_error *err);
 PD_MUST_USE pd_code pd_shelf_database_open(const char *path, const char *table, pd_shelf_warner warner, pd_shelf **out, pd_error *err);
 PD_MUST_USE pd_code pd_shelf_perdure_open(const char *uri, const char *agent, const char *ref, pd_shelf_warner warner, pd_shelf **out,
                                           pd_error *err);

@@ -94,7 +94,7 @@ static pd_code init(pd_statestore *s, const pd_statestore_options *o, pd_error *
 static pd_code open_shelf(pd_statestore *s, const pd_statestore_options *o, pd_error *err)
 {
   switch (s->stats.type) {
-  case PD_STATESTORE_FILE: TRY(pd_shelf_file_open(o->path, s->warner, &s->shelf, err)); break;
+  case PD_STATESTORE_FILE: TRY(pd_shelf_file_open(o->path, o->refuses_damage, s->warner, &s->shelf, err)); break;
   case PD_STATESTORE_DATABASE:
     if (!o->database) return pd_error_set(err, PD_NOT_FOUND, "no SQLite database is configured");
     TRY(pd_shelf_database_open(o->database, o->table_name, s->warner, &s->shelf, err));

@@ -110,6 +110,24 @@ want_out_has '"keys":1'
 run statestore --database zup.db --table 'x;y' get a
 want_failure 2 table_name
 
+t cli__statestore_moves_no_file_that_it_cannot_use
+echo '{"name":"my-precious-app"}' > package.json
+cp package.json before.json
+for verb in list 'get a' 'has a' stats 'set a 1' 'delete a'; do
+  run statestore --path package.json $verb
+  want_failure 4 package.json
+  want_true cmp package.json before.json
+done
+want_true test -z "$(ls | grep corrupt)"
+
+t cli__statestore_reports_a_file_that_was_damaged
+run statestore --path sum.json set a 1
+want_code 0
+sed 's/\["a",1\]/["a",7]/' sum.json > damaged.json
+run statestore --path damaged.json get a
+want_failure 4 checksum
+want_true test -e damaged.json
+
 t cli__statestore_clear_asks_for_a_prefix_and_can_be_tried
 for k in a:1 a:2 b:1; do "$perdure" statestore --path s.json set $k 1; done
 run statestore --path s.json clear

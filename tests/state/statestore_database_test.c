@@ -1,7 +1,10 @@
 /* statestore_database_test.c: the StateStores that are a SQLite table or a ref of an agent's store: what is in them, and what fails. */
 #include "state/desk.h"
 
+#include "base/file.h"
+
 #include <sqlite3.h>
+#include <sys/stat.h>
 
 static void run_sql(desk *d, const char *sql)
 {
@@ -74,6 +77,74 @@ static void database__rows_that_are_no_json_are_told_and_left_alone(void **state
   desk_set(&d, "good", "2");
   desk_stop(&d);
   assert_sql(&d, "SELECT value FROM core_state ORDER BY rowid", "{half 2 2 ");
+  desk_done(&d);
+}
+
+static void database__is_for_its_owner_alone(void **state)
+{
+  (void)state;
+  desk d;
+  struct stat is;
+  mode_t before = umask(022);
+  desk_open(&d, PD_STATESTORE_DATABASE);
+  umask(before);
+  assert_int_equal(stat(d.database, &is), 0);
+  assert_int_equal(is.st_mode & 0777, 0600);
+  desk_done(&d);
+}
+
+static void database__what_others_write_has_no_checksum_and_is_taken(void **state)
+{
+  (void)state;
+  desk d;
+  desk_open(&d, PD_STATESTORE_DATABASE);
+  desk_set(&d, "a", "1");
+  desk_set(&d, "b", "2");
+  desk_set(&d, "c", "3");
+  desk_stop(&d);
+  run_sql(&d, "UPDATE core_state SET value = '10' WHERE state_key = 'a'; DELETE FROM core_state WHERE state_key = 'b';"
+              "INSERT INTO core_state (state_key, value) VALUES ('d', '4')");
+  desk_start(&d);
+  assert_keys(&d, "", "a c d ");
+  assert_value(&d, "a", "10");
+  assert_int_equal(d.warning_count, 0);
+  desk_done(&d);
+}
+
+/* Every byte of the file but those that hold nothing: the state is as it was, or the open says that it is damaged. */
+static void database__a_flipped_byte_is_never_read_as_the_truth(void **state)
+{
+  (void)state;
+  desk d;
+  pd_buf whole = {0};
+  unsigned noticed = 0;
+  desk_open(&d, PD_STATESTORE_DATABASE);
+  desk_set(&d, "a", "\"first\"");
+  desk_set(&d, "b", "[1,2,3]");
+  desk_stop(&d);
+  assert_int_equal(pd_file_read(d.database, (size_t)1 << 20, &whole, &d.err), PD_OK);
+  d.options.flush_interval_ms = 60000;
+  for (size_t i = 0; i < whole.size; i++) {
+    if (!whole.data[i]) continue; /* mostly empty space; what counts there is tried below */
+    whole.data[i] ^= (uint8_t)(1 << i % 8);
+    assert_int_equal(pd_file_write(d.database, pd_buf_bytes(&whole), false, &d.err), PD_OK);
+    whole.data[i] ^= (uint8_t)(1 << i % 8);
+    pd_statestore_stats stats;
+    d.warning_count = 0;
+    desk_start(&d);
+    pd_statestore_stats_get(d.s, &stats);
+    if (stats.is_fallback) {
+      assert_true(d.warning_count >= 1);
+      noticed++;
+    } else {
+      assert_keys(&d, "", "a b ");
+      assert_value(&d, "a", "\"first\"");
+      assert_value(&d, "b", "[1,2,3]");
+    }
+    desk_stop(&d);
+  }
+  assert_true(noticed > 50);
+  pd_buf_done(&whole);
   desk_done(&d);
 }
 
@@ -256,6 +327,9 @@ int main(void)
     cmocka_unit_test(database__has_the_table_of_the_seed),
     cmocka_unit_test(database__rows_of_the_original_are_read),
     cmocka_unit_test(database__rows_that_are_no_json_are_told_and_left_alone),
+    cmocka_unit_test(database__is_for_its_owner_alone),
+    cmocka_unit_test(database__what_others_write_has_no_checksum_and_is_taken),
+    cmocka_unit_test(database__a_flipped_byte_is_never_read_as_the_truth),
     cmocka_unit_test(database__table_names_are_checked),
     cmocka_unit_test(database__that_cannot_be_opened_means_a_warning_and_memory),
     cmocka_unit_test(database__a_failed_batch_is_kept_and_tried_again),

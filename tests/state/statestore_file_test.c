@@ -123,25 +123,86 @@ static void file__that_is_no_state_file_is_moved_aside_and_told(void **state)
   desk_done(&d);
 }
 
+/* `text` takes the file's place. All of it is read, or it is moved aside with one warning: never a part, never something else. */
+static void expect_whole_or_aside(desk *d, pd_bytes text, bool may_be_whole)
+{
+  d->warning_count = 0;
+  assert_int_equal(pd_file_write(d->path, text, false, &d->err), PD_OK);
+  desk_start(d);
+  if (d->warning_count) {
+    assert_keys(d, "", "");
+    assert_int_equal(d->warning_count, 1);
+    assert_true(d->warning_code == PD_CORRUPT || d->warning_code == PD_FORMAT);
+  } else {
+    assert_true(may_be_whole);
+    assert_keys(d, "", "a b ");
+    assert_value(d, "a", "[1,{\"b\":\"c\"}]");
+    assert_value(d, "b", "\"x\"");
+  }
+  desk_stop(d);
+}
+
+static void make_whole(desk *d, pd_buf *out, size_t *out_text_size)
+{
+  desk_open(d, PD_STATESTORE_FILE);
+  desk_set(d, "a", "[1,{\"b\":\"c\"}]");
+  desk_set(d, "b", "\"x\"");
+  desk_stop(d);
+  assert_int_equal(pd_file_read(d->path, 4096, out, &d->err), PD_OK);
+  *out_text_size = out->size;
+  while (out->data[*out_text_size - 1] != '}') --*out_text_size;
+  assert_int_equal(out->size, *out_text_size + 66);
+}
+
 static void file__cut_anywhere_is_moved_aside(void **state)
 {
   (void)state;
   desk d;
-  desk_open(&d, PD_STATESTORE_FILE);
-  desk_set(&d, "a", "[1,{\"b\":\"c\"}]");
-  desk_set(&d, "b", "\"x\"");
-  desk_stop(&d);
   pd_buf whole = {0};
-  assert_int_equal(pd_file_read(d.path, 4096, &whole, &d.err), PD_OK);
-  for (size_t size = 0; size < whole.size; size++) {
-    assert_int_equal(pd_file_write(d.path, (pd_bytes){whole.data, size}, false, &d.err), PD_OK);
-    desk_start(&d);
-    assert_keys(&d, "", "");
-    desk_stop(&d);
-    assert_int_equal(d.warning_count, (int)size + 1);
-  }
-  assert_int_equal(count_files(&d, ".corrupt-", NULL), (int)whole.size);
+  size_t text_size;
+  make_whole(&d, &whole, &text_size);
+  for (size_t size = 0; size < whole.size; size++) expect_whole_or_aside(&d, (pd_bytes){whole.data, size}, size >= text_size);
+  assert_true(count_files(&d, ".corrupt-", NULL) >= (int)text_size);
   pd_buf_done(&whole);
+  desk_done(&d);
+}
+
+static void file__a_flipped_bit_is_never_read_as_the_truth(void **state)
+{
+  (void)state;
+  desk d;
+  pd_buf whole = {0};
+  size_t text_size;
+  make_whole(&d, &whole, &text_size);
+  for (size_t i = 0; i < whole.size; i++)
+    for (int bit = 0; bit < 8; bit++) {
+      whole.data[i] ^= (uint8_t)(1 << bit);
+      expect_whole_or_aside(&d, pd_buf_bytes(&whole), false);
+      whole.data[i] ^= (uint8_t)(1 << bit);
+    }
+  expect_whole_or_aside(&d, pd_buf_bytes(&whole), true);
+  assert_int_equal(d.warning_count, 0);
+  pd_buf_done(&whole);
+  desk_done(&d);
+}
+
+static void file__whoever_only_looks_gets_an_error_and_moves_nothing(void **state)
+{
+  (void)state;
+  static const char *const texts[] = {"{\"name\":\"my-precious-app\"}", "no JSON at all", "", "{\"version\":1,\"entries\":[[\"a\",1]"};
+  desk d;
+  desk_init(&d, PD_STATESTORE_FILE);
+  make_folder(&d);
+  d.options.refuses_damage = true;
+  for (size_t i = 0; i < COUNT_OF(texts); i++) {
+    write_text(d.path, texts[i]);
+    pd_code code = pd_statestore_open(&d.options, &d.s, &d.err);
+    assert_true(code == PD_CORRUPT || code == PD_FORMAT);
+    assert_non_null(strstr(d.err.message, d.path));
+    assert_file(d.path, texts[i]);
+    assert_int_equal(count_files(&d, ".corrupt-", NULL), 0);
+    assert_int_equal(count_files(&d, ".lock", NULL), 0);
+  }
   desk_done(&d);
 }
 
@@ -428,6 +489,8 @@ int main(void)
     cmocka_unit_test(file__of_the_original_is_read_and_keeps_its_order),
     cmocka_unit_test(file__that_is_no_state_file_is_moved_aside_and_told),
     cmocka_unit_test(file__cut_anywhere_is_moved_aside),
+    cmocka_unit_test(file__a_flipped_bit_is_never_read_as_the_truth),
+    cmocka_unit_test(file__whoever_only_looks_gets_an_error_and_moves_nothing),
     cmocka_unit_test(file__a_half_written_draft_of_a_crash_is_no_harm),
     cmocka_unit_test(file__what_is_no_file_is_refused),
     cmocka_unit_test(file__keeps_its_mode_and_its_link),
