@@ -148,11 +148,24 @@ static pd_bytes text_or_empty(const char *text)
   return text ? pd_text(text) : (pd_bytes){NULL, 0};
 }
 
+/* The log's times do not go back, so that a time can be searched for; but for this: a clock that was far ahead once would date all that
+ * comes after it, and who asks for the state of a moment would not see it. So when the clock is more than a day behind the last record, and
+ * not behind the time from which the log jumped ahead, that jump was wrong, and times go back once (back_seq). A clock that is behind all of the
+ * log is itself wrong. */
 static int64_t next_time(pd_store *s)
 {
   int64_t now = s->now_ms(s->now_ctx);
   if (now < 0) now = 0;
-  return now > s->tip_time_ms ? now : s->tip_time_ms; /* the log's times never go back, so a time can be searched for */
+  bool was_ahead = s->has_jump && now >= s->jump_ms && s->tip_time_ms - now > PD_JUMP_MS;
+  return now > s->tip_time_ms || was_ahead ? now : s->tip_time_ms;
+}
+
+void pd_time_note(pd_store *s, int64_t before_ms, uint64_t seq, int64_t time_ms)
+{
+  if (time_ms < before_ms) s->back_seq = seq;
+  if (!before_ms || time_ms - before_ms <= PD_JUMP_MS) return;
+  s->has_jump = true;
+  s->jump_ms = before_ms;
 }
 
 static void start_record(pd_store *s, const pd_intent *intent, const pd_ref_slot *slot, pd_rec *rec)
@@ -211,6 +224,7 @@ static void push_staged(pd_store *s, const pd_rec *rec, pd_ref_slot *slot, const
     pd_head_copy(s, &slot->tip, head);
   }
   if (frame) st->frame = *frame;
+  pd_time_note(s, s->tip_time_ms, rec->seq, rec->time_ms);
   s->tip_seq = rec->seq;
   s->tip_audit = rec->audit;
   s->tip_time_ms = rec->time_ms;

@@ -54,6 +54,10 @@ static void check_clock(pd_doctor_view *v, pd_store *s)
   if (newest > now + CLOCK_SLACK_MS)
     pd_diagnose(v, PD_SEVERITY_WARNING, s->agent, "set the clock; until it has caught up, records keep the time of the newest",
                 "the clock went back: the newest record is %lld s in the future", (long long)(newest - now) / 1000);
+  if (s->back_seq)
+    pd_diagnose(v, PD_SEVERITY_WARNING, s->agent, "name points before it by commit id or #NUMBER rather than by time",
+                "a clock was more than a day ahead before record %llu; records right before it are dated wrongly",
+                (unsigned long long)s->back_seq);
 }
 
 /* Some keys of a ref with their values, from the root of its tree down. */

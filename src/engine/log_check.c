@@ -10,6 +10,8 @@
 
 #include <perdure/backend.h>
 
+#define JUMP_MS ((int64_t)24 * 3600 * 1000) /* PD_JUMP_MS of store.h: a clock had been ahead */
+
 typedef struct log_check {
   pd_backend *b;
   uint64_t first; /* number of records[0] */
@@ -112,7 +114,7 @@ static pd_code check_record(log_check *c, uint64_t seq, pd_bytes bytes, pd_error
   if (rec.has_dropped) return unsound(seq, "changes are missing", err);
   pd_id audit = c->has_audit ? pd_rec_audit(&rec, &c->audit) : rec.audit;
   if (!pd_id_equal(&audit, &rec.audit)) return unsound(seq, "it does not continue the audit chain", err);
-  if (rec.time_ms < c->time_ms) return unsound(seq, "it is older than the one before", err);
+  if (rec.time_ms < c->time_ms && c->time_ms - rec.time_ms <= JUMP_MS) return unsound(seq, "it is older than the one before", err);
   if (rec.keyframe_seq >= seq || rec.ref_prev_seq >= seq) return unsound(seq, "it follows a record that comes after it", err);
   TRY(check_commit(c, &rec, err));
   c->audit = rec.audit;

@@ -189,6 +189,7 @@ static pd_code follow_record(pd_store *s, uint64_t seq, pd_bytes bytes, pd_error
   if (pd_is_gc_setting_record(&rec)) pd_auto_gc_start(s);
   s->log_seq = s->seen_seq = s->tip_seq = seq;
   s->seen_audit = s->tip_audit = rec.audit;
+  pd_time_note(s, s->seen_time_ms, seq, rec.time_ms);
   s->seen_time_ms = s->tip_time_ms = rec.time_ms;
   s->tail_bytes += bytes.size;
   return PD_OK;

@@ -154,14 +154,19 @@ pd_code pd_commit_find(pd_store *s, const pd_id *id, uint64_t seq, pd_commit *ou
 
 /* ---- by time ---- */
 
-/* The last record at or before a time; 0 if all are later. Times never go back in a log. */
+/* Times go back in a log at most where a clock was wrong (commit.c, next_time): what comes before that is searched only if all behind it is
+ * later. */
 pd_code pd_last_before(pd_store *s, int64_t time_ms, uint64_t *out_seq, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf scratch = {0};
   uint64_t cut = s->retention.state.cut, low = cut ? cut : 1, high = s->log_seq + 1;
+  pd_rec rec;
+  if (s->back_seq > low && s->back_seq < high) {
+    TRY(pd_record_at(s, s->back_seq, &scratch, &rec, err));
+    *(rec.time_ms <= time_ms ? &low : &high) = s->back_seq;
+  }
   while (low < high) {
     uint64_t mid = low + (high - low) / 2;
-    pd_rec rec;
     TRY(pd_record_at(s, mid, &scratch, &rec, err));
     if (rec.time_ms <= time_ms)
       low = mid + 1;

@@ -31,6 +31,7 @@
 #define PD_INLINE_SIZE_MAX ((size_t)16 << 10) /* larger values are blobs in the bag */
 #define PD_CELL_SIZE_MAX ((size_t)64 << 10)   /* larger values are not kept in memory */
 #define PD_TURN_COUNT 16
+#define PD_JUMP_MS ((int64_t)24 * 3600 * 1000) /* a clock that differs by more was wrong, or time has passed: commit.c, next_time */
 #define PD_PENDING_SIZE_MAX ((size_t)8 << 20) /* a buffered store flushes by itself beyond this */
 
 /* Where a ref points, and the tree there if it is in memory. */
@@ -176,6 +177,9 @@ struct pd_store {
   uint64_t version_top; /* VN1 */
   bool keeps_numbers;   /* VN5 */
   uint64_t kept_top;    /* …version_top as the last imported change left it */
+  bool has_jump;        /* some record is dated more than PD_JUMP_MS after the one before it… */
+  int64_t jump_ms;      /* …which has this time: the last such */
+  uint64_t back_seq;    /* the last record that is dated before the one before it; 0: none is known */
 
   pd_batch pending, inflight;
   pd_ticket *concluded; /* to be told once the lock is free */
@@ -491,9 +495,12 @@ PD_MUST_USE pd_code pd_settle(pd_store *s, pd_error *err);
 PD_MUST_USE pd_code pd_batch_blob(pd_batch *batch, const pd_id *id, pd_bytes blob, pd_error *err);
 void pd_batch_clear(pd_store *s, pd_batch *batch);
 
+/* commit.c: a record with this time follows one with `before_ms`. */
+void pd_time_note(pd_store *s, int64_t before_ms, uint64_t seq, int64_t time_ms);
+
 /* ---- version.c: the numbers of versions ---- */
 
-#define PD_VERSION_NOTE_SIZE 64
+#define PD_VERSION_NOTE_SIZE 160
 
 /* The number of the next write of a key on a ref; `before`: of the version that is there, 0 if none is. */
 uint64_t pd_version_next(const pd_store *s, const pd_ref_slot *slot, uint64_t before);
@@ -603,7 +610,8 @@ PD_MUST_USE pd_code pd_kept_points(pd_store *s, pd_kept_visit visit, void *ctx, 
 
 /* ---- resolve.c ---- */
 
-/* The last record at or before a time; one before all that are whole if they are later. */
+/* The last record that is dated at or before a time; one before all that are whole if they are later. Records that are dated later than one
+ * behind them, because a clock was wrong, count as if they had its time. */
 PD_MUST_USE pd_code pd_last_before(pd_store *s, int64_t time_ms, uint64_t *out_seq, pd_error *err);
 
 PD_MUST_USE pd_code pd_resolve_locked(pd_store *s, const char *at, pd_commit *out, pd_error *err);

@@ -119,50 +119,57 @@ void pd_version_follow(pd_store *s, pd_ref_slot *slot, const pd_rec *rec)
 
 /* ---- across keyframes ---- */
 
+/* "versions TOP FLOOR", and behind it what there is of: "main" (it is plain), "jump MS", "back SEQ" (store.h). Other words are of a newer
+ * program, and passed over. */
 void pd_version_note(pd_store *s, char out[PD_VERSION_NOTE_SIZE])
 {
   const pd_ref_slot *slot = pd_slot_find(s, MAIN_REF);
-  bool is_plain = slot && slot->is_plain;
-  snprintf(out, PD_VERSION_NOTE_SIZE, FRAME_NOTE " %llu %llu%s", (unsigned long long)s->version_top,
-           (unsigned long long)(slot ? slot->floor : 0), is_plain ? " " MAIN_REF : "");
+  char jump[40] = "", back[40] = "";
+  if (s->has_jump) snprintf(jump, sizeof jump, " jump %lld", (long long)s->jump_ms);
+  if (s->back_seq) snprintf(back, sizeof back, " back %llu", (unsigned long long)s->back_seq);
+  snprintf(out, PD_VERSION_NOTE_SIZE, FRAME_NOTE " %llu %llu%s%s%s", (unsigned long long)s->version_top,
+           (unsigned long long)(slot ? slot->floor : 0), slot && slot->is_plain ? " " MAIN_REF : "", jump, back);
 }
 
-/* Two numbers, and whether `main` is plain. */
-static bool parse_note(pd_bytes text, uint64_t *out_top, uint64_t *out_floor, bool *out_is_plain)
+/* The number that follows a word of the note; false if the word is not there. */
+static bool number_after(const char *text, const char *word, uint64_t *out)
 {
-  char copy[PD_VERSION_NOTE_SIZE], again[PD_VERSION_NOTE_SIZE], word[8] = "";
-  unsigned long long top, floor;
-  if (text.size >= sizeof copy) return false;
-  if (text.size) memcpy(copy, text.data, text.size);
-  copy[text.size] = 0;
-  int count = sscanf(copy, FRAME_NOTE " %20llu %20llu %7s", &top, &floor, word);
-  if (count < 2) return false;
-  snprintf(again, sizeof again, FRAME_NOTE " %llu %llu%s%s", top, floor, count > 2 ? " " : "", word);
-  if (strcmp(copy, again) != 0 || (count > 2 && strcmp(word, MAIN_REF) != 0)) return false;
-  *out_top = top;
-  *out_floor = floor;
-  *out_is_plain = count > 2;
-  return true;
+  char *end;
+  const char *at = strstr(text, word);
+  if (!at || at[strlen(word)] < '0' || at[strlen(word)] > '9') return false;
+  *out = strtoull(at + strlen(word), &end, 10);
+  return *end == ' ' || !*end;
+}
+
+static void take_note(pd_store *s, const char *text)
+{
+  uint64_t top, number;
+  unsigned long long floor;
+  if (!number_after(text, FRAME_NOTE " ", &top) || sscanf(text, FRAME_NOTE " %*u %20llu", &floor) != 1) return;
+  s->version_top = top;
+  pd_ref_slot *slot = pd_slot_find(s, MAIN_REF);
+  if (slot) slot->floor = floor, slot->is_plain = strstr(text, " " MAIN_REF) != NULL;
+  s->has_jump = number_after(text, " jump ", &number) && number <= INT64_MAX;
+  s->jump_ms = s->has_jump ? (int64_t)number : 0;
+  if (number_after(text, " back ", &number)) s->back_seq = number;
 }
 
 void pd_version_adopt(pd_store *s, const pd_rec *keyframe)
 {
-  uint64_t top, floor;
-  bool is_plain;
+  char text[PD_VERSION_NOTE_SIZE] = "";
   for (size_t i = 0; i < s->slot_count; i++) s->slots[i]->is_plain = false;
   s->version_top = keyframe->covers; /* written before keyframes told: no number was higher than that of its record */
-  if (!parse_note(keyframe->reason, &top, &floor, &is_plain)) return;
-  s->version_top = top;
-  pd_ref_slot *slot = pd_slot_find(s, MAIN_REF);
-  if (!slot) return;
-  slot->floor = floor;
-  slot->is_plain = is_plain;
+  s->has_jump = false;
+  s->back_seq = 0;
+  if (keyframe->reason.size >= sizeof text) return;
+  if (keyframe->reason.size) memcpy(text, keyframe->reason.data, keyframe->reason.size);
+  take_note(s, text);
 }
 
 void pd_version_forget(pd_store *s)
 {
-  s->version_top = 0;
-  s->keeps_numbers = false;
+  s->version_top = s->back_seq = 0;
+  s->keeps_numbers = s->has_jump = false;
   for (size_t i = 0; i < s->slot_count; i++) {
     s->slots[i]->is_plain = false;
     s->slots[i]->floor = 0;

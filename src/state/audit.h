@@ -61,6 +61,7 @@ typedef struct pd_audit_head {
   uint64_t seq;                    /* of the last line; 0: none */
   pd_id chain;                     /* of the last line */
   uint64_t batch;                  /* first line of the last batch; 0: none */
+  int64_t written_ms;              /* when it was written; not part of its text */
   int64_t until_ms;                /* no line is younger */
   uint64_t start_seq, start_batch; /* the first line that is still there (or will be the next), and its batch */
   pd_id start_chain;               /* of the line before it */

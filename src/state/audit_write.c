@@ -206,6 +206,7 @@ pd_code pd_audit_head_read(pd_store *store, const char *at, pd_audit_head *out, 
   }
   TRY(code);
   TRY(pd_audit_head_parse(pd_buf_bytes(&text), out, err));
+  out->written_ms = entry.updated_ms;
   *out_version = entry.version;
   return PD_OK;
 }
@@ -216,6 +217,7 @@ typedef struct batch_writer {
   pd_audit_head head; /* as it is, and then as it will be */
   pd_audit_top top;
   pd_buf text, line, lines, head_text;
+  int64_t own_ms; /* of the newest line of the batch */
 } batch_writer;
 
 static void batch_writer_done(batch_writer *w)
@@ -244,7 +246,7 @@ static pd_code chain_line(batch_writer *w, pd_code written, pd_error *err)
 static pd_code chain_own(batch_writer *w, const char *what, const char *subject, uint64_t count, pd_error *err)
 {
   pd_json_writer json = {.out = &w->line, .err = err};
-  own_json(&json, w->head.seq + 1, w->head.until_ms, what, subject, count);
+  own_json(&json, w->head.seq + 1, w->own_ms ? w->own_ms : w->head.until_ms, what, subject, count);
   return chain_line(w, json.code, err);
 }
 
@@ -262,16 +264,27 @@ static pd_code chain_all(batch_writer *w, const pd_audit_batch *batch, pd_error 
   return batch->lost ? chain_own(w, "audit.lost", subject, batch->lost, err) : PD_OK;
 }
 
-/* Does audit.keep let the oldest batch go? `next` is the start without it. A batch that cannot be read stays, for audit.verify to tell. */
+/* When a batch was written; `now_ms` if it is the one that is about to be. */
+static int64_t batch_ms(pd_store *store, uint64_t first, int64_t now_ms)
+{
+  char key[PD_AUDIT_KEY_SIZE];
+  pd_entry entry;
+  return pd_get(store, PD_AUDIT_REF, pd_text(pd_audit_key(first, key)), NULL, &entry, NULL) ? now_ms : entry.updated_ms;
+}
+
+/* Does audit.keep let the oldest batch go? `next` is the start without it. A batch that cannot be read stays, for audit.verify to tell. One
+ * that is dated after the batch behind it, because a clock was ahead, is as old as that one. */
 static bool is_expired(pd_store *store, const pd_audit_head *head, int64_t limit, pd_audit_head *next)
 {
   CLEANUP(pd_buf_done) pd_buf text = {0};
   char key[PD_AUDIT_KEY_SIZE];
   pd_audit_top top;
+  pd_entry entry;
   pd_bytes rest, line;
   bool is_end = false;
-  if (pd_get(store, PD_AUDIT_REF, pd_text(pd_audit_key(head->start_batch, key)), &text, NULL, NULL)) return false;
-  if (pd_audit_top_parse(pd_buf_bytes(&text), &top, &rest, NULL) || top.until_ms >= limit) return false;
+  if (pd_get(store, PD_AUDIT_REF, pd_text(pd_audit_key(head->start_batch, key)), &text, &entry, NULL)) return false;
+  if (pd_audit_top_parse(pd_buf_bytes(&text), &top, &rest, NULL)) return false;
+  if (entry.updated_ms >= limit && batch_ms(store, top.first + top.count, entry.updated_ms) >= limit) return false;
   *next = *head;
   while (!is_end)
     if (pd_audit_next(&rest, &next->start_chain, &line, &is_end, NULL)) return false;
@@ -279,12 +292,14 @@ static bool is_expired(pd_store *store, const pd_audit_head *head, int64_t limit
   return true;
 }
 
-/* Take what audit.keep lets go out of `edit`, when a minute of the audit's time is over. */
-static pd_code expire(pd_home *home, pd_store *store, batch_writer *w, int64_t before_ms, pd_edit *edit, pd_error *err)
+/* Take what audit.keep lets go out of `edit`, when a minute is over. The time that counts is one that two batches agree upon, this one and
+ * the one before it: what a single call with its clock ahead says lets nothing go. */
+static pd_code expire(pd_home *home, pd_store *store, batch_writer *w, int64_t own_ms, pd_edit *edit, pd_error *err)
 {
-  int64_t limit = w->head.until_ms - (int64_t)home->config.audit_keep_days * DAY_MS;
+  int64_t sure_ms = own_ms < w->head.written_ms ? own_ms : w->head.written_ms;
+  int64_t limit = sure_ms - (int64_t)home->config.audit_keep_days * DAY_MS;
   uint64_t first = w->head.start_seq;
-  if (!home->config.audit_keep_days || before_ms / MINUTE_MS == w->head.until_ms / MINUTE_MS) return PD_OK;
+  if (!home->config.audit_keep_days || w->head.written_ms / MINUTE_MS == own_ms / MINUTE_MS) return PD_OK;
   for (size_t i = 0; i < EXPIRE_BATCHES_MAX && w->head.start_batch && w->head.start_seq < w->top.first; i++) {
     char key[PD_AUDIT_KEY_SIZE];
     pd_audit_head next;
@@ -306,9 +321,11 @@ static pd_code stage(pd_home *home, pd_store *store, const pd_audit_batch *batch
   pd_buf_clear(&w->text);
   pd_buf_clear(&w->lines);
   pd_buf_clear(&w->head_text);
-  int64_t before_ms = w->head.until_ms;
+  w->own_ms = 0;
+  for (size_t i = 0; i < batch->count; i++)
+    if (batch->lines[i].last_ms > w->own_ms) w->own_ms = batch->lines[i].last_ms;
   TRY(chain_all(w, batch, err));
-  TRY(expire(home, store, w, before_ms, edit, err));
+  TRY(expire(home, store, w, w->own_ms, edit, err));
   w->top.until_ms = w->head.until_ms;
   w->head.batch = w->top.first;
   if (!w->head.start_batch) w->head.start_batch = w->top.first;

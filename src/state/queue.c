@@ -60,6 +60,7 @@ static pd_code read_head(pd_queue_tx *tx, pd_error *err)
   if (code == PD_NOT_FOUND) return PD_OK;
   TRY(code);
   tx->version = entry.version;
+  tx->last_ms = entry.updated_ms;
   TRY(pd_queue_parse(key, pd_buf_bytes(&text), &head, err));
   TRY(pd_queue_field(key, head, "next", &tx->next, err));
   TRY(pd_queue_field(key, head, "count", &tx->count, err));
@@ -226,12 +227,14 @@ pd_code pd_queue_stage(pd_queue_tx *tx, const char *kind, const char *from, pd_b
   return PD_OK;
 }
 
-/* Was it pushed before? Else that it is. Old ones go, a few at a time. */
+/* Was it pushed before? Else that it is. Old ones go, a few at a time: others only if they are old by the clock of this call and of
+ * the one before, so that one call with a wrong clock forgets none of them. */
 static pd_code stage_once(pd_queue_tx *tx, const char *dedupe_key, bool *out_was, pd_error *err)
 {
   char prefix[PD_QUEUE_KEY_SIZE], old[ONCE_DROP_MAX][PD_QUEUE_KEY_SIZE + ONCE_SIZE_MAX];
   char key[PD_QUEUE_KEY_SIZE + ONCE_SIZE_MAX];
   size_t old_count = 0;
+  int64_t sure_ms = tx->last_ms < tx->now_ms ? tx->last_ms : tx->now_ms;
   pd_entry entry;
   pd_iter *iter;
   snprintf(prefix, sizeof prefix, "once/%s/", tx->agent);
@@ -240,9 +243,9 @@ static pd_code stage_once(pd_queue_tx *tx, const char *dedupe_key, bool *out_was
   TRY(pd_edit_iter(tx->edit, &scan, &iter, err));
   pd_code code;
   while ((code = pd_iter_next(iter, &entry, NULL, err)) == PD_OK) {
-    bool is_old = tx->now_ms - entry.updated_ms > ONCE_KEEP_MS;
-    if (!is_old && pd_bytes_equal(entry.key, pd_text(key))) *out_was = true;
-    if (is_old && old_count < ONCE_DROP_MAX && entry.key.size < sizeof old[0])
+    bool is_it = pd_bytes_equal(entry.key, pd_text(key));
+    if (is_it) *out_was = tx->now_ms - entry.updated_ms <= ONCE_KEEP_MS;
+    if (!is_it && sure_ms - entry.updated_ms > ONCE_KEEP_MS && old_count < ONCE_DROP_MAX && entry.key.size < sizeof old[0])
       snprintf(old[old_count++], sizeof old[0], "%.*s", (int)entry.key.size, (const char *)entry.key.data);
   }
   pd_iter_close(iter);

@@ -51,6 +51,7 @@ typedef struct pd_queue_tx {
   const char *agent;
   uint64_t next, count, bytes, version; /* of the head; next, count and bytes as staged so far */
   int64_t now_ms;
+  int64_t last_ms;  /* when the head was written last; 0: never */
   bool is_complete; /* the head is staged */
 } pd_queue_tx;
 

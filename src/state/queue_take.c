@@ -12,6 +12,8 @@
 #include <stdlib.h>
 
 #define TAKE_COUNT_MAX 100
+#define VISIBILITY_MS_MAX ((int64_t)365 * 24 * 3600 * 1000) /* as queue.receive.json has it */
+#define CLOCK_MS_MAX ((int64_t)24 * 3600 * 1000)
 #define TAKE_SIZE_MAX ((uint64_t)16 * 1024 * 1024) /* of one answer; the first message is given whatever its size */
 
 /* ---- a message and its delivery, side by side ---- */
@@ -19,6 +21,7 @@
 typedef struct delivery {
   uint64_t number; /* 0: none */
   uint64_t until, deliveries;
+  uint64_t given; /* when; 0: not known */
 } delivery;
 
 /* Walks the messages in order, and with each the delivery that it has, if any. */
@@ -45,6 +48,7 @@ static pd_code next_flight(walk *k, pd_error *err)
   k->ahead.number = pd_key_number(entry.key);
   TRY(pd_queue_parse("flight", text, &json, err));
   TRY(pd_queue_field("flight", json, "until", &k->ahead.until, err));
+  if (!pd_json_u64(pd_json_member(json, "given"), &k->ahead.given)) k->ahead.given = 0; /* by an older program */
   return pd_queue_field("flight", json, "deliveries", &k->ahead.deliveries, err);
 }
 
@@ -71,9 +75,12 @@ static pd_code walk_next(walk *k, uint64_t *out_number, uint64_t *out_size, deli
   return PD_OK;
 }
 
+/* What was given more than a day from now was given by a clock that was ahead: nobody holds it until then. */
 static bool is_in_flight(const pd_queue_tx *tx, const delivery *d)
 {
-  return d->number && (int64_t)d->until > tx->now_ms;
+  int64_t until_max = tx->now_ms + VISIBILITY_MS_MAX, given_max = tx->now_ms + CLOCK_MS_MAX;
+  if (!d->number || (int64_t)d->until <= tx->now_ms) return false;
+  return (int64_t)d->until <= until_max && (int64_t)d->given <= given_max;
 }
 
 /* ---- receiving ---- */
@@ -127,9 +134,9 @@ static pd_code put_delivered(pd_queue_tx *tx, pd_json_writer *out, const deliver
 
 static pd_code stage_flight(pd_queue_tx *tx, const delivery *d, int64_t visibility_ms, pd_error *err)
 {
-  char key[PD_QUEUE_KEY_SIZE], text[96];
-  snprintf(text, sizeof text, "{\"until\":%lld,\"deliveries\":%llu}", (long long)(tx->now_ms + visibility_ms),
-           (unsigned long long)d->deliveries);
+  char key[PD_QUEUE_KEY_SIZE], text[128];
+  snprintf(text, sizeof text, "{\"until\":%lld,\"deliveries\":%llu,\"given\":%lld}", (long long)(tx->now_ms + visibility_ms),
+           (unsigned long long)d->deliveries, (long long)tx->now_ms);
   return pd_edit_put(tx->edit, pd_text(pd_queue_key("flight", tx->agent, d->number, key)), pd_text(text), PD_ANY_VERSION, err);
 }
 

@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #define LEASE_DAYS_MAX 3650
+#define CLOCK_MS_MAX ((int64_t)24 * 3600 * 1000)
 #define LEASE_MS_MAX ((uint64_t)LEASE_DAYS_MAX * 86400 * 1000)
 
 /* R2: 1 << the statuses that each may become. */
@@ -165,9 +166,16 @@ static pd_code do_create(const pd_runs_place *place, pd_run_op *op, pd_run_batch
 
 /* ---- claim ---- */
 
+/* A lease that was given more than a day from now, or ends later than any that is given now, is of a clock that was ahead: it is over. */
+static bool has_lease(const pd_runs_place *place, const pd_run *run)
+{
+  int64_t left_ms = run->lease_until_ms - place->now_ms;
+  return left_ms > 0 && left_ms <= (int64_t)LEASE_MS_MAX && run->claimed_ms - place->now_ms <= CLOCK_MS_MAX;
+}
+
 static bool is_offered(const pd_runs_place *place, const pd_run *run)
 {
-  bool has_lapsed = run->status == PD_RUN_INVESTIGATING && run->lease_until_ms && run->lease_until_ms <= place->now_ms;
+  bool has_lapsed = run->status == PD_RUN_INVESTIGATING && run->lease_until_ms && !has_lease(place, run);
   return run->status == PD_RUN_PENDING || has_lapsed;
 }
 

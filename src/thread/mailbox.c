@@ -74,6 +74,7 @@ static pd_code read_head(pd_mail_tx *tx, pd_error *err)
   if (code == PD_NOT_FOUND) return PD_OK;
   TRY(code);
   tx->version = entry.version;
+  tx->last_ms = entry.updated_ms;
   if (pd_json_parse(pd_buf_bytes(&text), &head, NULL) || !pd_json_u64(pd_json_member(head, "next"), &tx->next) ||
       !pd_json_u64(pd_json_member(head, "generation"), &tx->generation) || !pd_json_u64(pd_json_member(head, "queued"), &tx->queued) ||
       !pd_json_u64(pd_json_member(head, "claimed"), &tx->claimed))

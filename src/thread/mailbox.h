@@ -35,6 +35,7 @@ typedef struct pd_mail_tx {
   uint64_t version; /* of the head, as read */
   uint64_t next, generation, queued, claimed;
   int64_t now_ms;
+  int64_t last_ms;  /* when the head was written last; 0: never */
   bool is_complete; /* the head is staged */
 } pd_mail_tx;
 

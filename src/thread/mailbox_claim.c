@@ -59,14 +59,14 @@ static pd_code take_back_one(claim_job *job, pd_mail_tx *tx, uint64_t number, pd
   return pd_mail_move(tx, &next, &item.letter, err);
 }
 
-/* Leases that have ended. */
+/* Leases that have ended. One that ends later than any that is given now was given by a clock that was ahead: it is over, too. */
 static pd_code take_back(claim_job *job, pd_mail_tx *tx, bool *out_any, pd_error *err)
 {
   CLEANUP(free_places) pd_mail_place *all = NULL;
   size_t count = 0;
   TRY(pd_mail_places(tx, "claimed/", SIZE_MAX, &all, &count, err));
   for (size_t i = 0; i < count; i++) {
-    if (all[i].time_ms > tx->now_ms) {
+    if (all[i].time_ms > tx->now_ms && all[i].time_ms - tx->now_ms <= PD_MAIL_LEASE_MS_MAX) {
       due_at(job, all[i].time_ms);
       continue;
     }

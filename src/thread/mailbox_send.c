@@ -49,7 +49,7 @@ static pd_code check_mail(const pd_mail *mail, pd_error *err)
 
 /* ---- sending ---- */
 
-/* The letter that has this dedupe key already, if there is one. */
+/* The letter that has this dedupe key already, if there is one that is kept. */
 static pd_code find_duplicate(pd_mail_tx *tx, const char *dedupe_key, pd_mail_sent *out, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf text = {0};
@@ -62,6 +62,9 @@ static pd_code find_duplicate(pd_mail_tx *tx, const char *dedupe_key, pd_mail_se
   TRY(code);
   if (pd_json_parse(pd_buf_bytes(&text), &json, NULL) || !pd_json_u64(json, &number)) return pd_mail_corrupt(tx->box, key, err);
   TRY(pd_mail_read(tx, number, &item, err));
+  const pd_letter *l = &item.letter;
+  bool is_done = l->status != PD_MAIL_QUEUED && l->status != PD_MAIL_CLAIMED && l->status != PD_MAIL_DEAD;
+  if (is_done && l->updated_ms < tx->now_ms - tx->box->keep_ms) return pd_mail_forget(tx, l, err); /* the key is free again */
   *out = (pd_mail_sent){.number = number, .status = item.letter.status, .is_duplicate = true};
   return PD_OK;
 }
@@ -111,8 +114,8 @@ static pd_code stage_send(void *ctx, pd_mail_tx *tx, pd_error *err)
   send_job *job = ctx;
   uint64_t forgotten = 0;
   job->sent = (pd_mail_sent){.status = PD_MAIL_QUEUED};
-  /* Before the look for a duplicate: a key whose letter is past its time is free again. */
-  TRY(pd_mail_forget_place(tx, "done/", tx->now_ms - job->box->keep_ms, FORGET_MAX, false, &forgotten, err));
+  int64_t sure_ms = tx->last_ms < tx->now_ms ? tx->last_ms : tx->now_ms; /* by two calls, so that one wrong clock forgets nothing */
+  TRY(pd_mail_forget_place(tx, "done/", sure_ms - job->box->keep_ms, FORGET_MAX, false, &forgotten, err));
   if (job->mail->dedupe_key) TRY(find_duplicate(tx, job->mail->dedupe_key, &job->sent, err));
   if (job->sent.is_duplicate) return PD_OK;
   if (job->mail->is_interrupt) TRY(pd_mail_supersede(tx, tx->next, &job->sent.superseded, err));

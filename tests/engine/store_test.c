@@ -300,6 +300,94 @@ static void time__the_past_is_read_by_clock(void **state)
   assert_int_equal(pd_store_close(s, NULL), PD_OK);
 }
 
+#define HOUR_MS ((int64_t)3600 * 1000)
+#define YEAR_MS (365 * 24 * HOUR_MS)
+#define T0 ((int64_t)1800000000000)
+
+static void expect_at_ms(pd_store *s, int64_t ms, const char *key, const char *value)
+{
+  char at[40];
+  snprintf(at, sizeof at, "main@%lld", (long long)ms);
+  expect_at(s, at, key, value);
+}
+
+static void check_after_jump(pd_store *s)
+{
+  expect_at_ms(s, T0 + HOUR_MS / 2, "k", "old");
+  expect_at_ms(s, T0 + 3 * HOUR_MS, "k", "new");
+  expect_at_ms(s, T0 + 5 * HOUR_MS, "k", "new2");
+  expect_at_ms(s, T0 + 2 * YEAR_MS, "k", "new2");
+  expect_at_ms(s, T0 + HOUR_MS, "jumped", NULL);
+  expect_at_ms(s, T0 + 3 * HOUR_MS, "jumped", "1"); /* it was made before what is dated then */
+  expect_sound(s);
+}
+
+static void time__a_clock_a_year_ahead_for_one_put_hides_nothing_that_comes_after(void **state)
+{
+  (void)state;
+  pd_options clock = {.now_ms = fake_now};
+  pd_store *s = NULL;
+  fake_ms = T0;
+  assert_int_equal(pd_store_open(uri, "ahead", &clock, &s, NULL), PD_OK);
+  put(s, "k", "old");
+  fake_ms = T0 + YEAR_MS;
+  put(s, "jumped", "1");
+  fake_ms = T0 + 2 * HOUR_MS;
+  put(s, "k", "new");
+  fake_ms = T0 + 4 * HOUR_MS;
+  put(s, "k", "new2");
+  check_after_jump(s);
+  assert_int_equal(pd_store_keyframe(s, NULL), PD_OK);
+  assert_int_equal(pd_store_close(s, NULL), PD_OK);
+  assert_int_equal(pd_store_open(uri, "ahead", &clock, &s, NULL), PD_OK);
+  check_after_jump(s);
+  put(s, "more", "1");
+  expect_at_ms(s, T0 + 4 * HOUR_MS, "more", "1");
+  assert_int_equal(pd_store_close(s, NULL), PD_OK);
+}
+
+static void time__a_clock_that_is_put_right_after_a_keyframe_is_believed(void **state)
+{
+  (void)state;
+  pd_options clock = {.now_ms = fake_now};
+  pd_store *s = NULL;
+  fake_ms = T0;
+  assert_int_equal(pd_store_open(uri, "ahead2", &clock, &s, NULL), PD_OK);
+  put(s, "k", "old");
+  fake_ms = T0 + YEAR_MS;
+  put(s, "jumped", "1");
+  assert_int_equal(pd_store_keyframe(s, NULL), PD_OK);
+  assert_int_equal(pd_store_close(s, NULL), PD_OK);
+  fake_ms = T0 + 2 * HOUR_MS;
+  assert_int_equal(pd_store_open(uri, "ahead2", &clock, &s, NULL), PD_OK);
+  put(s, "k", "new");
+  fake_ms = T0 + 4 * HOUR_MS;
+  put(s, "k", "new2");
+  check_after_jump(s);
+  assert_int_equal(pd_store_close(s, NULL), PD_OK);
+}
+
+static void time__a_clock_that_is_behind_all_of_the_log_does_not_take_it_back(void **state)
+{
+  (void)state;
+  pd_options clock = {.now_ms = fake_now};
+  pd_store *s = NULL;
+  fake_ms = T0;
+  assert_int_equal(pd_store_open(uri, "behind", &clock, &s, NULL), PD_OK);
+  put(s, "k", "1");
+  fake_ms = T0 + 40 * HOUR_MS; /* nobody wrote for a while */
+  put(s, "k", "2");
+  fake_ms = 5;
+  put(s, "k", "3");
+  fake_ms = T0 + 41 * HOUR_MS;
+  put(s, "k", "4");
+  expect_at_ms(s, T0 + 39 * HOUR_MS, "k", "1");
+  expect_at_ms(s, T0 + 40 * HOUR_MS, "k", "3");
+  expect_at_ms(s, T0 + 41 * HOUR_MS, "k", "4");
+  expect_sound(s);
+  assert_int_equal(pd_store_close(s, NULL), PD_OK);
+}
+
 /* ---- caches and keyframes ---- */
 
 #define MANY 20000
@@ -479,6 +567,9 @@ int main(void)
     CASE(values__of_every_size_come_back),
     CASE(values__over_the_limit_are_refused),
     CASE(time__the_past_is_read_by_clock),
+    CASE(time__a_clock_a_year_ahead_for_one_put_hides_nothing_that_comes_after),
+    CASE(time__a_clock_that_is_put_right_after_a_keyframe_is_believed),
+    CASE(time__a_clock_that_is_behind_all_of_the_log_does_not_take_it_back),
     CASE(cache__smaller_than_the_store_still_gives_every_value),
     CASE(keyframes__old_commits_are_found_behind_many),
     CASE(keyframes__forks_from_behind_them_can_be_written),

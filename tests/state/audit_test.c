@@ -500,6 +500,38 @@ static void audit__old_batches_go_after_audit_keep_and_the_chain_still_verifies(
   world_close(&w);
 }
 
+static void audit__a_clock_a_year_ahead_for_one_call_removes_nothing_and_keeps_nothing_too_long(void **state)
+{
+  (void)state;
+  world w;
+  world_open(&w, NULL);
+  w.home->config.audit_keep_days = 30;
+  w.home->config.audit_flush_ms = 0;
+  get_key(&w, "before");
+  w.now_ms += 5 * 60000;
+  get_key(&w, "before");
+  w.now_ms += 365 * DAY_MS;
+  get_key(&w, "during");
+  w.now_ms -= 365 * DAY_MS;
+  w.now_ms += 5 * 60000;
+  get_key(&w, "after");
+  w.now_ms += 5 * 60000;
+  get_key(&w, "after");
+  verify_is(&w, true);
+  assert_string_equal(world_out(&w, "removed"), "0");
+  for (int i = 0; i < 3; i++) {
+    w.now_ms += 31 * DAY_MS;
+    get_key(&w, "later");
+    w.now_ms += 5 * 60000;
+    get_key(&w, "later");
+  }
+  verify_is(&w, true);
+  operator_ok(&w, "audit.list", "{}");
+  assert_null(strstr((const char *)w.out.data, "\"2026-11-15T"));
+  assert_null(strstr((const char *)w.out.data, "\"time\":\"2027-11-15T10:05")); /* what was dated wrongly went with the others */
+  world_close(&w);
+}
+
 /* ---- failures ---- */
 
 static void audit__a_write_that_fails_fails_no_call_and_is_made_up_for(void **state)
@@ -563,6 +595,7 @@ int main(void)
     cmocka_unit_test(audit__lines_are_written_without_another_call_or_a_close),
     cmocka_unit_test(audit__processes_that_write_at_once_keep_one_chain),
     cmocka_unit_test(audit__old_batches_go_after_audit_keep_and_the_chain_still_verifies),
+    cmocka_unit_test(audit__a_clock_a_year_ahead_for_one_call_removes_nothing_and_keeps_nothing_too_long),
     cmocka_unit_test(audit__a_write_that_fails_fails_no_call_and_is_made_up_for),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

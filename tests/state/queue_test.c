@@ -185,6 +185,37 @@ static void queue_receive__in_max__bounds_what_is_given_in_order(void **state)
   OUT("messages", "[]");
 }
 
+#define YEAR_MS ((int64_t)365 * 24 * 3600 * 1000)
+
+static void queue_receive__a_clock_a_year_ahead_for_one_call_holds_no_message(void **state)
+{
+  (void)state;
+  send("alice", "bob", "1");
+  w.agent = "bob";
+  w.now_ms += YEAR_MS;
+  world_ok(&w, "queue.receive", "{\"visibility_ms\":30000}");
+  OUT("count", "1");
+  w.now_ms -= YEAR_MS;
+  w.now_ms += 60000;
+  world_ok(&w, "queue.receive", "{\"visibility_ms\":30000}");
+  OUT("count", "1");
+  OUT("messages.0.deliveries", "2");
+  world_ok(&w, "queue.receive", "{\"visibility_ms\":30000}");
+  OUT("count", "0");
+}
+
+static void queue_push__a_clock_a_year_ahead_for_one_call_forgets_no_dedupe_key(void **state)
+{
+  (void)state;
+  assert_int_equal(pd_queue_push(w.home, "bob", "notice", pd_text("1"), "once", &w.err), PD_OK);
+  w.now_ms += YEAR_MS;
+  assert_int_equal(pd_queue_push(w.home, "bob", "notice", pd_text("2"), "other", &w.err), PD_OK);
+  w.now_ms -= YEAR_MS;
+  w.now_ms += 60000;
+  assert_int_equal(pd_queue_push(w.home, "bob", "notice", pd_text("1"), "once", &w.err), PD_OK);
+  count_is("bob", "2", "0");
+}
+
 static void queue_receive__in_visibility_ms__is_when_it_comes_again(void **state)
 {
   (void)state;
@@ -458,6 +489,8 @@ int main(void)
     cmocka_unit_test_setup_teardown(queue_send__by_the_operator_comes_from_nobody, set_up, tear_down),
     cmocka_unit_test_setup_teardown(queue_receive__in_max__bounds_what_is_given_in_order, set_up, tear_down),
     cmocka_unit_test_setup_teardown(queue_receive__in_visibility_ms__is_when_it_comes_again, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(queue_receive__a_clock_a_year_ahead_for_one_call_holds_no_message, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(queue_push__a_clock_a_year_ahead_for_one_call_forgets_no_dedupe_key, set_up, tear_down),
     cmocka_unit_test_setup_teardown(queue_receive__in_wait_ms__ends_when_a_message_comes, set_up, tear_down),
     cmocka_unit_test_setup_teardown(queue_receive__in_wait_ms__ends_without_a_message_when_it_is_over, set_up, tear_down),
     cmocka_unit_test_setup_teardown(queue_receive__in_wait_ms__also_waits_for_a_message_that_comes_again, set_up, tear_down),

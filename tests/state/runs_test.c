@@ -292,6 +292,23 @@ static void runs__a_lease_that_passed_offers_the_run_to_the_next(void **state)
   office_done(&o);
 }
 
+static void runs__a_lease_of_a_clock_a_year_ahead_is_over_when_it_is_put_right(void **state)
+{
+  (void)state;
+  office o;
+  int64_t year_ms = (int64_t)365 * 24 * 3600 * 1000;
+  office_open(&o, PD_STATESTORE_MEMORY);
+  create(&o, "r");
+  o.d.now_ms += year_ms;
+  took(&o, pd_runs_claim(o.runs, &(pd_run_claim){.owner = "one", .lease_ms = 1000}, &o.text, &o.d.err));
+  o.d.now_ms -= year_ms;
+  o.d.now_ms += 60000;
+  took(&o, pd_runs_claim(o.runs, &(pd_run_claim){.owner = "two", .lease_ms = 1000}, &o.text, &o.d.err));
+  assert_string_equal(o.run.owner, "two");
+  refused(&o, pd_runs_claim(o.runs, NULL, NULL, &o.d.err), PD_NOT_FOUND, "NoRunWaits");
+  office_done(&o);
+}
+
 static void runs__ending_twice_in_the_same_way_is_a_retry_and_else_a_conflict(void **state)
 {
   (void)state;
@@ -599,6 +616,7 @@ int main(void)
     cmocka_unit_test(runs__claim_takes_the_oldest_that_waits),
     cmocka_unit_test(runs__without_its_token_a_claimed_run_stays_as_it_is),
     cmocka_unit_test(runs__a_lease_that_passed_offers_the_run_to_the_next),
+    cmocka_unit_test(runs__a_lease_of_a_clock_a_year_ahead_is_over_when_it_is_put_right),
     cmocka_unit_test(runs__ending_twice_in_the_same_way_is_a_retry_and_else_a_conflict),
     cmocka_unit_test(runs__a_run_that_is_never_finished_fails_after_attempts_max),
     cmocka_unit_test(runs__on_start_pending_and_investigating_runs_are_offered_again),

@@ -82,6 +82,38 @@ static void mailbox__a_lease_that_ended_gives_the_letter_to_the_next(void **stat
   assert_int_equal(all.count, 0);
 }
 
+#define YEAR_MS ((int64_t)365 * 24 * 3600 * 1000)
+
+static void mailbox__a_lease_of_a_clock_a_year_ahead_ends_when_it_is_put_right(void **state)
+{
+  (void)state;
+  send("1");
+  now += YEAR_MS;
+  claim_one(30000);
+  now -= YEAR_MS;
+  now += 60000;
+  seen again = claim_one(1000);
+  assert_int_equal(again.number, 1);
+  now += 999;
+  none_is_claimable();
+}
+
+static void mailbox__a_clock_a_year_ahead_for_one_send_forgets_no_dedupe_key(void **state)
+{
+  (void)state;
+  pd_mail pay = {.body = pd_text("1"), .dedupe_key = "pay-1"}, other = {.body = pd_text("2")};
+  pd_mail_sent sent;
+  OK(pd_mailbox_send(box, &pay, &sent, &err));
+  seen s = claim_one(1000);
+  OK(pd_mailbox_accept(box, 1, s.token, &err));
+  now += YEAR_MS;
+  OK(pd_mailbox_send(box, &other, &sent, &err));
+  now -= YEAR_MS;
+  now += 60000;
+  OK(pd_mailbox_send(box, &pay, &sent, &err));
+  assert_true(sent.is_duplicate);
+}
+
 static void mailbox__a_lease_that_ended_is_no_hindrance_while_nobody_else_has_the_letter(void **state)
 {
   (void)state;
@@ -469,6 +501,8 @@ int main(void)
     CASE(mailbox__accepting_twice_is_no_error_and_no_commit),
     CASE(mailbox__only_the_tokens_holder_can_settle_a_letter),
     CASE(mailbox__a_lease_that_ended_gives_the_letter_to_the_next),
+    CASE(mailbox__a_lease_of_a_clock_a_year_ahead_ends_when_it_is_put_right),
+    CASE(mailbox__a_clock_a_year_ahead_for_one_send_forgets_no_dedupe_key),
     CASE(mailbox__a_lease_that_ended_is_no_hindrance_while_nobody_else_has_the_letter),
     CASE(mailbox__extending_a_lease_keeps_the_letter),
     CASE(mailbox__a_rejected_letter_comes_again_at_its_retry_time),
