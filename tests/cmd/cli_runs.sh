@@ -89,7 +89,7 @@ t cli__statestore_writes_the_file_of_the_seed
 run statestore --path data/s.json set key1 value1
 want_code 0
 run statestore --path data/s.json set key2 '{"nested":true}'
-want_true [ "$(cat data/s.json)" = '{"version":1,"entries":[["key1","value1"],["key2",{"nested":true}]]}' ]
+want_true [ "$(head -n 1 data/s.json)" = '{"version":1,"entries":[["key1","value1"],["key2",{"nested":true}]]}' ]
 run --json statestore --path data/s.json list key
 want_line '{"entries":[{"key":"key1","value":"value1"},{"key":"key2","value":{"nested":true}}],"count":2}'
 run statestore --path data/s.json delete key1
