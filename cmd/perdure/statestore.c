@@ -101,7 +101,7 @@ static pd_code open_desk(desk *d, bool writes, pd_error *err)
   }
   if (!writes) TRY(is_there(d, &has_something, err));
   pd_statestore_options o = d->options;
-  o.refuses_damage = true; /* only an agent moves what it cannot use aside */
+  o.refuses_damage = true;               /* only an agent moves what it cannot use aside */
   if (!has_something) o.enabled = false; /* an empty one */
   TRY(pd_statestore_open(&o, &d->store, err));
   pd_statestore_stats stats;

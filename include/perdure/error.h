@@ -27,27 +27,27 @@ extern "C" {
 /* What went wrong. Numbers are part of the ABI and never change meaning. */
 typedef enum pd_code {
   PD_OK = 0,
-  PD_NOT_FOUND = 1,    /* the named key, commit, ref or store does not exist                     */
-  PD_CONFLICT = 2,     /* a version, head or sequence number is not the expected one             */
-  PD_EXISTS = 3,       /* the thing to create is there already                                   */
-  PD_INVALID = 4,      /* an argument is malformed: key, ref name, URI, option                   */
-  PD_AMBIGUOUS = 5,    /* a short commit id fits more than one commit                            */
-  PD_LIMIT = 6,        /* an input is larger than its limit                                      */
-  PD_QUOTA = 7,        /* a quota would be exceeded                                              */
-  PD_CORRUPT = 8,      /* stored bytes do not match their id or checksum, or are missing         */
-  PD_STORAGE = 9,      /* the operating system or the backend refused a read or a write          */
-  PD_FULL = 10,        /* no space left where the store lives                                    */
-  PD_READ_ONLY = 11,   /* the store was opened, or lies on a medium that is, read-only           */
-  PD_FORMAT = 12,      /* not a perdure store, or written by a newer perdure                     */
-  PD_NO_MEMORY = 13,   /* an allocation failed                                                   */
-  PD_UNSUPPORTED = 14, /* this backend has no such operation                                     */
-  PD_ERASED = 15,      /* the value's bytes were erased; its id is still known                   */
-  PD_RETIRED = 16,     /* the commit or version was removed by retention (gc)                    */
-  PD_SESSION = 17,     /* the session does not exist or has ended                                */
-  PD_LOCKED = 18,      /* the vault is locked                                                    */
-  PD_APPROVAL = 19,    /* an operator has to approve the call first                              */
-  PD_DENIED = 20,      /* who calls may not do this: blocked, denied, expired, or not the operator */
-  PD_DECRYPT = 21,     /* wrong key, or a damaged backup                                         */
+  PD_NOT_FOUND = 1,        /* the named key, commit, ref or store does not exist                     */
+  PD_CONFLICT = 2,         /* a version, head or sequence number is not the expected one             */
+  PD_EXISTS = 3,           /* the thing to create is there already                                   */
+  PD_INVALID = 4,          /* an argument is malformed: key, ref name, URI, option                   */
+  PD_AMBIGUOUS = 5,        /* a short commit id fits more than one commit                            */
+  PD_LIMIT = 6,            /* an input is larger than its limit                                      */
+  PD_QUOTA = 7,            /* a quota would be exceeded                                              */
+  PD_CORRUPT = 8,          /* stored bytes do not match their id or checksum, or are missing         */
+  PD_STORAGE = 9,          /* the operating system or the backend refused a read or a write          */
+  PD_FULL = 10,            /* no space left where the store lives                                    */
+  PD_READ_ONLY = 11,       /* the store was opened, or lies on a medium that is, read-only           */
+  PD_FORMAT = 12,          /* not a perdure store, or written by a newer perdure                     */
+  PD_NO_MEMORY = 13,       /* an allocation failed                                                   */
+  PD_UNSUPPORTED = 14,     /* this backend has no such operation                                     */
+  PD_ERASED = 15,          /* the value's bytes were erased; its id is still known                   */
+  PD_RETIRED = 16,         /* the commit or version was removed by retention (gc)                    */
+  PD_SESSION = 17,         /* the session does not exist or has ended                                */
+  PD_LOCKED = 18,          /* the vault is locked                                                    */
+  PD_APPROVAL = 19,        /* an operator has to approve the call first                              */
+  PD_DENIED = 20,          /* who calls may not do this: blocked, denied, expired, or not the operator */
+  PD_DECRYPT = 21,         /* wrong key, or a damaged backup                                         */
   PD_OUTCOME_UNKNOWN = 22, /* a write failed, and it may be there later: read before it is repeated    */
   PD_CODE_COUNT
 } pd_code;

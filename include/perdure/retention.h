@@ -98,11 +98,11 @@ PD_API PD_MUST_USE pd_code pd_gc_status(pd_store *store, pd_gc_info *out, pd_err
  * before a cut of gc.
  */
 typedef struct pd_erase_options {
-  bool everywhere;   /* on all refs and lines */
-  uint64_t version;  /* 0: all versions. Else only this one of the line, which must not be the present one: PD_INVALID */
+  bool everywhere;         /* on all refs and lines */
+  uint64_t version;        /* 0: all versions. Else only this one of the line, which must not be the present one: PD_INVALID */
   uint64_t expect_version; /* lazy alone. 0: any. Else the present version of the key: PD_CONFLICT if it is another, and nothing changes */
-  bool spares_marks; /* what the key shows at tags, pins and message links stays; finding them takes time for each */
-  bool is_lazy;      /* as above. PD_NOT_FOUND unless the key is there now */
+  bool spares_marks;       /* what the key shows at tags, pins and message links stays; finding them takes time for each */
+  bool is_lazy;            /* as above. PD_NOT_FOUND unless the key is there now */
   /* Lazy alone; NULL: none. Refs by name or, with a / at the end, by how they begin, separated by spaces: "main fork/". What any commit
    * that was made on one of them wrote to the key goes, too, although undo, reset, a deletion of the key or of the ref have left it
    * behind; but for what the head of another ref still holds. Then the key need not be there now. Costs a walk over the log, without the

@@ -225,17 +225,18 @@ PD_API PD_MUST_USE pd_code pd_run_put_delta(pd_run_context *run, pd_bytes delta,
 /* ---- checkpoints --------------------------------------------------------------------------------------------------- */
 
 typedef struct pd_run_ack {
-  uint64_t version;   /* of the thread now */
-  bool is_committed;  /* false: there was no delta; or a duplicate */
-  bool is_duplicate;  /* pd_run_finish: the run was done already, with this reason. Or its operation was committed before: pd_run_operation */
+  uint64_t version;  /* of the thread now */
+  bool is_committed; /* false: there was no delta; or a duplicate */
+  bool
+    is_duplicate; /* pd_run_finish: the run was done already, with this reason. Or its operation was committed before: pd_run_operation */
   bool was_committed; /* an earlier call committed it, and only its answer failed */
   pd_thread_ack ack;  /* of the commit, if is_committed */
 } pd_run_ack;
 
 /* Commit the delta. `reason` is any but RunFinished. Without a delta nothing is committed, which is no error; what others committed since
  * is taken in. If it fails the run has failed (FAILURES above); calling it again then first looks whether the commit came about all the
- * same, then takes the newest version and commits again (TWO HANDLES above): the run stays failed. PD_CONFLICT: VersionConflict (somebody else appended), RunLost (the run is no longer active),
- * RunDone. `out` may be NULL. */
+ * same, then takes the newest version and commits again (TWO HANDLES above): the run stays failed. PD_CONFLICT: VersionConflict (somebody
+ * else appended), RunLost (the run is no longer active), RunDone. `out` may be NULL. */
 PD_API PD_MUST_USE pd_code pd_run_checkpoint(pd_run_context *run, pd_reason reason, pd_run_ack *out, pd_error *err);
 
 /* Name what is told from now on up to the next checkpoint or finish, so that it can be told again after an answer that was lost, by this

@@ -125,8 +125,8 @@ typedef struct pd_ctx {
   const char *session; /* its session; NULL: none */
   bool is_operator;    /* the human side: needs no approvals, and may use what is only the operator's */
   /* Called now and then by what may take long: backup, restore, verify; and, with total 0, by what waits (queue.receive) or visits
-   * every store (state.snapshot.create), which has nothing to tell. Return false to give up: the answer is then PD_INVALID, named Cancelled, and nothing is changed. Not called any more once the
-   * result is being put in place. May be NULL. */
+   * every store (state.snapshot.create), which has nothing to tell. Return false to give up: the answer is then PD_INVALID, named
+   * Cancelled, and nothing is changed. Not called any more once the result is being put in place. May be NULL. */
   bool (*progress)(void *ctx, uint64_t done, uint64_t total);
   void *progress_ctx;
 } pd_ctx;

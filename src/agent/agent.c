@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define WAIT_MS 30000 /* for other processes of the same life */
+#define WAIT_MS 30000  /* for other processes of the same life */
 #define PAUSE_MS_MAX 8 /* not more: who was refused has to read first, and the others do not wait for it */
 #define REPLIES_MAX 100000
 #define REPLY_BYTES_MAX ((size_t)16 * 1024 * 1024)

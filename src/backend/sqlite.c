@@ -113,7 +113,7 @@ static pd_code settle_failed_append(pd_sqlite *s, int rc, uint64_t seq, size_t c
   bool is_buried = !pd_sqlite_may_reappear(rc) || pd_sqlite_bury_frames(s);
   is_known = refresh_tail(s, &tail, NULL) == PD_OK;
   if (!is_known) pd_lock_file_forget_tail(&s->lock); /* the next append or open asks the table */
-  if (is_known && tail == seq + count - 1) /* it was committed after all, so it was synced; unless that is what failed */
+  if (is_known && tail == seq + count - 1)           /* it was committed after all, so it was synced; unless that is what failed */
     return s->writer.has_failed_sync ? outcome_unknown(s, seq, "a sync failed", err) : PD_OK;
   return is_buried ? code : outcome_unknown(s, seq, "the write failed", err);
 }

@@ -54,8 +54,8 @@ PD_MUST_USE pd_code pd_json_parse_facts(pd_bytes text, pd_json *out, pd_json_fac
  * to the number of keys; n log n, whatever the keys are. */
 PD_MUST_USE pd_code pd_json_unique(pd_json value, pd_error *err);
 
-/* How long each array and object of a value is, in the order in which they begin: who walks at every depth would else pass over the bytes of
- * the deepest once for each depth. */
+/* How long each array and object of a value is, in the order in which they begin: who walks at every depth would else pass over the bytes
+ * of the deepest once for each depth. */
 typedef struct pd_json_span {
   uint32_t size;   /* bytes, with its brackets */
   uint32_t inside; /* how many of them it has, itself included */

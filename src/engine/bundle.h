@@ -23,7 +23,7 @@
 
 #include <zstd.h>
 
-#define PD_BUNDLE_FORMAT 3         /* the newest that is read: commits may be numbered */
+#define PD_BUNDLE_FORMAT 3 /* the newest that is read: commits may be numbered */
 #define PD_BUNDLE_FORMAT_GRAFTS 2
 #define PD_BUNDLE_FORMAT_WHOLE 1 /* without grafts */
 #define PD_BUNDLE_BLOCK_MAX ((size_t)1 << 20)
@@ -45,9 +45,9 @@
 /* Flags of a change. */
 #define PD_BUNDLE_DELETE 1u
 #define PD_BUNDLE_ERASED 2u
-#define PD_BUNDLE_LINKED 8u /* in grafts: it follows the version that is in the tree */
+#define PD_BUNDLE_LINKED 8u    /* in grafts: it follows the version that is in the tree */
 #define PD_BUNDLE_NUMBERED 16u /* in commits: it says which version it was */
-#define PD_BUNDLE_PIECES 4u /* the value comes in pieces; those that came before are named, not repeated */
+#define PD_BUNDLE_PIECES 4u    /* the value comes in pieces; those that came before are named, not repeated */
 
 #define PD_BUNDLE_ON_PART 2 /* a graft or part that builds on the part before it */
 

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define TRIES_MAX 16        /* of an import that gc overtook; each finds more of its commits on its own lines */
+#define TRIES_MAX 16 /* of an import that gc overtook; each finds more of its commits on its own lines */
 #define TRANSFER_TRIES_MAX 4
 
 static void importer_done(pd_importer *im)

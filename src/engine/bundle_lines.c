@@ -51,8 +51,7 @@ static uint64_t free_owner(const pd_store *s)
   uint64_t owner = 1;
   for (bool is_taken = true; is_taken; owner += is_taken) {
     is_taken = false;
-    for (size_t i = 0; i < s->slot_count && !is_taken; i++)
-      is_taken = !s->slots[i]->tip.is_deleted && owner_of(s->slots[i]->name) == owner;
+    for (size_t i = 0; i < s->slot_count && !is_taken; i++) is_taken = !s->slots[i]->tip.is_deleted && owner_of(s->slots[i]->name) == owner;
   }
   return owner;
 }

@@ -150,8 +150,8 @@ static pd_bytes text_or_empty(const char *text)
 
 /* The log's times do not go back, so that a time can be searched for; but for this: a clock that was far ahead once would date all that
  * comes after it, and who asks for the state of a moment would not see it. So when the clock is more than a day behind the last record, and
- * not behind the time from which the log jumped ahead, that jump was wrong, and times go back once (back_seq). A clock that is behind all of the
- * log is itself wrong. */
+ * not behind the time from which the log jumped ahead, that jump was wrong, and times go back once (back_seq). A clock that is behind all
+ * of the log is itself wrong. */
 static int64_t next_time(pd_store *s)
 {
   int64_t now = s->now_ms(s->now_ctx);

@@ -2,11 +2,11 @@
  * edit.c: writing as callers see it: put, delete, moves of refs, and invocations. An invocation keeps its edits sorted by key; its
  * reads look there first, then at the tree that its ref had when it began.
  */
+#include "engine/edit.h"
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/sha256.h"
-#include "engine/edit.h"
 #include "engine/iter.h"
 #include "engine/store.h"
 
@@ -129,8 +129,8 @@ typedef struct staged_edit {
 
 struct pd_edit {
   pd_store *store;
-  pd_node *root;   /* the tree that reads start from */
-  pd_commit head;  /* and its commit */
+  pd_node *root;  /* the tree that reads start from */
+  pd_commit head; /* and its commit */
   pd_note note;
   char *texts[4]; /* owned copies behind note */
   pd_id expect_head;

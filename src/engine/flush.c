@@ -26,7 +26,7 @@
 #include <stdlib.h>
 
 #define RECORDS_ON_STACK 64
-#define REFUSED_TRIES 4     /* then with nothing staged, for which others have to wait */
+#define REFUSED_TRIES 4    /* then with nothing staged, for which others have to wait */
 #define LEAD_BATCHES_MAX 8 /* who flushes goes on with what came meanwhile: until another is awake, the disk would idle */
 
 /* ---- appending ---- */

@@ -44,8 +44,8 @@ typedef struct pd_gc_run {
   pd_map64 old_points;
   pd_want *wants; /* ascending by seq, each once, after planning */
   size_t want_count, want_capacity;
-  pd_points next; /* what is to be written */
-  pd_map64 live;  /* changes that stay: how many older versions stay with each */
+  pd_points next;  /* what is to be written */
+  pd_map64 live;   /* changes that stay: how many older versions stay with each */
   pd_id_map blobs; /* of the bag, that stay */
   uint64_t bag_bytes;
   uint32_t versions;               /* that stay with what is being noted */

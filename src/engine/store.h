@@ -32,7 +32,7 @@
 #define PD_CELL_SIZE_MAX ((size_t)64 << 10)   /* larger values are not kept in memory */
 #define PD_TURN_COUNT 16
 #define PD_JUMP_MS ((int64_t)24 * 3600 * 1000) /* a clock that differs by more was wrong, or time has passed: commit.c, next_time */
-#define PD_PENDING_SIZE_MAX ((size_t)8 << 20) /* a buffered store flushes by itself beyond this */
+#define PD_PENDING_SIZE_MAX ((size_t)8 << 20)  /* a buffered store flushes by itself beyond this */
 
 /* Where a ref points, and the tree there if it is in memory. */
 typedef struct pd_head {
@@ -156,13 +156,13 @@ struct pd_store {
   void *now_ctx;
 
   pthread_mutex_t lock;
-  unsigned lock_waiters; /* atomic: threads that found it taken; and how often one of them got it */
-  unsigned lock_turns;   /* atomic */
-  unsigned sleepers;     /* threads in pd_store_wait */
-  unsigned waking;       /* atomic: those of them that were woken, and want the lock */
+  unsigned lock_waiters;                /* atomic: threads that found it taken; and how often one of them got it */
+  unsigned lock_turns;                  /* atomic */
+  unsigned sleepers;                    /* threads in pd_store_wait */
+  unsigned waking;                      /* atomic: those of them that were woken, and want the lock */
   pthread_mutex_t turns[PD_TURN_COUNT]; /* update.c: taken before `lock`, one for the refs of a hash */
-  pthread_cond_t changed; /* a batch or a keyframe ended, the gate opened, a claim was settled */
-  pthread_cond_t work;    /* for the keeper alone: else each commit would wake it */
+  pthread_cond_t changed;               /* a batch or a keyframe ended, the gate opened, a claim was settled */
+  pthread_cond_t work;                  /* for the keeper alone: else each commit would wake it */
 
   pd_tree tree;
   pd_buf evict_hand;
@@ -310,8 +310,8 @@ PD_MUST_USE pd_code pd_parent_of(pd_store *s, uint64_t seq, uint64_t *out_parent
 
 /* ---- line.c ---- */
 
-/* From *seq along first parents, *steps at most: fewer, and *steps what is left, where history begins. With `may_yield` the lock may be given
- * up (pd_store_yield). PD_RETIRED if gc retired what it would step from. */
+/* From *seq along first parents, *steps at most: fewer, and *steps what is left, where history begins. With `may_yield` the lock may be
+ * given up (pd_store_yield). PD_RETIRED if gc retired what it would step from. */
 PD_MUST_USE pd_code pd_line_back(pd_store *s, uint64_t *seq, uint64_t *steps, bool may_yield, pd_error *err);
 /* From *seq along first parents to the first that is numbered below `before`; 0 or a retired one at the end. May give the lock up. */
 PD_MUST_USE pd_code pd_line_before(pd_store *s, uint64_t *seq, uint64_t before, pd_error *err);

@@ -12,7 +12,7 @@
 #define PENDING_COUNT_MAX 256
 #define PENDING_BYTES_MAX ((size_t)1 << 20)
 #define KNOWN_COUNT_MAX 32768 /* half a gigabyte of a value; pieces behind it are looked up in the bag one by one */
-#define STALE_TRIES_MAX 64 /* each is lost to another gc or erasure */
+#define STALE_TRIES_MAX 64    /* each is lost to another gc or erasure */
 
 /* ---- ids that need not be put ---- */
 

@@ -2,8 +2,8 @@
  * database.c: the shelf that is a table of a SQLite database, which others may use too: its journal mode and its other tables are left
  * alone. One transaction a batch. A row keeps its rowid when its value changes, so rows are in the order in which keys were first set.
  *
- * D1  Each row that perdure wrote has a checksum in the table perdure_sum_<table>, which other programs need not know. Triggers take it away
- *     when a row is changed or deleted, by whomever; perdure's own writes put it there again in the same transaction. So a checksum that
+ * D1  Each row that perdure wrote has a checksum in the table perdure_sum_<table>, which other programs need not know. Triggers take it
+ *     away when a row is changed or deleted, by whomever; perdure's own writes put it there again in the same transaction. So a checksum that
  *     does not fit, or that has no row, is damage. A row without one was written by others, and is taken as it is.
  */
 #include "shelf/shelf.h"
@@ -81,8 +81,8 @@ static pd_code check_row(database_shelf *s, pd_bytes key, pd_bytes value, const 
 {
   char expected[PD_ID_HEX_SIZE];
   if (!sum || strcmp(sum_text(key, value, expected), sum) == 0) return PD_OK;
-  return pd_error_set(err, PD_CORRUPT, "%.300s is damaged: table %s, the value of key '%.*s' does not match its checksum", s->path, s->table,
-                      (int)(key.size < 100 ? key.size : 100), (const char *)key.data);
+  return pd_error_set(err, PD_CORRUPT, "%.300s is damaged: table %s, the value of key '%.*s' does not match its checksum", s->path,
+                      s->table, (int)(key.size < 100 ? key.size : 100), (const char *)key.data);
 }
 
 /* Rows that perdure wrote and nobody deleted are there: as many as there are checksums. */
@@ -106,7 +106,8 @@ static pd_code load_row(database_shelf *s, sqlite3_stmt *row, pd_shelf_visit vis
     pd_shelf_warn(&s->base.warner, PD_CORRUPT, "%s, table %s: a row has no key or no value; it is left alone", s->path, s->table);
     return PD_OK;
   }
-  TRY(check_row(s, (pd_bytes){key, (size_t)key_size}, (pd_bytes){value, (size_t)value_size}, (const char *)sqlite3_column_text(row, 2), err));
+  TRY(
+    check_row(s, (pd_bytes){key, (size_t)key_size}, (pd_bytes){value, (size_t)value_size}, (const char *)sqlite3_column_text(row, 2), err));
   pd_code code = visit(ctx, (pd_bytes){key, (size_t)key_size}, (pd_bytes){value, (size_t)value_size}, &why);
   if (code == PD_INVALID || code == PD_LIMIT) {
     pd_shelf_warn(&s->base.warner, PD_CORRUPT, "%s, table %s: the value of key '%.100s' cannot be used and is left alone: %s", s->path,

@@ -37,7 +37,7 @@ struct pd_activity {
   pthread_mutex_t lock; /* of adding */
   active *_Atomic places[PLACE_COUNT];
   pthread_cond_t wake;
-  pthread_t thread; /* writes, so that no caller waits for the disk */
+  pthread_t thread;                    /* writes, so that no caller waits for the disk */
   bool has_thread, is_due, is_closing; /* under `lock` */
   atomic_bool is_flushing;
   _Atomic int64_t flushed_ms; /* 0: not yet */

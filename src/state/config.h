@@ -33,7 +33,7 @@ typedef struct pd_config {
   uint64_t approval_ttl_ms, approval_history_keep; /* ttl 0: never expires */
   uint64_t vault_idle_ms;
   uint64_t audit_flush_ms, audit_keep_days; /* days 0: forever */
-  uint64_t agent_quota_bytes; /* of all that an agent's store holds */
+  uint64_t agent_quota_bytes;               /* of all that an agent's store holds */
   uint64_t queue_visibility_ms, queue_count_max, queue_bytes_max, queue_sender_bytes_max;
   uint64_t mailbox_count_max;                      /* of one thread */
   uint64_t runs_keep, runs_keep_ms, runs_lease_ms; /* keep_ms 0: forever; lease 0: never ends */

@@ -91,8 +91,8 @@ pd_code pd_queue_stage_head(pd_queue_tx *tx, pd_error *err)
 {
   char key[PD_QUEUE_KEY_SIZE], text[128];
   snprintf(key, sizeof key, "queue/%s", tx->agent);
-  snprintf(text, sizeof text, "{\"next\":%llu,\"count\":%llu,\"bytes\":%llu}", (unsigned long long)tx->next,
-           (unsigned long long)tx->count, (unsigned long long)tx->bytes);
+  snprintf(text, sizeof text, "{\"next\":%llu,\"count\":%llu,\"bytes\":%llu}", (unsigned long long)tx->next, (unsigned long long)tx->count,
+           (unsigned long long)tx->bytes);
   TRY(pd_edit_put(tx->edit, pd_text(key), pd_text(text), tx->version, err));
   tx->is_complete = true;
   return PD_OK;

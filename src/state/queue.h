@@ -69,7 +69,8 @@ PD_MUST_USE pd_code pd_queue_begin(pd_home *home, const char *agent, const pd_no
 void pd_queue_abort(pd_queue_tx *tx);
 /* Stage that a message of `size` bytes that `from` (NULL: perdure itself) sent is gone. */
 PD_MUST_USE pd_code pd_queue_stage_gone(pd_queue_tx *tx, const char *from, uint64_t size, pd_error *err);
-/* Stage a message at the end. `from` NULL: perdure itself. PD_QUOTA named QueueFull, or QuotaExceeded if the sender has sent too much. `out_number` may be NULL. */
+/* Stage a message at the end. `from` NULL: perdure itself. PD_QUOTA named QueueFull, or QuotaExceeded if the sender has sent too much.
+ * `out_number` may be NULL. */
 PD_MUST_USE pd_code pd_queue_stage(pd_queue_tx *tx, const char *kind, const char *from, pd_bytes body, uint64_t *out_number, pd_error *err);
 
 /* "queue/AGENT/<20 digits>", with "flight" for the delivery; returns `out`. */

@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#define ROOM_MS 1000         /* what was counted holds so long */
-#define ROOM_SHARE 8         /* and for this share of what is left: other processes write, too */
-#define SMALL_SIZE_MAX 4096  /* of a call that ends something */
+#define ROOM_MS 1000                           /* what was counted holds so long */
+#define ROOM_SHARE 8                           /* and for this share of what is left: other processes write, too */
+#define SMALL_SIZE_MAX 4096                    /* of a call that ends something */
 #define LOOK_FIRST_SIZE_MIN ((size_t)64 << 10) /* the bytes of larger values reach the disk before the commit that may be refused */
 
 static pd_code exceeded(pd_frame *frame, const pd_quota *quota, pd_bytes key, pd_bytes value, uint64_t used, pd_error *err)

@@ -49,10 +49,10 @@ PD_MUST_USE pd_code pd_restore_finish(pd_home *home, pd_error *err);
 
 typedef struct pd_restore_newer {
   uint64_t commits;
-  size_t stores;    /* that have them */
-  int64_t last_ms;  /* of the newest */
-  bool is_more;     /* `commits` is a lower bound */
-  char names[256];  /* of some of the stores, with their numbers */
+  size_t stores;   /* that have them */
+  int64_t last_ms; /* of the newest */
+  bool is_more;    /* `commits` is a lower bound */
+  char names[256]; /* of some of the stores, with their numbers */
 } pd_restore_newer;
 
 /* What `main` of the stores has since then; `agent` "": all agents and the shared state. A store that cannot be read is passed over. */

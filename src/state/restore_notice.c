@@ -71,7 +71,7 @@ pd_code pd_restore_notice(const pd_frame *frame, pd_buf *out, pd_error *err)
   pd_time_text(in.head.created_ms, made);
   if (!newer.commits) return pd_buf_printf(out, err, "the backup is of %s, and nothing is newer", made);
   return pd_buf_printf(out, err,
-                       "the backup is of %s, and older than what is there: %s%llu commits since, in %zu stores (%s%s), the last on %s", made,
-                       newer.is_more ? "at least " : "", (unsigned long long)newer.commits, newer.stores, newer.names,
+                       "the backup is of %s, and older than what is there: %s%llu commits since, in %zu stores (%s%s), the last on %s",
+                       made, newer.is_more ? "at least " : "", (unsigned long long)newer.commits, newer.stores, newer.names,
                        newer.stores > NAMED_MAX ? ", …" : "", pd_time_text(newer.last_ms, last));
 }

@@ -171,8 +171,7 @@ static pd_code switch_store(pd_home *home, pd_joint *joint, const pd_restore_pla
   char target[2 * PD_REF_SIZE_MAX];
   CLEANUP(pd_backup_handle_done) pd_backup_handle handle = {0};
   CLEANUP(names_done) ref_names staged = {0};
-  TRY(joint ? pd_backup_handle_join(home, joint, what->name, &handle, err)
-            : pd_backup_handle_open(home, what->name, false, &handle, err));
+  TRY(joint ? pd_backup_handle_join(home, joint, what->name, &handle, err) : pd_backup_handle_open(home, what->name, false, &handle, err));
   TRY(main_target(handle.store, what, target, err));
   TRY(switch_ref(handle.store, plan, "main", target, what->seq, err));
   TRY(staged_refs(handle.store, &staged, err));

@@ -267,7 +267,8 @@ void pd_subscriptions_close(pd_subscriptions *subs)
   if (!subs) return;
   while (take_owner(subs, NULL, &o)) {
     pd_note note = {.author = o.agent, .reason = "home.close"};
-    if (pd_queue_update(subs->home, o.agent, &note, stage_suspend, NULL, NULL, NULL)) continue; /* it will be found to be suspended when this process is gone */
+    if (pd_queue_update(subs->home, o.agent, &note, stage_suspend, NULL, NULL, NULL))
+      continue; /* it will be found to be suspended when this process is gone */
   }
 }
 

@@ -11,9 +11,9 @@
  */
 PD_MUST_USE pd_code pd_window_keep(pd_store *store, uint64_t versions, pd_error *err);
 /*
- * Have gc run by itself in `shared` or `system`, once, whenever they were made. What is there now is always kept (queues, alerts, approvals,
- * tokens, the audit are keys of the head); of the past only so much that subscriptions find their place. If gc.auto was set by hand, that
- * stays.
+ * Have gc run by itself in `shared` or `system`, once, whenever they were made. What is there now is always kept (queues, alerts,
+ * approvals, tokens, the audit are keys of the head); of the past only so much that subscriptions find their place. If gc.auto was set by
+ * hand, that stays.
  */
 PD_MUST_USE pd_code pd_window_keep_common(pd_store *store, bool is_shared, pd_error *err);
 

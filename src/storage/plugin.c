@@ -55,8 +55,7 @@ static void free_text(char **text)
   free(*text);
 }
 
-pd_code pd_storage_plugin_load(const char *rest, pd_storage_ops *out_ops, const char **out_argument, void **out_library,
-                               pd_error *err)
+pd_code pd_storage_plugin_load(const char *rest, pd_storage_ops *out_ops, const char **out_argument, void **out_library, pd_error *err)
 {
   const char *question = strchr(rest, '?');
   CLEANUP(free_text) char *path = strndup(rest, question ? (size_t)(question - rest) : strlen(rest));

@@ -330,7 +330,7 @@ static pd_code durability(void *handle, pd_storage_durability *out, pd_error *er
 
 #define REDIS_OPS(scheme, open_it)                                                                                                         \
   {                                                                                                                                        \
-    .abi = PD_STORAGE_ABI, .name = scheme, .open = open_it, .close = close_redis, .remove = remove_key, .list = list,                     \
+    .abi = PD_STORAGE_ABI, .name = scheme, .open = open_it, .close = close_redis, .remove = remove_key, .list = list,                      \
     .durability = durability, .claim = claim, .epoch = epoch_now, .save_next = save_next, .load_marked = load_marked,                      \
   }
 

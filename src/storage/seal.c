@@ -87,8 +87,9 @@ pd_code pd_seal_read(pd_bytes stored, pd_bytes *out_document, pd_storage_mark *o
   const char *seal = (const char *)stored.data + size;
   pd_bytes document = {stored.data, size}, tail = {seal, stored.size - size};
   if (!is_seal(tail) || sum_of(document, seal) != read_bits(seal + SUM_AT)) {
-    return pd_error_set(err, PD_CORRUPT, "the stored snapshot is damaged: its checksum does not match (if it was edited on purpose, delete "
-                                         "the white space behind it)");
+    return pd_error_set(err, PD_CORRUPT,
+                        "the stored snapshot is damaged: its checksum does not match (if it was edited on purpose, delete "
+                        "the white space behind it)");
   }
   *out_document = document;
   if (out_mark) *out_mark = pd_seal_mark(tail);

@@ -267,8 +267,8 @@ static pd_code load_any(pd_storage *storage, const char *agent_id, const uint64_
   }
   taking t = {agent_id, &document};
   pthread_mutex_lock(&storage->lock);
-  pd_code code = tick ? storage->ops.load_tick(storage->handle, agent_id, *tick, take_checked, &t, err)
-                      : load_latest(storage, agent_id, &t, &mark, err);
+  pd_code code =
+    tick ? storage->ops.load_tick(storage->handle, agent_id, *tick, take_checked, &t, err) : load_latest(storage, agent_id, &t, &mark, err);
   if (!tick && !code) code = pd_map64_add(&storage->seen, fingerprint(agent_id), NULL, NULL, err); /* D2 is done */
   pthread_mutex_unlock(&storage->lock);
   if (out_mark) *out_mark = code ? (pd_storage_mark){0} : mark;

@@ -5,7 +5,8 @@
 #include "thread/changeset.h"
 #include "thread/thread.h"
 
-/* Append at the handle's head, without looking whether it is the newest: PD_CONFLICT if it is not. For replays, where nobody else writes. */
+/* Append at the handle's head, without looking whether it is the newest: PD_CONFLICT if it is not. For replays: nobody else
+ * writes then. */
 PD_MUST_USE pd_code pd_thread_append_here(pd_thread *t, const pd_prepared *prepared, pd_thread_ack *out, pd_error *err);
 
 /* VersionConflict. */

@@ -226,10 +226,9 @@ static pd_code parse_places(pd_json value, pd_change_parts *out, pd_error *err)
 pd_code pd_change_parse(pd_bytes text, pd_change_parts *out, pd_error *err)
 {
   enum { ACTIVE, MESSAGES, OPERATION, MARK, PARENT, PATCHES, REASON, RUN, META, SNAPSHOT, ACTIONS, TIME, VERSION, COUNT };
-  pd_json_field f[COUNT] = {{"active_run", {{0}, 0}},     {"messages", {{0}, 0}},      {"operation_id", {{0}, 0}},
-                            {"operation_mark", {{0}, 0}}, {"parent_run_id", {{0}, 0}}, {"patches", {{0}, 0}},
-                            {"reason", {{0}, 0}},         {"run_id", {{0}, 0}},        {"run_meta", {{0}, 0}},
-                            {"snapshot", {{0}, 0}},       {"state_actions", {{0}, 0}}, {"time", {{0}, 0}},
+  pd_json_field f[COUNT] = {{"active_run", {{0}, 0}},    {"messages", {{0}, 0}}, {"operation_id", {{0}, 0}},  {"operation_mark", {{0}, 0}},
+                            {"parent_run_id", {{0}, 0}}, {"patches", {{0}, 0}},  {"reason", {{0}, 0}},        {"run_id", {{0}, 0}},
+                            {"run_meta", {{0}, 0}},      {"snapshot", {{0}, 0}}, {"state_actions", {{0}, 0}}, {"time", {{0}, 0}},
                             {"version", {{0}, 0}}};
   pd_change_parts parts = {0};
   pd_json json;

@@ -39,8 +39,8 @@ typedef struct pd_mail_tx {
   bool is_complete; /* the head is staged */
 } pd_mail_tx;
 
-/* Change a mailbox in one commit, without conflicts (pd_update): `fn` reads and stages in `tx`, and ends with pd_mail_stage_head; if it does
- * not, nothing is written. It may run several times, each time from the start. If there is no such mailbox yet, it is made; or, if
+/* Change a mailbox in one commit, without conflicts (pd_update): `fn` reads and stages in `tx`, and ends with pd_mail_stage_head; if it
+ * does not, nothing is written. It may run several times, each time from the start. If there is no such mailbox yet, it is made; or, if
  * `out_is_missing` is not NULL, that is set, `fn` is not run, and the answer is PD_OK. */
 typedef pd_code (*pd_mail_fn)(void *ctx, pd_mail_tx *tx, pd_error *err);
 PD_MUST_USE pd_code pd_mail_update(pd_mailbox *box, const char *reason, pd_mail_fn fn, void *ctx, bool *out_is_missing, pd_error *err);

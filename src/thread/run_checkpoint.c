@@ -298,8 +298,7 @@ static pd_code add_final(pd_run_context *run, pd_done_reason done, pd_error *err
   run->final_mark = run->patches.text.size;
   run->final_count = run->patches.count;
   pd_json_open(&w, '[');
-  for (size_t i = 0; i < run->call_count; i++)
-    pd_tool_call_write_end(&w, run->calls[i].id, PD_TOOL_CANCELLED, now_ms, i + 1 == scopes);
+  for (size_t i = 0; i < run->call_count; i++) pd_tool_call_write_end(&w, run->calls[i].id, PD_TOOL_CANCELLED, now_ms, i + 1 == scopes);
   pd_run_put_status(&w, PD_PHASE_DONE, done, now_ms);
   pd_json_close(&w, ']');
   TRY(w.code);

@@ -126,7 +126,8 @@ pd_code pd_thread_look(const char *id, pd_edit *edit, pd_identity *out, pd_threa
   return PD_OK;
 }
 
-/* Read what the handle knows where the ref is. An invocation that writes nothing is a view of it that needs no moment with nothing staged. */
+/* Read what the handle knows where the ref is. An invocation that writes nothing is a view of it that needs no moment with nothing
+ * staged. */
 static pd_code take_commit(pd_thread *t, pd_error *err)
 {
   CLEANUP(pd_edit_abort_at) pd_edit *edit = NULL;

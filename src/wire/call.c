@@ -8,8 +8,9 @@
 #include <poll.h>
 #include <strings.h>
 
-/* The first that fits; what is not here waits for the disk. Those that only look at memory, or at what is most likely in it, are begun where
- * they were read (pd_call_begin), and are over then unless they or their audit have to wait for the disk; those that wait for others, walk much, or work on files go where nobody who is quick waits behind them. */
+/* The first that fits; what is not here waits for the disk. Those that only look at memory, or at what is most likely in it, are begun
+ * where they were read (pd_call_begin), and are over then unless they or their audit have to wait for the disk; those that wait for
+ * others, walk much, or work on files go where nobody who is quick waits behind them. */
 static const struct {
   const char *name;
   pd_lane lane;

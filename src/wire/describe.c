@@ -270,8 +270,8 @@ static void reply_sick(pd_request *request, size_t count, const char *name)
 {
   char reason[256], more[48] = "";
   if (count > 1) snprintf(more, sizeof more, " and %zu more", count - 1);
-  snprintf(reason, sizeof reason, "a sync of the store '%s'%s failed: its writes are refused; reads go on. Check the disk and restart", name,
-           more);
+  snprintf(reason, sizeof reason, "a sync of the store '%s'%s failed: its writes are refused; reads go on. Check the disk and restart",
+           name, more);
   reply_status(request, MHD_HTTP_SERVICE_UNAVAILABLE, "sick", reason);
 }
 

@@ -249,9 +249,9 @@ struct pd_server {
   size_t store_room;      /* agents' stores that there are descriptors for */
   atomic_llong files_told_ms;
   pd_pool writers, slow, readers; /* readers: for watchers that are behind */
-  pd_pool finishers; /* the settler's alone: no request can keep it from finishing what was staged */
+  pd_pool finishers;              /* the settler's alone: no request can keep it from finishing what was staged */
   pd_settler settler;
-  pd_stall stall; /* of writes */
+  pd_stall stall;     /* of writes */
   pd_pool waiters;    /* who waits for the log to grow */
   struct pd_raw *raw; /* stores.h */
   pd_meter *meter;

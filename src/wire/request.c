@@ -233,7 +233,8 @@ static void run_job(pd_job *job)
 pd_code pd_request_pools(pd_server *server, pd_error *err)
 {
   TRY(pd_pool_init(&server->writers, 64, 4096, err));
-  TRY(pd_pool_init(&server->finishers, PD_SETTLE_GROUPS, PD_SETTLE_GROUPS, err)); /* a group is one job: each has a thread when it needs one */
+  TRY(pd_pool_init(&server->finishers, PD_SETTLE_GROUPS, PD_SETTLE_GROUPS,
+                   err)); /* a group is one job: each has a thread when it needs one */
   pd_settler_init(&server->settler, &server->finishers);
   TRY(pd_pool_init(&server->slow, 64, 1024, err));
   TRY(pd_pool_init(&server->waiters, 128, 1024, err));

@@ -220,9 +220,12 @@ static void effect__too_many_open_ones_are_refused(void **state)
 int main(int argc, char **argv)
 {
   static const struct CMUnitTest tests[] = {
-    IN_ALL(effect__is_written_down_before_it_happens), IN_ALL(effect__that_is_done_is_not_done_again),
-    IN_ALL(effect__that_did_not_happen_is_taken_back), IN_ALL(effect__ids_and_notes_are_checked),
-    IN_ALL(effect__only_so_many_of_the_past_are_kept), IN_ALL(effect__too_many_open_ones_are_refused),
+    IN_ALL(effect__is_written_down_before_it_happens),
+    IN_ALL(effect__that_is_done_is_not_done_again),
+    IN_ALL(effect__that_did_not_happen_is_taken_back),
+    IN_ALL(effect__ids_and_notes_are_checked),
+    IN_ALL(effect__only_so_many_of_the_past_are_kept),
+    IN_ALL(effect__too_many_open_ones_are_refused),
     cmocka_unit_test(effect__those_of_finished_steps_never_fill_the_ledger),
     IN_ALL(effect__a_ledger_that_is_full_of_old_ones_is_not_full),
   };

@@ -57,8 +57,8 @@ typedef struct client {
   unsigned index;
   uint64_t random;
   uint64_t known[KEYS]; /* the last version heard of */
-  bool was_refused; /* the last call, */
-  unsigned key;     /* of this key */
+  bool was_refused;     /* the last call, */
+  unsigned key;         /* of this key */
   uint64_t made;
   call *calls;
   size_t count, capacity;
@@ -292,7 +292,8 @@ static void place_call(scene *sc, const call *c, const history *h, const made *a
   if (c->outcome == LOST) {
     const made *m = bsearch(&c->value, all, h->count, sizeof *all, by_value);
     if (!m) return; /* it was not made */
-    if (m->version != c->expected + 1) fault(sc, "a lost swap from %llu made version %llu", (unsigned long long)c->expected, (unsigned long long)m->version);
+    if (m->version != c->expected + 1)
+      fault(sc, "a lost swap from %llu made version %llu", (unsigned long long)c->expected, (unsigned long long)m->version);
     out[(*count)++] = (placed){c, m->version, true};
     return;
   }
@@ -302,7 +303,8 @@ static void place_call(scene *sc, const call *c, const history *h, const made *a
     fault(sc, "a swap from %llu made version %llu", (unsigned long long)c->expected, version);
   if (c->outcome == REFUSED && version == c->expected) fault(sc, "key %u: refused though version %llu was expected", c->key, version);
   bool has_value = c->outcome == SWAPPED || (c->outcome == READ && c->value);
-  if (has_value && version <= h->count && h->values[version] != c->value) fault(sc, "key %u: version %llu has another value", c->key, version);
+  if (has_value && version <= h->count && h->values[version] != c->value)
+    fault(sc, "key %u: version %llu has another value", c->key, version);
   out[(*count)++] = (placed){c, c->version, c->outcome == SWAPPED};
 }
 
@@ -414,9 +416,9 @@ static void check_all(scene *sc, uint64_t kills)
     for (size_t k = 0; k < sc->clients[i].count; k++) counts[sc->clients[i].calls[k].outcome]++;
     free(sc->clients[i].calls);
   }
-  printf("# %llu kills; %llu swaps made, %llu refused, %llu reads, %llu answers lost; %llu versions; %u faults\n", (unsigned long long)kills,
-         (unsigned long long)counts[SWAPPED], (unsigned long long)counts[REFUSED], (unsigned long long)counts[READ],
-         (unsigned long long)counts[LOST], (unsigned long long)versions, atomic_load(&sc->faults));
+  printf("# %llu kills; %llu swaps made, %llu refused, %llu reads, %llu answers lost; %llu versions; %u faults\n",
+         (unsigned long long)kills, (unsigned long long)counts[SWAPPED], (unsigned long long)counts[REFUSED],
+         (unsigned long long)counts[READ], (unsigned long long)counts[LOST], (unsigned long long)versions, atomic_load(&sc->faults));
   assert_int_equal(atomic_load(&sc->faults), 0);
   assert_true(counts[SWAPPED] && counts[REFUSED] && counts[READ]);
 }

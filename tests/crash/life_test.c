@@ -210,8 +210,8 @@ static void check(const life *l)
   if (pd_agent_open(l->uri, "x", NULL, &agent, &err)) fail_msg("%s", err.message);
   pd_agent_info_get(agent, &info);
   assert_int_equal(info.event_count, 0);
-  assert_int_equal(info.tick_index, l->events);                      /* each worked on, once */
-  assert_int_equal(pd_agent_number(agent, "count", 0), l->events);   /* and no change lost */
+  assert_int_equal(info.tick_index, l->events);                    /* each worked on, once */
+  assert_int_equal(pd_agent_number(agent, "count", 0), l->events); /* and no change lost */
   assert_int_equal(info.reply_count, l->events);
   for (uint64_t i = 1; i <= l->events; i++) {
     snprintf(name, sizeof name, "e%llu", (unsigned long long)i);

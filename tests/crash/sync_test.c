@@ -1,7 +1,7 @@
 /*
  * sync_test.c: every sync of a workload fails once, as it does on Linux (support/power_vfs.h): large values, forks, keyframes, a
- * checkpoint. Then the power goes, or the store is opened again, written on, and the power goes. What was acknowledged is there, or its loss is
- * reported when the store is opened; what was answered an error is not there, unless the answer was that the outcome is unknown.
+ * checkpoint. Then the power goes, or the store is opened again, written on, and the power goes. What was acknowledged is there, or its
+ * loss is reported when the store is opened; what was answered an error is not there, unless the answer was that the outcome is unknown.
  */
 #include "crash/crash.h"
 #include "support/power_vfs.h"

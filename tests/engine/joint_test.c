@@ -209,7 +209,7 @@ static void joint__a_process_killed_right_after_its_decision_has_changed_all(voi
   die_inside(&w, COUNT);
   write_byte(&w, ".joint", 16, 'C');
   pd_store *s = NULL;
-  want_one(&w, w.open[0], "a", "old"); /* nobody has published it yet, so nobody sees it… */
+  want_one(&w, w.open[0], "a", "old");                                  /* nobody has published it yet, so nobody sees it… */
   assert_int_equal(pd_store_open(w.uri, "c", NULL, &s, &w.err), PD_OK); /* …and who opens a store does that */
   assert_int_equal(pd_store_close(s, &w.err), PD_OK);
   want(&w, "new");

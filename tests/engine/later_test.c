@@ -110,7 +110,8 @@ static void later__a_condition_looks_at_what_is_staged(void **state)
   assert_int_equal(pd_put_later(store, pd_text("n"), pd_text("3"), 0, NULL, &none, &ack, &err), PD_OK); /* others cannot read why yet */
   assert_int_equal(ack.durability, PD_NOTHING);
   assert_null(none);
-  assert_int_equal(pd_put_later(store, pd_text("n"), pd_text("3"), 7, NULL, &none, &ack, &err), PD_CONFLICT); /* that it is not at 7 they can */
+  assert_int_equal(pd_put_later(store, pd_text("n"), pd_text("3"), 7, NULL, &none, &ack, &err),
+                   PD_CONFLICT); /* that it is not at 7 they can */
   assert_null(none);
   assert_int_equal(err.actual, 0);
   settle(first);

@@ -162,8 +162,8 @@ static uint32_t commit_new(model *m, int ref, uint32_t parent, model_entry *entr
     m->commit_room *= 2;
     m->commits = must(realloc(m->commits, m->commit_room * sizeof *m->commits));
   }
-  m->commits[m->commit_count] = (model_commit){.id = ack->commit, .tree = ack->tree,
-                                                  .parent = parent, .family = family_of(m, ref), .print = print, .entries = entries};
+  m->commits[m->commit_count] =
+    (model_commit){.id = ack->commit, .tree = ack->tree, .parent = parent, .family = family_of(m, ref), .print = print, .entries = entries};
   return (uint32_t)m->commit_count++;
 }
 

@@ -19,7 +19,7 @@
 
 typedef struct model_entry {
   bool is_present;
-  uint32_t value; /* a number that stands for bytes: see world_value */
+  uint32_t value;   /* a number that stands for bytes: see world_value */
   uint32_t version; /* learned from the store once it is committed (M4) */
   uint32_t writes;  /* since the key was created */
   uint64_t seq;

@@ -183,8 +183,13 @@ void op_refs(world *w)
 
 void op_bad_read(world *w)
 {
-  static const char *const nowhere[] = {"nobody", "main~999999", "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
-                                        "#999999999", "nobody~1", "#4444444444444444444444110", "#18446744073709551615"};
+  static const char *const nowhere[] = {"nobody",
+                                        "main~999999",
+                                        "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
+                                        "#999999999",
+                                        "nobody~1",
+                                        "#4444444444444444444444110",
+                                        "#18446744073709551615"};
   static const char *const nonsense[] = {"main~x",  "@", "main@yesterday", "#",       "#x",
                                          "main~-1", "~", " main",          "main~1~", "main~99999999999999999999"};
   pd_store *store = world_handle(w);

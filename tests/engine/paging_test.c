@@ -75,7 +75,8 @@ static void paging__a_page_far_back_reads_little_once_the_way_is_known(void **st
     list page = read_log(store, (pd_log_query){.before = all.seqs[at], .limit = 20});
     assert_int_equal(page.count, 20);
     assert_memory_equal(page.seqs, &all.seqs[at + 1], 20 * sizeof *page.seqs);
-    if (gate_records_read() > 4 * SEGMENT_RECORDS) fail_msg("the page at %zu read %llu records", at, (unsigned long long)gate_records_read());
+    if (gate_records_read() > 4 * SEGMENT_RECORDS)
+      fail_msg("the page at %zu read %llu records", at, (unsigned long long)gate_records_read());
     free(page.seqs);
   }
   gate_reset_counts();

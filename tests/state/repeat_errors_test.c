@@ -51,7 +51,8 @@ static void runs_checkpoint__err_OperationUsed__is_told(void **state)
 {
   world *w = *state;
   prepare(w);
-  world_fails(w, "runs.checkpoint", T "\"reason\":\"UserMessage\",\"operation_id\":\"x\",\"messages\":[{\"id\":\"big\",\"text\":1}]}", "OperationUsed", "rename");
+  world_fails(w, "runs.checkpoint", T "\"reason\":\"UserMessage\",\"operation_id\":\"x\",\"messages\":[{\"id\":\"big\",\"text\":1}]}",
+              "OperationUsed", "rename");
 }
 
 static void runs_checkpoint__err_VersionConflict__is_told(void **state)
@@ -72,7 +73,8 @@ static void runs_finish__err_OperationUsed__is_told(void **state)
 {
   world *w = *state;
   prepare(w);
-  world_fails(w, "runs.finish", T "\"done_reason\":\"stopped\",\"operation_id\":\"x\",\"messages\":[{\"id\":\"big\",\"text\":1}]}", "OperationUsed", "rename");
+  world_fails(w, "runs.finish", T "\"done_reason\":\"stopped\",\"operation_id\":\"x\",\"messages\":[{\"id\":\"big\",\"text\":1}]}",
+              "OperationUsed", "rename");
 }
 
 static void runs_finish__err_VersionConflict__is_told(void **state)
@@ -93,7 +95,8 @@ static void runs_tool_begin__err_OperationUsed__is_told(void **state)
 {
   world *w = *state;
   prepare(w);
-  world_fails(w, "runs.tool_begin", T "\"call_id\":\"c\",\"name\":\"n\",\"operation_id\":\"x\",\"arguments\":1}", "OperationUsed", "rename");
+  world_fails(w, "runs.tool_begin", T "\"call_id\":\"c\",\"name\":\"n\",\"operation_id\":\"x\",\"arguments\":1}", "OperationUsed",
+              "rename");
 }
 
 static void runs_tool_begin__err_VersionConflict__is_told(void **state)
@@ -135,7 +138,8 @@ static void runs_tool_resume__err_OperationUsed__is_told(void **state)
 {
   world *w = *state;
   prepare(w);
-  world_fails(w, "runs.tool_resume", T "\"call_id\":\"c\",\"decision_id\":\"d\",\"operation_id\":\"x\",\"payload\":1}", "OperationUsed", "rename");
+  world_fails(w, "runs.tool_resume", T "\"call_id\":\"c\",\"decision_id\":\"d\",\"operation_id\":\"x\",\"payload\":1}", "OperationUsed",
+              "rename");
 }
 
 static void runs_tool_resume__err_VersionConflict__is_told(void **state)
@@ -156,7 +160,8 @@ static void runs_tool_end__err_OperationUsed__is_told(void **state)
 {
   world *w = *state;
   prepare(w);
-  world_fails(w, "runs.tool_end", T "\"call_id\":\"c\",\"operation_id\":\"x\",\"message\":{\"id\":\"big\",\"text\":1}}", "OperationUsed", "rename");
+  world_fails(w, "runs.tool_end", T "\"call_id\":\"c\",\"operation_id\":\"x\",\"message\":{\"id\":\"big\",\"text\":1}}", "OperationUsed",
+              "rename");
 }
 
 static void runs_tool_end__err_VersionConflict__is_told(void **state)
@@ -177,7 +182,9 @@ static void threads_append__err_OperationUsed__is_told(void **state)
 {
   world *w = *state;
   prepare(w);
-  world_fails(w, "threads.append", T "\"run_id\":\"r1\",\"reason\":\"UserMessage\",\"operation_id\":\"x\",\"messages\":[{\"id\":\"big\",\"text\":1}]}", "OperationUsed", "rename");
+  world_fails(w, "threads.append",
+              T "\"run_id\":\"r1\",\"reason\":\"UserMessage\",\"operation_id\":\"x\",\"messages\":[{\"id\":\"big\",\"text\":1}]}",
+              "OperationUsed", "rename");
 }
 
 static void threads_append__err_QuotaExceeded__is_told(void **state)
@@ -235,32 +242,19 @@ static void queue_send__err_QuotaExceeded__is_told(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-    TEST(runs_checkpoint__err_OperationUsed__is_told),
-    TEST(runs_checkpoint__err_VersionConflict__is_told),
-    TEST(runs_checkpoint__err_QuotaExceeded__is_told),
-    TEST(runs_finish__err_OperationUsed__is_told),
-    TEST(runs_finish__err_VersionConflict__is_told),
-    TEST(runs_finish__err_QuotaExceeded__is_told),
-    TEST(runs_tool_begin__err_OperationUsed__is_told),
-    TEST(runs_tool_begin__err_VersionConflict__is_told),
-    TEST(runs_tool_begin__err_QuotaExceeded__is_told),
-    TEST(runs_tool_suspend__err_OperationUsed__is_told),
-    TEST(runs_tool_suspend__err_VersionConflict__is_told),
-    TEST(runs_tool_suspend__err_QuotaExceeded__is_told),
-    TEST(runs_tool_resume__err_OperationUsed__is_told),
-    TEST(runs_tool_resume__err_VersionConflict__is_told),
-    TEST(runs_tool_resume__err_QuotaExceeded__is_told),
-    TEST(runs_tool_end__err_OperationUsed__is_told),
-    TEST(runs_tool_end__err_VersionConflict__is_told),
-    TEST(runs_tool_end__err_QuotaExceeded__is_told),
-    TEST(threads_append__err_OperationUsed__is_told),
-    TEST(threads_append__err_QuotaExceeded__is_told),
-    TEST(runs_begin__err_QuotaExceeded__is_told),
-    TEST(threads_create__err_QuotaExceeded__is_told),
-    TEST(threads_fork__err_QuotaExceeded__is_told),
-    TEST(mailbox_send__err_QuotaExceeded__is_told),
-    TEST(queue_send__err_OperationUsed__is_told),
-    TEST(queue_send__err_QuotaExceeded__is_told),
+    TEST(runs_checkpoint__err_OperationUsed__is_told),     TEST(runs_checkpoint__err_VersionConflict__is_told),
+    TEST(runs_checkpoint__err_QuotaExceeded__is_told),     TEST(runs_finish__err_OperationUsed__is_told),
+    TEST(runs_finish__err_VersionConflict__is_told),       TEST(runs_finish__err_QuotaExceeded__is_told),
+    TEST(runs_tool_begin__err_OperationUsed__is_told),     TEST(runs_tool_begin__err_VersionConflict__is_told),
+    TEST(runs_tool_begin__err_QuotaExceeded__is_told),     TEST(runs_tool_suspend__err_OperationUsed__is_told),
+    TEST(runs_tool_suspend__err_VersionConflict__is_told), TEST(runs_tool_suspend__err_QuotaExceeded__is_told),
+    TEST(runs_tool_resume__err_OperationUsed__is_told),    TEST(runs_tool_resume__err_VersionConflict__is_told),
+    TEST(runs_tool_resume__err_QuotaExceeded__is_told),    TEST(runs_tool_end__err_OperationUsed__is_told),
+    TEST(runs_tool_end__err_VersionConflict__is_told),     TEST(runs_tool_end__err_QuotaExceeded__is_told),
+    TEST(threads_append__err_OperationUsed__is_told),      TEST(threads_append__err_QuotaExceeded__is_told),
+    TEST(runs_begin__err_QuotaExceeded__is_told),          TEST(threads_create__err_QuotaExceeded__is_told),
+    TEST(threads_fork__err_QuotaExceeded__is_told),        TEST(mailbox_send__err_QuotaExceeded__is_told),
+    TEST(queue_send__err_OperationUsed__is_told),          TEST(queue_send__err_QuotaExceeded__is_told),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

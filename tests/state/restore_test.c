@@ -259,7 +259,8 @@ static void restore__the_approval_says_that_the_backup_is_older(void **state)
   id = open_ahead(&w);
   world_ok(&w, "state.persistent.set", "{\"key\":\"k\",\"value\":1}");
   why = ask_approval(&w, id);
-  if (!strstr(why, "older than what is there: 1 commits since, in 1 stores (main: 1), the last on 2100-01-01T00:00:01.000Z")) fail_msg("%s", why);
+  if (!strstr(why, "older than what is there: 1 commits since, in 1 stores (main: 1), the last on 2100-01-01T00:00:01.000Z"))
+    fail_msg("%s", why);
   free(id);
   world_close(&w);
 }

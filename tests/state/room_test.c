@@ -48,8 +48,8 @@ static const char *letters(size_t size)
 static pd_code append(const char *thread, int number, size_t size)
 {
   return world_callf(&w, "threads.append",
-                     "{\"thread_id\":\"%s\",\"run_id\":\"r\",\"reason\":\"UserMessage\",\"messages\":[{\"id\":\"m%d\",\"text\":%s}]}", thread,
-                     number, letters(size));
+                     "{\"thread_id\":\"%s\",\"run_id\":\"r\",\"reason\":\"UserMessage\",\"messages\":[{\"id\":\"m%d\",\"text\":%s}]}",
+                     thread, number, letters(size));
 }
 
 static void create(const char *thread)
@@ -95,8 +95,8 @@ static void room__is_one_for_threads_forks_mailboxes_and_runs(void **state)
   fill("f", 10);
   assert_int_equal(world_callf(&w, "mailbox.send", "{\"thread_id\":\"a\",\"body\":%s}", letters(250000)), PD_QUOTA);
   assert_string_equal(world_out(&w, "error.code"), "\"QuotaExceeded\"");
-  assert_int_equal(world_callf(&w, "runs.checkpoint", "{\"thread_id\":\"a\",\"reason\":\"UserMessage\",\"messages\":[{\"id\":\"x\",\"t\":%s}]}",
-                               letters(250000)),
+  assert_int_equal(world_callf(&w, "runs.checkpoint",
+                               "{\"thread_id\":\"a\",\"reason\":\"UserMessage\",\"messages\":[{\"id\":\"x\",\"t\":%s}]}", letters(250000)),
                    PD_QUOTA);
   world_ok(&w, "runs.finish", "{\"thread_id\":\"a\"}"); /* what is begun can be ended */
 }
@@ -289,7 +289,8 @@ static pd_code counted_write(void *ctx, const pd_statestore_change *changes, siz
     size_t i = 0;
     while (i < c->count && strncmp(c->keys[i], changes[k].key.data, changes[k].key.size + 1) != 0) i++;
     assert_true(i < COUNT_OF(c->keys));
-    if (i == c->count) snprintf(c->keys[c->count++], sizeof c->keys[0], "%.*s", (int)changes[k].key.size, (const char *)changes[k].key.data);
+    if (i == c->count)
+      snprintf(c->keys[c->count++], sizeof c->keys[0], "%.*s", (int)changes[k].key.size, (const char *)changes[k].key.data);
     free(c->values[i]);
     c->values[i] = changes[k].value.data ? strndup(changes[k].value.data, changes[k].value.size) : NULL;
   }

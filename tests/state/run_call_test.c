@@ -192,8 +192,7 @@ static const char *paid(world *w)
 
 static void operations__a_checkpoint_that_is_repeated_counts_once(void **state)
 {
-  static const char once[] =
-    T ",\"reason\":\"ToolResultsCommitted\",\"operation_id\":\"op-1\",\"messages\":[{\"id\":\"m1\"}]," PAY "}";
+  static const char once[] = T ",\"reason\":\"ToolResultsCommitted\",\"operation_id\":\"op-1\",\"messages\":[{\"id\":\"m1\"}]," PAY "}";
   world *w = *state;
   begin(w, "r1");
   world_ok(w, "runs.checkpoint", once);

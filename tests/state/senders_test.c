@@ -1,6 +1,6 @@
 /*
- * senders_test.c: many callers of one queue, mailbox, run index, alert list or thread at once: none is refused, none is lost, and numbers are
- * given once. That they share syncs is shown where it can be without a clock: tests/engine/update_test.c.
+ * senders_test.c: many callers of one queue, mailbox, run index, alert list or thread at once: none is refused, none is lost, and numbers
+ * are given once. That they share syncs is shown where it can be without a clock: tests/engine/update_test.c.
  */
 #include "state/world.h"
 
@@ -112,7 +112,8 @@ static void senders__to_one_thread_are_all_served(void **state)
   w->agent = "worker";
   world_ok(w, "threads.create", "{\"thread_id\":\"t1\",\"state\":{\"n\":0}}");
   check_senders(w, "threads.append",
-                "{\"thread_id\":\"t1\",\"run_id\":\"r1\",\"reason\":\"AssistantTurnCommitted\",\"patches\":[{\"op\":\"increment\",\"path\":\"/n\",\"by\":1}]}",
+                "{\"thread_id\":\"t1\",\"run_id\":\"r1\",\"reason\":\"AssistantTurnCommitted\",\"patches\":[{\"op\":\"increment\",\"path\":"
+                "\"/n\",\"by\":1}]}",
                 "version");
   world_ok(w, "threads.load", "{\"thread_id\":\"t1\"}");
   world_want(w, "state.n", "256");

@@ -177,8 +177,8 @@ bool model_get(model *m, const model_tier *tier, int key, int64_t version, pd_bu
     return say(out, true, "{\"value\":%s,\"found\":%s}", k->count ? last_of(k)->text : "null", k->count ? "true" : "false");
   static const model_value none = {.text = "null"};
   const model_value *v = number ? &k->versions[number - 1] : &none;
-  say(out, true, "{\"value\":%s,\"version\":%zu,\"found\":%s,\"updated_at\":%s,", v->text, number ? k->base + number : 0, number ? "true" : "false",
-      time_or_null(v->time_ms, updated));
+  say(out, true, "{\"value\":%s,\"version\":%zu,\"found\":%s,\"updated_at\":%s,", v->text, number ? k->base + number : 0,
+      number ? "true" : "false", time_or_null(v->time_ms, updated));
   if (!is_shared(m, tier)) return say(out, true, "\"created_at\":%s}", time_or_null(number ? k->versions[0].time_ms : 0, created));
   if (!number) return say(out, true, "\"owner_agent\":null}");
   return say(out, true, "\"owner_agent\":\"%s\"}", model_agent_name(v->owner));
@@ -193,7 +193,8 @@ static void list_one(const model *m, const model_tier *tier, int key, bool has_v
     say(out, true, "\"%s\"", model_key_name(key));
     return;
   }
-  say(out, true, "{\"key\":\"%s\",\"version\":%zu,\"updated_at\":%s,", model_key_name(key), model_version(k), time_or_null(v->time_ms, updated));
+  say(out, true, "{\"key\":\"%s\",\"version\":%zu,\"updated_at\":%s,", model_key_name(key), model_version(k),
+      time_or_null(v->time_ms, updated));
   if (has_values)
     say(out, true, "\"value\":%s,\"created_at\":%s}", v->text, time_or_null(k->versions[0].time_ms, created));
   else if (is_shared(m, tier))
@@ -224,7 +225,7 @@ bool model_history(model *m, const model_tier *tier, int key, uint64_t limit, pd
   if (!k->count) return say(out, false, "KeyNotFound");
   say(out, true, "{\"versions\":[");
   for (size_t n = k->count; n >= oldest_of(m, k) && !(limit && count == limit); n--, count++)
-    say(out, true, "%s{\"value\":%s,\"version\":%zu,\"created_at\":%s,\"updated_at\":%s}", count ? "," : "", k->versions[n - 1].text, k->base + n,
-        time_or_null(k->versions[0].time_ms, created), time_or_null(k->versions[n - 1].time_ms, updated));
+    say(out, true, "%s{\"value\":%s,\"version\":%zu,\"created_at\":%s,\"updated_at\":%s}", count ? "," : "", k->versions[n - 1].text,
+        k->base + n, time_or_null(k->versions[0].time_ms, created), time_or_null(k->versions[n - 1].time_ms, updated));
   return say(out, true, "],\"count\":%zu}", count);
 }

@@ -86,7 +86,9 @@ static pd_code epoch(void *handle, const char *agent, uint64_t *out_epoch, pd_er
 }
 
 PD_STORAGE_EXPORT const pd_storage_ops pd_storage_plugin = {
-  .abi = FAULT == OTHER_VERSION ? PD_STORAGE_ABI + 1 : FAULT == OLD_NO_SAVE ? 1 : PD_STORAGE_ABI,
+  .abi = FAULT == OTHER_VERSION ? PD_STORAGE_ABI + 1
+         : FAULT == OLD_NO_SAVE ? 1
+                                : PD_STORAGE_ABI,
   .name = "bad",
   .open = open_nothing,
   .close = close_nothing,

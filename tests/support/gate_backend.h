@@ -1,6 +1,6 @@
 /*
- * gate_backend.h: a backend around another, `gate:memory:NAME` or `gate:sqlite:DIR`, whose calls you stop and let go: a disk that is as slow
- * as the test needs it. Handles that are opened without "gate:" go their own way.
+ * gate_backend.h: a backend around another, `gate:memory:NAME` or `gate:sqlite:DIR`, whose calls you stop and let go: a disk that is as
+ * slow as the test needs it. Handles that are opened without "gate:" go their own way.
  *
  *     gate_backend_install();
  *     gate_shut(GATE_LOG_APPEND);          // appends through the gate wait from now on

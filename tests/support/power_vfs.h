@@ -35,8 +35,8 @@ void power_vfs_cut_after(uint64_t n, uint64_t seed);
 /* Instead of the power, the process goes: SIGKILL to itself before its n-th write, truncate or sync from now. 0 takes it back. */
 void power_vfs_kill_after(uint64_t n);
 bool power_vfs_is_cut(void);
-/* Let the n-th sync from now (1 is the next) of a file whose name ends with `suffix` fail, once. 0 takes the plan back. With seed 0 the disk
- * has none of the pages, else some of them at random. */
+/* Let the n-th sync from now (1 is the next) of a file whose name ends with `suffix` fail, once. 0 takes the plan back. With seed 0 the
+ * disk has none of the pages, else some of them at random. */
 void power_vfs_fail_sync(const char *suffix, uint64_t n, uint64_t seed);
 /* The same with `count` syncs in a row. */
 void power_vfs_fail_syncs(const char *suffix, uint64_t n, uint64_t count, uint64_t seed);

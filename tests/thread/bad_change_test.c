@@ -248,7 +248,8 @@ static char *under_a_long_key(char letter, size_t count)
   char *text = malloc(2000), name[300] = {0}, long_name[221] = {0};
   memset(name, letter, count);
   memset(long_name, 'k', 218);
-  snprintf(text, 2000, "[{\"op\":\"set\",\"path\":[\"%s\",\"%s\",\"%s\",\"%s\",\"in\"],\"value\":7}]", long_name, long_name, long_name, name);
+  snprintf(text, 2000, "[{\"op\":\"set\",\"path\":[\"%s\",\"%s\",\"%s\",\"%s\",\"in\"],\"value\":7}]", long_name, long_name, long_name,
+           name);
   return text;
 }
 

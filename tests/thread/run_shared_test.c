@@ -1,4 +1,5 @@
-/* run_shared_test.c: one run, two handles: what another process committed stays, and reaches the handle that lost the race (run_rebase.c). */
+/* run_shared_test.c: one run, two handles: what another process committed stays, and reaches the handle that lost the race
+ * (run_rebase.c). */
 #include "thread/run_world.h"
 
 /* The other process: its own handle of the thread and of the run. */
