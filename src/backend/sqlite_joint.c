@@ -64,6 +64,12 @@ static pd_code visit_begin(visit *v, const char *folder, const char *vfs, const 
   return code;
 }
 
+static pd_code refuse_sick(const visit *v, pd_error *err)
+{
+  if (pd_lock_file_sick(&v->lock, NULL) == PD_SICK_NOT) return PD_OK;
+  return pd_error_set(err, PD_STORAGE, "a sync of %.300s failed: close it in every process, open it again, and check the disk", v->path);
+}
+
 /* Who claims has finished when the fence appears, and who claims later waits at it: no claim is ever inside a joint commit. */
 static pd_code fence_store(const pd_sqlite_joint *j, pd_joint_store *store, pd_error *err)
 {
@@ -71,6 +77,7 @@ static pd_code fence_store(const pd_sqlite_joint *j, pd_joint_store *store, pd_e
   bool is_there = false;
   TRY(visit_begin(&v, j->folder, j->vfs, store->name, true, &is_there, err));
   if (!is_there) return pd_error_set(err, PD_NOT_FOUND, "no store at %.300s", v.path);
+  TRY(refuse_sick(&v, err));
   TRY(pd_sqlite_conn_open(&v.conn, v.path, j->vfs, PD_SQLITE_READ, err));
   TRY(pd_sqlite_conn_tail(&v.conn, &store->tail, err));
   if (!v.lock.map) return pd_error_set(err, PD_READ_ONLY, "%.300s cannot be written", v.lock_path);
@@ -95,7 +102,8 @@ static pd_code open_fence(const char *folder, const char *vfs, const char *name,
   return PD_OK;
 }
 
-/* J5: what was appended behind the tail was never there. */
+/* J5: what was appended behind the tail was never there. A sick store may hold frames of it that no connection sees, and that are records
+ * again after a loss of power. So it is cut once it is healed. */
 static pd_code cut_store(const char *folder, const char *vfs, const pd_joint_store *store, pd_error *err)
 {
   CLEANUP(visit_end) visit v;
@@ -103,12 +111,11 @@ static pd_code cut_store(const char *folder, const char *vfs, const pd_joint_sto
   char sql[80];
   TRY(visit_begin(&v, folder, vfs, store->name, false, &is_there, err));
   if (!is_there) return PD_OK;
+  TRY(refuse_sick(&v, err));
   TRY(pd_sqlite_conn_open(&v.conn, v.path, vfs, PD_SQLITE_WRITE, err));
   uint64_t tail = 0;
   TRY(pd_sqlite_conn_tail(&v.conn, &tail, err));
   if (tail <= store->tail) return PD_OK;
-  if (pd_lock_file_sick(&v.lock, NULL) != PD_SICK_NOT)
-    return pd_error_set(err, PD_STORAGE, "a sync of %.300s failed: close it in every process, open it again, and check the disk", v.path);
   snprintf(sql, sizeof sql, "DELETE FROM log WHERE seq > %llu", (unsigned long long)store->tail);
   pd_code code = pd_sqlite_conn_exec(&v.conn, sql, err);
   if (code && pd_sqlite_is_sync_failure(sqlite3_extended_errcode(v.conn.db)))
@@ -130,15 +137,46 @@ static void end_committed(const char *folder, const char *vfs, const pd_joint_fi
   (void)!pd_joint_file_remove(folder, NULL);
 }
 
-static pd_code end_pending(const char *folder, const char *vfs, const pd_joint_file *file, pd_error *err)
+/* Cut all that can be; the others move to the front of the list, *out_left of them. Returns why the first of them cannot. */
+static pd_code cut_stores(const char *folder, const char *vfs, pd_joint_file *file, size_t *out_left, pd_error *err)
 {
+  pd_code first = PD_OK;
   for (size_t i = 0; i < file->count; i++) {
     pd_error why = {0};
     pd_code code = cut_store(folder, vfs, &file->stores[i], &why);
-    if (code)
-      return pd_error_set(err, code, "a %s was given up, and what it appended to store '%s' cannot be removed: %.250s", file->purpose,
-                          file->stores[i].name, why.message);
+    if (!code) continue;
+    pd_joint_store store = file->stores[i];
+    file->stores[i] = file->stores[*out_left];
+    file->stores[(*out_left)++] = store;
+    if (first) continue;
+    first = pd_error_set(err, code, "a %s was given up, and what it appended to store '%s' cannot be removed: %.250s", file->purpose,
+                         store.name, why.message);
   }
+  return first;
+}
+
+/* Those that are cut need not wait for the first `left` of the list. If .joint cannot be written anew, they do. */
+static void let_go(const char *folder, const char *vfs, const pd_joint_file *file, size_t left)
+{
+  pd_joint_file rest = *file, others = *file;
+  CLEANUP(pd_fd_done) int fd = -1;
+  rest.count = left;
+  others.stores += left;
+  others.count -= left;
+  if (others.count && pd_joint_file_write(folder, &rest, false, &fd, NULL) == PD_OK) open_fences(folder, vfs, &others);
+}
+
+/* The names of new -wal files must last before the file says that nothing is left to cut. */
+static pd_code end_pending(const char *folder, const char *vfs, pd_joint_file *file, pd_error *err)
+{
+  size_t left = 0;
+  pd_code code = cut_stores(folder, vfs, file, &left, err);
+  if (code) {
+    let_go(folder, vfs, file, left);
+    return code;
+  }
+  TRY(pd_sqlite_sync_folder(folder, err));
+  TRY(pd_joint_file_void(folder, err));
   TRY(pd_joint_file_remove(folder, err));
   open_fences(folder, vfs, file);
   return PD_OK;
@@ -288,9 +326,10 @@ static pd_code begin(pd_sqlite_joint *j, const char *const *stores, size_t count
   TRY(lock_out_others(j, err));
   pd_code code = PD_OK;
   for (size_t i = 0; !code && i < count; i++) code = fence_store(j, &j->file.stores[i], err);
-  if (!code) code = pd_joint_file_write(j->folder, &j->file, &j->file_fd, err);
+  if (!code) code = pd_joint_file_write(j->folder, &j->file, true, &j->file_fd, err);
   if (!code) return PD_OK;
-  (void)!pd_joint_file_remove(j->folder, NULL); /* the file may be there though its folder could not be synced */
+  /* The file may be there though its folder could not be synced. If it cannot be taken back, who writes next tries again (J1). */
+  if (pd_joint_file_void(j->folder, NULL) || pd_joint_file_remove(j->folder, NULL)) return code;
   open_fences(j->folder, j->vfs, &j->file);
   return code;
 }

@@ -15,6 +15,9 @@
  *  J4  The tail word of a store is not stored before the decision: the witness counts nothing that may be taken back.
  *  J5  What a dead coordinator left is settled by the first who opens or writes any of the stores, with .joint.lock held: committed, it is
  *      published; pending, the records behind TAIL are deleted. Only then does .joint go, and the fences after it.
+ *  J6  A name that was removed can come back with a loss of power, if the folder's sync failed. So before .joint goes and writers go on, it
+ *      says C durably: nobody ever cuts what was written after it.
+ *  J7  A store that fell sick in a joint commit stays in .joint, alone, until it is healed and cut. One that is sick takes part in none.
  */
 #ifndef PD_BACKEND_SQLITE_JOINT_H
 #define PD_BACKEND_SQLITE_JOINT_H
@@ -42,9 +45,11 @@ void pd_joint_file_done(pd_joint_file *file);
 /* PD_OK with is_there false if there is none. PD_CORRUPT. */
 PD_MUST_USE pd_code pd_joint_file_read(const char *folder, pd_joint_file *out, pd_error *err);
 /* J3. *out_fd stays open for the decision. */
-PD_MUST_USE pd_code pd_joint_file_write(const char *folder, const pd_joint_file *file, int *out_fd, pd_error *err);
+PD_MUST_USE pd_code pd_joint_file_write(const char *folder, const pd_joint_file *file, bool must_be_new, int *out_fd, pd_error *err);
 PD_MUST_USE pd_code pd_joint_file_decide(int fd, const char *folder, pd_error *err);
 PD_MUST_USE pd_code pd_joint_file_publish(int fd, const char *folder, pd_error *err);
+/* J6: before it is removed, once there is nothing to cut. PD_OK if there is none. */
+PD_MUST_USE pd_code pd_joint_file_void(const char *folder, pd_error *err);
 PD_MUST_USE pd_code pd_joint_file_remove(const char *folder, pd_error *err);
 bool pd_joint_file_is_there(const char *folder);
 /* *out_fd is -1 if another holds it. */

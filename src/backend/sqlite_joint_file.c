@@ -118,13 +118,13 @@ static pd_code encode(const pd_joint_file *file, pd_buf *out, pd_error *err)
   return pd_buf_printf(out, err, "end\n");
 }
 
-pd_code pd_joint_file_write(const char *folder, const pd_joint_file *file, int *out_fd, pd_error *err)
+pd_code pd_joint_file_write(const char *folder, const pd_joint_file *file, bool must_be_new, int *out_fd, pd_error *err)
 {
   char path[PATH_SIZE];
   CLEANUP(pd_buf_done) pd_buf text = {0};
   TRY(path_of(folder, PD_JOINT_FILE, path, err));
   TRY(encode(file, &text, err));
-  TRY(pd_file_write(path, pd_buf_bytes(&text), true, err));
+  TRY(pd_file_write(path, pd_buf_bytes(&text), must_be_new, err));
   *out_fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
   return *out_fd < 0 ? pd_file_refused(err, "open", path) : PD_OK;
 }
@@ -146,6 +146,15 @@ pd_code pd_joint_file_decide(int fd, const char *folder, pd_error *err)
 pd_code pd_joint_file_publish(int fd, const char *folder, pd_error *err)
 {
   return set_byte(fd, PUBLISHED_AT, '+', false, folder, err);
+}
+
+pd_code pd_joint_file_void(const char *folder, pd_error *err)
+{
+  char path[PATH_SIZE];
+  TRY(path_of(folder, PD_JOINT_FILE, path, err));
+  CLEANUP(pd_fd_done) int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+  if (fd < 0) return errno == ENOENT ? PD_OK : pd_file_refused(err, "open", path);
+  return set_byte(fd, STATE_AT, 'C', true, folder, err);
 }
 
 pd_code pd_joint_file_remove(const char *folder, pd_error *err)
