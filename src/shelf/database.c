@@ -3,8 +3,8 @@
  * alone. One transaction a batch. A row keeps its rowid when its value changes, so rows are in the order in which keys were first set.
  *
  * D1  Each row that perdure wrote has a checksum in the table perdure_sum_<table>, which other programs need not know. Triggers take it
- *     away when a row is changed or deleted, by whomever; perdure's own writes put it there again in the same transaction. So a checksum that
- *     does not fit, or that has no row, is damage. A row without one was written by others, and is taken as it is.
+ *     away when a row is changed or deleted, by whomever; perdure's own writes put it there again in the same transaction. So a
+ *     checksum that does not fit, or that has no row, is damage. A row without one was written by others, and is taken as it is.
  */
 #include "shelf/shelf.h"
 
