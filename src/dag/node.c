@@ -325,6 +325,8 @@ void pd_node_mark_saved(pd_node_pool *pool, pd_node *n, const pd_id *blob_id)
   n->blob_id = *blob_id;
 }
 
+/* An entry may be updated before it was created: what is imported has the time of another clock, and a clock that was ahead may be put right.
+ * The difference is then negative, and written modulo 2^64. */
 static pd_code encode_rider(const pd_rider *r, pd_buf *out, pd_error *err)
 {
   TRY(pd_add_varint(out, r->seq, err));
@@ -367,10 +369,11 @@ static bool decode_rider(pd_cursor *c, pd_rider *r)
   uint64_t created = pd_take_varint(c), after = pd_take_varint(c);
   uint64_t size = pd_take_varint(c), pos = pd_take_varint(c);
   r->created_ms = (int64_t)created;
-  r->updated_ms = (int64_t)(created + after);
+  uint64_t updated = created + after;
+  r->updated_ms = (int64_t)updated;
   r->size = (uint32_t)size;
   r->pos = pos ? (uint32_t)(pos - 1) : PD_POS_BAG;
-  return created <= INT64_MAX / 2 && after <= INT64_MAX / 2 && size <= UINT32_MAX && pos <= UINT32_MAX && r->seq && r->version;
+  return created <= INT64_MAX / 2 && updated <= INT64_MAX - 1 && size <= UINT32_MAX && pos <= UINT32_MAX && r->seq && r->version;
 }
 
 /* Offsets of the entries in a preimage body; false if it is not exactly `count` ascending entries. */

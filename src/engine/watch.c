@@ -288,7 +288,9 @@ static pd_code next_taken(pd_watch *w, pd_watch_event *out, bool *out_found, pd_
 static void wait_published(pd_store *s, uint64_t seq)
 {
   pd_store_lock(s);
+  s->followers++; /* woken by each batch, not when the flusher is done with all of them */
   while (s->is_flushing && s->seen_seq < seq) pd_store_wait(s);
+  s->followers--;
   pd_store_unlock(s);
 }
 

@@ -367,6 +367,60 @@ static void time__a_clock_that_is_put_right_after_a_keyframe_is_believed(void **
   assert_int_equal(pd_store_close(s, NULL), PD_OK);
 }
 
+static void expect_updated_before_created(pd_store *s, const char *key)
+{
+  pd_entry entry;
+  pd_error err = {0};
+  if (pd_get(s, "main", pd_text(key), NULL, &entry, &err)) fail_msg("%s: %s", key, err.message);
+  assert_true(entry.updated_ms < entry.created_ms);
+}
+
+/* Opened again, what the keyframe saved is read. */
+static void check_saved(pd_store *s, const char *agent, const char *key, const char *value)
+{
+  pd_error err = {0};
+  assert_int_equal(pd_store_keyframe(s, NULL), PD_OK);
+  assert_int_equal(pd_store_close(s, NULL), PD_OK);
+  assert_int_equal(pd_store_open(uri, agent, NULL, &s, NULL), PD_OK);
+  expect_updated_before_created(s, key);
+  expect_at(s, "main", key, value);
+  expect_sound(s);
+  if (pd_gc(s, NULL, NULL, &err)) fail_msg("gc: %s", err.message);
+  expect_at(s, "main", key, value);
+  assert_int_equal(pd_store_close(s, NULL), PD_OK);
+}
+
+static void time__a_key_that_was_made_while_the_clock_was_ahead_can_be_updated_and_read(void **state)
+{
+  (void)state;
+  pd_options clock = {.now_ms = fake_now};
+  pd_store *s = NULL;
+  fake_ms = T0;
+  assert_int_equal(pd_store_open(uri, "ahead3", &clock, &s, NULL), PD_OK);
+  put(s, "k", "old");
+  fake_ms = T0 + YEAR_MS;
+  put(s, "jumped", "1");
+  fake_ms = T0 + 2 * HOUR_MS;
+  put(s, "jumped", "2");
+  check_saved(s, "ahead3", "jumped", "2");
+}
+
+static void time__a_key_that_came_from_a_clock_ahead_of_this_one_can_be_updated_and_read(void **state)
+{
+  (void)state;
+  pd_options clock = {.now_ms = fake_now};
+  pd_store *there = NULL, *here = NULL;
+  fake_ms = T0 + HOUR_MS;
+  assert_int_equal(pd_store_open(uri, "clock-there", &clock, &there, NULL), PD_OK);
+  put(there, "k", "1");
+  fake_ms = T0;
+  assert_int_equal(pd_store_open(uri, "clock-here", &clock, &here, NULL), PD_OK);
+  assert_int_equal(pd_transfer(there, here, NULL, NULL, NULL), PD_OK);
+  assert_int_equal(pd_store_close(there, NULL), PD_OK);
+  put(here, "k", "2");
+  check_saved(here, "clock-here", "k", "2");
+}
+
 static void time__a_clock_that_is_behind_all_of_the_log_does_not_take_it_back(void **state)
 {
   (void)state;
@@ -569,6 +623,8 @@ int main(void)
     CASE(time__the_past_is_read_by_clock),
     CASE(time__a_clock_a_year_ahead_for_one_put_hides_nothing_that_comes_after),
     CASE(time__a_clock_that_is_put_right_after_a_keyframe_is_believed),
+    CASE(time__a_key_that_was_made_while_the_clock_was_ahead_can_be_updated_and_read),
+    CASE(time__a_key_that_came_from_a_clock_ahead_of_this_one_can_be_updated_and_read),
     CASE(time__a_clock_that_is_behind_all_of_the_log_does_not_take_it_back),
     CASE(cache__smaller_than_the_store_still_gives_every_value),
     CASE(keyframes__old_commits_are_found_behind_many),
