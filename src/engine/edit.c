@@ -458,7 +458,7 @@ static pd_code write_edit(pd_edit *edit, pd_intent *intent, pd_ack *out, pd_erro
 
 pd_code pd_edit_stage(pd_edit *edit, const pd_edit_guard *guard, pd_later **out_later, pd_ack *out, pd_error *err)
 {
-  pd_intent intent = {.guard = guard->check, .guard_ctx = guard->ctx, .later = out_later};
+  pd_intent intent = {.guard = guard->check, .guard_ctx = guard->ctx, .later = out_later, .settles_quota = guard->settles_quota};
   return write_edit(edit, &intent, out, err);
 }
 

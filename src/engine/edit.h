@@ -20,6 +20,7 @@ PD_MUST_USE pd_code pd_edit_begin_on(pd_store *store, const pd_note *note, bool 
 typedef struct pd_edit_guard {
   pd_code (*check)(pd_store *s, void *ctx, pd_error *err);
   void *ctx;
+  bool settles_quota; /* PD_QUOTA is to rest on stable storage: asked once more with nothing staged */
 } pd_edit_guard;
 
 /* Stage the commit. *out_later is set unless the store is buffered. The edit is to be aborted in any case. Takes the lock. */

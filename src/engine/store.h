@@ -463,6 +463,7 @@ typedef struct pd_intent {
   void *guard_ctx;
   /* NULL, or: pd_write only stages the record, and pd_later_wait or pd_later_lead is owed. Stays NULL in a buffered store. */
   pd_later **later;
+  bool settles_quota; /* with `later`: PD_QUOTA is asked about once more with nothing staged, and is final then */
 } pd_intent;
 
 /* Stage, append, and wait until it is acknowledged. Takes the lock. Large values are put into the bag before. */

@@ -14,7 +14,9 @@
  *        was. If the batch below fails or another process was first, the tips are void (E4) and the callback is run again.
  * UPD-2  A refusal, or the answer that there is nothing to write, rests on stable storage: if the callback read the tip and something
  *        there was not synced, wait until it is (or is void), and ask once more on what readers see. That answer holds.
- * UPD-3  Nothing counts attempts. A round is repeated only because somebody else's commit came in between, or a sync ended.
+ * UPD-3  Nothing counts attempts. A round is repeated only because somebody else's commit came in between and a condition does not hold any
+ *        more, or because a sync ended. For a limit on bytes there is no such end on a ref that others never leave alone: the second time
+ *        it is asked about with nothing staged, and that answer holds.
  */
 #include "base/base.h"
 #include "base/error.h"
@@ -30,7 +32,8 @@ typedef struct update {
 typedef struct round {
   const update *u;
   pd_edit_base base;
-  bool is_moved; /* the tip is not what the callback read any more */
+  bool is_moved; /* the tip is not what the callback read any more… */
+  bool is_void;  /* …because that was not written */
   pd_later *later;
   pd_ack ack;
 } round;
@@ -52,9 +55,9 @@ static pd_code check_base(pd_store *s, void *ctx, pd_error *err)
 {
   round *r = ctx;
   const pd_ref_slot *slot = pd_slot_find(s, ref_of(r->u));
-  bool is_void = s->voided != r->base.voided; /* a version of a key may be another one by now, though its number is the same */
-  r->is_moved = is_void || !slot || slot->tip.last_seq != r->base.last_seq;
-  return is_void ? pd_error_set(err, PD_CONFLICT, "the commits that were read were not written") : PD_OK;
+  r->is_void = s->voided != r->base.voided; /* a version of a key may be another one by now, though its number is the same */
+  r->is_moved = r->is_void || !slot || slot->tip.last_seq != r->base.last_seq;
+  return r->is_void ? pd_error_set(err, PD_CONFLICT, "the commits that were read were not written") : PD_OK;
 }
 
 static pd_code run_callback(round *r, pd_edit *edit, pd_error *err)
@@ -63,7 +66,7 @@ static pd_code run_callback(round *r, pd_edit *edit, pd_error *err)
   pd_code code = r->u->fn(r->u->ctx, edit, err);
   if (code) {
     pd_store_lock(s);
-    r->is_moved = s->voided != r->base.voided; /* values of a void commit cannot be read */
+    r->is_void = s->voided != r->base.voided; /* values of a void commit cannot be read */
     pd_store_unlock(s);
   }
   return code;
@@ -72,7 +75,7 @@ static pd_code run_callback(round *r, pd_edit *edit, pd_error *err)
 static pd_code run_round(round *r, bool is_on_tip, pd_error *err)
 {
   pd_edit *edit = NULL;
-  pd_edit_guard guard = {check_base, r};
+  pd_edit_guard guard = {.check = check_base, .ctx = r, .settles_quota = !is_on_tip};
   pd_code code = pd_edit_begin_on(r->u->store, r->u->note, is_on_tip, &r->base, &edit, err);
   if (!code) code = run_callback(r, edit, err);
   if (!code && pd_edit_count(edit)) code = pd_edit_stage(edit, &guard, &r->later, &r->ack, err);
@@ -105,6 +108,12 @@ static pd_code take_turn(const update *u, bool is_on_tip, round *r, pd_error *er
   return code;
 }
 
+/* Was it refused for what came between? */
+static bool is_overtaken(const round *r, pd_code code)
+{
+  return r->is_void || (r->is_moved && (code == PD_CONFLICT || code == PD_NOT_FOUND));
+}
+
 /* *out_is_final: `code` is the answer. Else *out_is_on_tip says where the next round begins. */
 static pd_code conclude(const update *u, round *r, pd_code code, bool *out_is_on_tip, bool *out_is_final, pd_error *err)
 {
@@ -116,10 +125,10 @@ static pd_code conclude(const update *u, round *r, pd_code code, bool *out_is_on
     *out_is_on_tip = true;
   } else if (!code && r->ack.durability != PD_NOTHING) {
     return PD_OK; /* buffered */
-  } else if (r->is_moved) {
+  } else if (is_overtaken(r, code)) {
     *out_is_final = false;
     *out_is_on_tip = true;
-  } else if (*out_is_on_tip && r->base.is_unsynced) {
+  } else if (*out_is_on_tip && (r->base.is_unsynced || r->is_moved)) {
     wait_synced(u->store, &r->base); /* UPD-2 */
     *out_is_final = *out_is_on_tip = false;
   }

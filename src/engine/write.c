@@ -173,7 +173,8 @@ static pd_code stage_prepared(pd_store *s, const pd_intent *intent, pd_ticket *t
   TRY(prepare(s, intent, err));
   pd_code code = stage_now(s, intent, ticket, out, &why);
   bool is_settled = s->is_claimed && s->tip_seq == s->seen_seq; /* nobody else can append: what is seen is the newest there is */
-  bool is_final = is_settled || intent->kind == PD_RECORD_KEYFRAME || intent->later; /* pd_update waits by itself (UPD-2) */
+  bool waits_itself = intent->later && !(intent->settles_quota && code == PD_QUOTA); /* pd_update (UPD-2) */
+  bool is_final = is_settled || intent->kind == PD_RECORD_KEYFRAME || waits_itself;
   if (is_refusal(code) && !is_final) return stage_refused(s, intent, ticket, out, err);
   if (code && err) *err = why;
   return code;

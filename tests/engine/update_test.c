@@ -283,6 +283,46 @@ static pd_code change_mind(void *ctx, pd_edit *edit, pd_error *err)
   return PD_OK;
 }
 
+/* ---- a limit on bytes ---- */
+
+#define RUNS_MAX 50
+
+typedef struct crowd {
+  pd_store *store;
+  pd_later *laters[RUNS_MAX];
+  unsigned runs;
+} crowd;
+
+/* Others never leave the ref alone: whenever it is looked at, something is staged behind. */
+static pd_code add_in_a_crowd(void *ctx, pd_edit *edit, pd_error *err)
+{
+  crowd *c = ctx;
+  pd_ack ack;
+  if (c->runs == RUNS_MAX) return pd_error_set(err, PD_INVALID, "it never ends");
+  TRY(pd_put_later(c->store, pd_text("other"), pd_text("x"), PD_ANY_VERSION, NULL, &c->laters[c->runs++], &ack, err));
+  return pd_edit_put(edit, pd_text("more"), pd_text("0123456789012345678901234567890123456789"), PD_ANY_VERSION, err);
+}
+
+static void update__over_the_limit_of_bytes_is_refused_also_while_others_write(void **state)
+{
+  (void)state;
+  char *folder = temp_folder_new(), *uri = text_of("sqlite:%s", folder);
+  crowd c = {.store = open_store(uri, 0)};
+  pd_note note = {.bytes_max = 60};
+  pd_error err = {0};
+  assert_int_equal(pd_put(c.store, pd_text(KEY), pd_text("0123456789012345678901234567890123456789"), &note, NULL, NULL), PD_OK);
+  pd_code code = pd_update(c.store, &note, add_in_a_crowd, &c, NULL, &err);
+  if (code != PD_QUOTA) fail_msg("%s: %s", pd_code_name(code), err.message);
+  assert_int_equal(c.runs, 2);
+  for (unsigned i = 0; i < c.runs; i++) {
+    bool again = false;
+    if (c.laters[i]) assert_int_equal(pd_later_wait(c.laters[i], &again, NULL), PD_OK);
+  }
+  assert_int_equal(pd_store_close(c.store, NULL), PD_OK);
+  temp_folder_free(folder);
+  free(uri);
+}
+
 static void update__that_stages_nothing_makes_no_commit(void **state)
 {
   (void)state;
@@ -334,6 +374,7 @@ int main(void)
     cmocka_unit_test(update__a_plain_write_between_makes_it_run_again),
     cmocka_unit_test(update__two_processes_count_every_step),
     cmocka_unit_test(update__in_a_buffered_store_is_seen_at_once),
+    cmocka_unit_test(update__over_the_limit_of_bytes_is_refused_also_while_others_write),
     cmocka_unit_test(update__that_stages_nothing_makes_no_commit),
     cmocka_unit_test(update__of_a_missing_ref_is_not_found),
     cmocka_unit_test(update__a_disk_that_refuses_is_reported),
