@@ -16,7 +16,8 @@
  * A run is a JSON object at the key run:<id> of the StateStore, and run:index is the list of all ids, the oldest first. Both change in one
  * batch, so they never disagree. Members that perdure does not know are kept. The same runs, under the same keys and rules, are to be had
  * as capabilities (runs.create, runs.claim…) in a home: there they are on the ref `state` of the agent's own store, and any number of
- * processes may work on them. Use one of the two for an agent at a time.
+ * processes may work on them. Use one of the two for an agent at a time. In a home the index has a key a run (docs/formats.md), which a
+ * StateStore of type perdure shows as run:index.
  *
  *     pending ──────► investigating ──────► completed
  *        │ ▲  claim    │      │    complete

@@ -7,6 +7,8 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "base/json.h"
+#include "shelf/run_index.h"
 
 #include <stdlib.h>
 
@@ -23,24 +25,101 @@ static void close_iter(pd_iter **iter)
   pd_iter_close(*iter);
 }
 
-static pd_code load_store(pd_shelf *shelf, pd_shelf_visit visit, void *ctx, pd_error *err)
+/* ---- the index of runs: keys on the ref, one list in a StateStore (run_index.h) ---- */
+
+static pd_code add_item(pd_buf *list, pd_bytes json, pd_error *err)
 {
-  perdure_shelf *s = (perdure_shelf *)shelf;
+  if (list->size) TRY(pd_buf_append(list, ",", 1, err));
+  return pd_buf_append(list, json.data, json.size, err);
+}
+
+/* The ids of the keys at `at`, with commas between; *out_has: there are keys. */
+static pd_code read_run_keys(pd_store *store, const char *at, pd_buf *out, bool *out_has, pd_error *err)
+{
   CLEANUP(close_iter) pd_iter *iter = NULL;
   pd_entry entry;
   pd_bytes value;
-  pd_error why;
   pd_code code;
-  TRY(pd_iter_open(s->store, NULL, NULL, &iter, err));
+  *out_has = false;
+  TRY(pd_iter_open(store, at, &(pd_scan){.prefix = pd_text(PD_RUN_INDEX_PREFIX)}, &iter, err));
   while ((code = pd_iter_next(iter, &entry, &value, err)) == PD_OK) {
-    code = visit(ctx, entry.key, value, &why);
-    if (code == PD_INVALID || code == PD_LIMIT)
-      return pd_error_set(err, PD_CORRUPT, "ref '%s' holds what no StateStore wrote: key '%.*s': %.200s", s->ref,
-                          (int)(entry.key.size < 100 ? entry.key.size : 100), (const char *)entry.key.data, why.message);
-    if (code) return pd_error_set(err, code, "%s", why.message);
+    *out_has |= pd_is_run_key(entry.key);
+    if (pd_run_index_number(entry.key)) TRY(add_item(out, value, err));
   }
   return code == PD_NOT_FOUND ? PD_OK : code;
 }
+
+/* What a StateStore shows as run:index. PD_NOT_FOUND. A value that is no list stays as it is: its reader will say so. */
+static pd_code read_run_index(pd_store *store, const char *at, pd_buf *out, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf keys = {0};
+  CLEANUP(pd_buf_done) pd_buf list = {0};
+  pd_json json, item;
+  bool has_keys;
+  pd_code code = pd_get(store, at, pd_text(PD_RUN_INDEX), out, NULL, err);
+  if (code && code != PD_NOT_FOUND) return code;
+  TRY(read_run_keys(store, at, &keys, &has_keys, err));
+  if (!has_keys) return code;
+  if (!code) {
+    if (pd_json_parse(pd_buf_bytes(out), &json, NULL) || json.kind != PD_JSON_ARRAY) return PD_OK;
+    pd_json_walk walk = pd_json_walk_begin(json);
+    while (pd_json_walk_next(&walk, NULL, &item)) TRY(add_item(&list, item.raw, err));
+  }
+  if (keys.size) TRY(add_item(&list, pd_buf_bytes(&keys), err));
+  pd_buf_clear(out);
+  return pd_buf_printf(out, err, "[%.*s]", (int)list.size, list.size ? (const char *)list.data : "");
+}
+
+/* ---- loading ---- */
+
+typedef struct loading {
+  perdure_shelf *shelf;
+  pd_shelf_visit visit;
+  void *ctx;
+  bool has_run_index; /* it was shown, or there is none */
+} loading;
+
+static pd_code show(const loading *l, pd_bytes key, pd_bytes value, pd_error *err)
+{
+  pd_error why;
+  pd_code code = l->visit(l->ctx, key, value, &why);
+  if (code == PD_INVALID || code == PD_LIMIT)
+    return pd_error_set(err, PD_CORRUPT, "ref '%s' holds what no StateStore wrote: key '%.*s': %.200s", l->shelf->ref,
+                        (int)(key.size < 100 ? key.size : 100), (const char *)key.data, why.message);
+  return code ? pd_error_set(err, code, "%s", why.message) : PD_OK;
+}
+
+static pd_code show_run_index(loading *l, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf text = {0};
+  l->has_run_index = true;
+  pd_code code = read_run_index(l->shelf->store, NULL, &text, err);
+  if (code) return code == PD_NOT_FOUND ? PD_OK : code;
+  return show(l, pd_text(PD_RUN_INDEX), pd_buf_bytes(&text), err);
+}
+
+/* In the order of the keys, run:index among them. */
+static pd_code load_entry(loading *l, pd_bytes key, pd_bytes value, pd_error *err)
+{
+  int order = pd_bytes_compare(key, pd_text(PD_RUN_INDEX));
+  if (order >= 0 && !l->has_run_index) TRY(show_run_index(l, err));
+  return !order || pd_is_run_key(key) ? PD_OK : show(l, key, value, err);
+}
+
+static pd_code load_store(pd_shelf *shelf, pd_shelf_visit visit, void *ctx, pd_error *err)
+{
+  loading l = {.shelf = (perdure_shelf *)shelf, .visit = visit, .ctx = ctx};
+  CLEANUP(close_iter) pd_iter *iter = NULL;
+  pd_entry entry;
+  pd_bytes value;
+  pd_code code;
+  TRY(pd_iter_open(l.shelf->store, NULL, NULL, &iter, err));
+  while ((code = pd_iter_next(iter, &entry, &value, err)) == PD_OK) TRY(load_entry(&l, entry.key, value, err));
+  if (code != PD_NOT_FOUND) return code;
+  return l.has_run_index ? PD_OK : show_run_index(&l, err);
+}
+
+/* ---- writing ---- */
 
 /* A put, or a delete if value.data is NULL. */
 static int compare_items(const void *a, const void *b)
@@ -62,6 +141,29 @@ static pd_shelf_item *sort_batch(const pd_shelf_batch *batch)
   return items;
 }
 
+static bool has_run_index(const pd_shelf_item *items, size_t count)
+{
+  for (size_t i = 0; i < count; i++)
+    if (pd_bytes_equal(items[i].key, pd_text(PD_RUN_INDEX))) return true;
+  return false;
+}
+
+/* The list that is written now has them all. */
+static pd_code delete_run_keys(pd_edit *edit, pd_error *err)
+{
+  CLEANUP(close_iter) pd_iter *iter = NULL;
+  CLEANUP(pd_buf_done) pd_buf keys = {0}; /* each with a NUL: an edit ends the iterator */
+  pd_entry entry;
+  pd_code code;
+  TRY(pd_edit_iter(edit, &(pd_scan){.prefix = pd_text(PD_RUN_INDEX_PREFIX), .keys_only = true}, &iter, err));
+  while ((code = pd_iter_next(iter, &entry, NULL, err)) == PD_OK)
+    if (pd_is_run_key(entry.key)) TRY(pd_buf_printf(&keys, err, "%.*s%c", (int)entry.key.size, (const char *)entry.key.data, 0));
+  if (code != PD_NOT_FOUND) return code;
+  for (size_t at = 0; at < keys.size; at += strlen((const char *)keys.data + at) + 1)
+    TRY(pd_edit_delete(edit, pd_text((const char *)keys.data + at), PD_ANY_VERSION, err));
+  return PD_OK;
+}
+
 /* One commit from items[*at] on; moves *at behind what is in it. */
 static pd_code commit_some(perdure_shelf *s, const pd_shelf_item *items, size_t count, size_t *at, pd_error *err)
 {
@@ -74,6 +176,7 @@ static pd_code commit_some(perdure_shelf *s, const pd_shelf_item *items, size_t 
     code = items[i].value.data ? pd_edit_put(edit, items[i].key, items[i].value, PD_ANY_VERSION, err)
                                : pd_edit_delete(edit, items[i].key, PD_ANY_VERSION, err);
   }
+  if (!code && has_run_index(items + start, i - start)) code = delete_run_keys(edit, err);
   if (!code) code = pd_edit_commit(edit, NULL, err);
   if (code) pd_edit_abort(edit);
   *at = i;
@@ -97,7 +200,9 @@ static pd_code write_store(pd_shelf *shelf, const pd_shelf_batch *batch, pd_erro
 
 static pd_code get_at(pd_shelf *shelf, const char *at, pd_bytes key, pd_buf *out, pd_error *err)
 {
-  return pd_get(((perdure_shelf *)shelf)->store, at, key, out, NULL, err);
+  pd_store *store = ((perdure_shelf *)shelf)->store;
+  if (pd_bytes_equal(key, pd_text(PD_RUN_INDEX))) return read_run_index(store, at, out, err);
+  return pd_get(store, at, key, out, NULL, err);
 }
 
 static void close_perdure(pd_shelf *shelf)

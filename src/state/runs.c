@@ -132,13 +132,13 @@ static pd_code answer(const pd_run_op *op, pd_bytes json, pd_error *err)
 
 /* ---- create ---- */
 
-static pd_code check_new(const pd_runs_place *place, const pd_run_index *index, const char *id, pd_error *err)
+static pd_code check_new(const pd_runs_place *place, uint64_t count, const char *id, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf old = {0};
   char key[PD_RUN_KEY_SIZE];
   pd_error why;
-  if (index->count >= PD_RUNS_COUNT_MAX)
-    return pd_error_named(err, PD_QUOTA, "RunsFull", "there are %zu runs, the limit is %d", index->count, PD_RUNS_COUNT_MAX);
+  if (count >= PD_RUNS_COUNT_MAX)
+    return pd_error_named(err, PD_QUOTA, "RunsFull", "there are %llu runs, the limit is %d", (unsigned long long)count, PD_RUNS_COUNT_MAX);
   pd_code code = place->get(place->ctx, pd_run_key(pd_text(id), key), &old, &why);
   if (code == PD_NOT_FOUND) return PD_OK;
   if (!code) return pd_error_named(err, PD_EXISTS, "RunExists", "there is a run '%s' already", id);
@@ -149,18 +149,16 @@ static pd_code check_new(const pd_runs_place *place, const pd_run_index *index, 
 static pd_code do_create(const pd_runs_place *place, pd_run_op *op, pd_run_batch *batch, pd_error *err)
 {
   CLEANUP(subject_done) subject s = {.run = {.status = PD_RUN_PENDING, .attempts_max = op->attempts_max, .created_ms = place->now_ms}};
-  CLEANUP(pd_run_index_done) pd_run_index index = {0};
-  CLEANUP(pd_buf_done) pd_buf text = {0};
+  CLEANUP(pd_run_tally_done) pd_run_tally tally = {0};
   char made[37];
   TRY(pd_run_uuid(made, err));
   snprintf(s.run.id, sizeof s.run.id, "%s", op->id ? op->id : made);
-  TRY(pd_run_index_read(place, &index, err));
-  TRY(check_new(place, &index, s.run.id, err));
+  TRY(pd_run_tally_read(place, &tally, err));
+  TRY(check_new(place, tally.count, s.run.id, err));
   TRY(quote(op->title, &s.title, &s.run.title, err));
   TRY(take_value(op, &s, &s.run.input, err));
   TRY(stage(place, &s, batch, err));
-  TRY(pd_run_index_write(&index, s.run.id, &text, err));
-  TRY(pd_run_batch_add(batch, PD_RUN_INDEX, pd_buf_bytes(&text), err));
+  TRY(pd_run_tally_add(place, &tally, s.run.id, batch, err));
   return answer(op, pd_buf_bytes(&s.after), err);
 }
 
@@ -329,7 +327,7 @@ static pd_code do_move(const pd_runs_place *place, pd_run_op *op, pd_run_batch *
   TRY(change(place, op, &s, m.to, value, err));
   TRY(stage(place, &s, batch, err));
   bool is_due = false;
-  if (pd_run_is_over(m.to)) TRY(pd_run_prune_is_due(place, s.run.id, &is_due, err));
+  if (pd_run_is_over(m.to)) TRY(pd_run_prune_is_due(place, s.run.id, batch, &is_due, err));
   if (is_due) {
     pd_run_op sweep = {.verb = PD_RUN_DO_PRUNE, .prune = {.keep_count = place->keep_count, .keep_ms = place->keep_ms}};
     TRY(pd_run_stage_prune(place, &sweep, s.run.id, batch, err));

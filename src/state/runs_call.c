@@ -33,6 +33,24 @@ static pd_code get(void *ctx, const char *key, pd_buf *out, pd_error *err)
   return h->edit ? pd_edit_get(h->edit, pd_text(key), out, NULL, err) : PD_NOT_FOUND;
 }
 
+static void close_iter(pd_iter **iter)
+{
+  pd_iter_close(*iter);
+}
+
+static pd_code scan(void *ctx, const char *prefix, pd_run_scan_visit visit, void *visit_ctx, pd_error *err)
+{
+  home_place *h = ctx;
+  CLEANUP(close_iter) pd_iter *iter = NULL;
+  pd_entry entry;
+  pd_bytes value;
+  pd_code code;
+  if (!h->edit) return PD_OK;
+  TRY(pd_edit_iter(h->edit, &(pd_scan){.prefix = pd_text(prefix)}, &iter, err));
+  while ((code = pd_iter_next(iter, &entry, &value, err)) == PD_OK) TRY(visit(visit_ctx, entry.key, value, err));
+  return code == PD_NOT_FOUND ? PD_OK : code;
+}
+
 static pd_code stage(home_place *h, const pd_statestore_change *change, pd_error *err)
 {
   pd_entry entry;
@@ -56,7 +74,7 @@ static pd_runs_place place_of(home_place *h)
 {
   const pd_config *config = &h->frame->home->config;
   uint64_t keep_ms = config->runs_keep_ms ? config->runs_keep_ms : PD_RUNS_KEEP_ALL;
-  return (pd_runs_place){get, write_changes, h, h->frame->now_ms, config->runs_keep, keep_ms};
+  return (pd_runs_place){get, write_changes, h, h->frame->now_ms, config->runs_keep, keep_ms, scan};
 }
 
 /* Without making anything: neither a store nor a ref. */

@@ -1,4 +1,4 @@
-/* runs_index.c: run:index, and the batch that changes it together with the runs (R1). */
+/* runs_index.c: the index of runs in its two forms, and the batch that changes it together with the runs (R1). */
 #include "state/runs.h"
 
 #include "base/array.h"
@@ -20,8 +20,11 @@ char *pd_run_key(pd_bytes id, char out[PD_RUN_KEY_SIZE])
 void pd_run_index_done(pd_run_index *index)
 {
   pd_buf_done(&index->text);
+  pd_buf_done(&index->names);
   free(index->ids);
+  free(index->numbers);
   index->ids = NULL;
+  index->numbers = NULL;
 }
 
 static pd_code no_index(pd_error *err)
@@ -29,36 +32,199 @@ static pd_code no_index(pd_error *err)
   return pd_error_set(err, PD_CORRUPT, "the value of key '" PD_RUN_INDEX "' is no list of the ids of runs");
 }
 
-pd_code pd_run_index_read(const pd_runs_place *place, pd_run_index *out, pd_error *err)
+/* The value replaces what `out` holds; *out_has says whether there is one. */
+static pd_code get_maybe(const pd_runs_place *place, const char *key, pd_buf *out, bool *out_has, pd_error *err)
+{
+  pd_error why;
+  pd_code code = place->get(place->ctx, key, out, &why);
+  *out_has = !code;
+  if (!code || code == PD_NOT_FOUND) return PD_OK;
+  if (err) *err = why;
+  return code;
+}
+
+static pd_code add_id(pd_run_index *index, pd_bytes id, uint64_t number, pd_error *err)
+{
+  TRY(pd_array_grow(&index->ids, index->count, &index->capacity, sizeof index->ids[0], "the ids of runs", err));
+  TRY(pd_array_grow(&index->numbers, index->count, &index->number_capacity, sizeof index->numbers[0], "the ids of runs", err));
+  index->ids[index->count] = id;
+  index->numbers[index->count++] = number;
+  return PD_OK;
+}
+
+/* The id in a JSON string, without its quotes: no character of an id needs an escape. */
+static bool take_id(pd_json item, pd_bytes *out)
+{
+  if (item.kind != PD_JSON_STRING) return false;
+  *out = (pd_bytes){(const uint8_t *)item.raw.data + 1, item.raw.size - 2};
+  return pd_run_id_check(*out);
+}
+
+static pd_code read_list(pd_run_index *out, pd_error *err)
 {
   pd_json array, item;
-  pd_error why;
-  pd_code code = place->get(place->ctx, PD_RUN_INDEX, &out->text, &why);
-  if (code == PD_NOT_FOUND) return PD_OK;
-  if (code) {
-    if (err) *err = why;
-    return code;
-  }
+  pd_bytes id;
   if (pd_json_parse(pd_buf_bytes(&out->text), &array, NULL) || array.kind != PD_JSON_ARRAY) return no_index(err);
   pd_json_walk walk = pd_json_walk_begin(array);
   while (pd_json_walk_next(&walk, NULL, &item)) {
-    pd_bytes id = {(const uint8_t *)item.raw.data + 1, item.raw.size - 2}; /* no character of an id needs an escape */
-    if (item.kind != PD_JSON_STRING || !pd_run_id_check(id)) return no_index(err);
-    TRY(pd_array_grow(&out->ids, out->count, &out->capacity, sizeof out->ids[0], "the ids of runs", err));
-    out->ids[out->count++] = id;
+    if (!take_id(item, &id)) return no_index(err);
+    TRY(add_id(out, id, 0, err));
   }
   return PD_OK;
 }
 
-pd_code pd_run_index_write(const pd_run_index *index, const char *added, pd_buf *out, pd_error *err)
+static pd_code no_id(pd_bytes key, pd_error *err)
 {
-  pd_json_writer w = {.out = out, .err = err};
+  return pd_error_set(err, PD_CORRUPT, "the value of key '%.*s' is not the id of a run", (int)(key.size < 100 ? key.size : 100),
+                      (const char *)key.data);
+}
+
+/* The ids' data are set when all names are there: the buffer moves. */
+static pd_code visit_key(void *ctx, pd_bytes key, pd_bytes value, pd_error *err)
+{
+  pd_run_index *index = ctx;
+  pd_json item;
+  pd_bytes id;
+  uint64_t number = pd_run_index_number(key);
+  if (!number) return PD_OK; /* the tally, or another's */
+  if (pd_json_parse(value, &item, NULL) || !take_id(item, &id)) return no_id(key, err);
+  TRY(pd_buf_append(&index->names, id.data, id.size, err));
+  return add_id(index, (pd_bytes){NULL, id.size}, number, err);
+}
+
+pd_code pd_run_index_read(const pd_runs_place *place, pd_run_index *out, pd_error *err)
+{
+  TRY(get_maybe(place, PD_RUN_INDEX, &out->text, &out->has_list, err));
+  if (out->has_list) TRY(read_list(out, err));
+  if (!place->scan) return PD_OK;
+  size_t first = out->count, at = 0;
+  TRY(place->scan(place->ctx, PD_RUN_INDEX_PREFIX, visit_key, out, err));
+  for (size_t i = first; i < out->count; i++) {
+    out->ids[i].data = out->names.data + at;
+    at += out->ids[i].size;
+  }
+  return PD_OK;
+}
+
+static pd_code stage_list(const pd_run_index *index, const char *added, pd_run_batch *batch, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf text = {0};
+  pd_json_writer w = {.out = &text, .err = err};
   pd_json_open(&w, '[');
   for (size_t i = 0; i < index->count; i++)
     if (index->ids[i].data) pd_json_text(&w, index->ids[i]);
   if (added) pd_json_text(&w, pd_text(added));
   pd_json_close(&w, ']');
-  return w.code;
+  TRY(w.code);
+  return pd_run_batch_add(batch, PD_RUN_INDEX, pd_buf_bytes(&text), err);
+}
+
+/* ---- as keys ---- */
+
+#define INDEX_KEY_SIZE (sizeof PD_RUN_INDEX_PREFIX + PD_RUN_INDEX_DIGITS)
+
+static char *index_key(uint64_t number, char out[INDEX_KEY_SIZE])
+{
+  snprintf(out, INDEX_KEY_SIZE, PD_RUN_INDEX_PREFIX "%0*llx", PD_RUN_INDEX_DIGITS, (unsigned long long)number);
+  return out;
+}
+
+static pd_code stage_key(uint64_t number, pd_bytes id, pd_run_batch *batch, pd_error *err)
+{
+  char key[INDEX_KEY_SIZE], value[PD_RUN_ID_SIZE_MAX + 3];
+  int size = snprintf(value, sizeof value, "\"%.*s\"", (int)id.size, (const char *)id.data);
+  return pd_run_batch_add(batch, index_key(number, key), (pd_bytes){value, (size_t)size}, err);
+}
+
+static pd_code stage_tally(const pd_run_tally *tally, pd_run_batch *batch, pd_error *err)
+{
+  char text[128];
+  int size = snprintf(text, sizeof text, "{\"next\":%llu,\"count\":%llu,\"ended\":%llu}", (unsigned long long)tally->next,
+                      (unsigned long long)tally->count, (unsigned long long)tally->ended);
+  return pd_run_batch_add(batch, PD_RUN_INDEX_TALLY, (pd_bytes){text, (size_t)size}, err);
+}
+
+/* All but the tally, which comes to be that of the keys afterwards. Where there is a list its ids are older than those of the keys, so
+ * all of them get new numbers. */
+static pd_code stage_keys(const pd_run_index *index, pd_run_tally *tally, pd_run_batch *batch, pd_error *err)
+{
+  char key[INDEX_KEY_SIZE];
+  *tally = (pd_run_tally){.next = index->count ? index->numbers[index->count - 1] + 1 : 1};
+  if (index->has_list) TRY(pd_run_batch_add(batch, PD_RUN_INDEX, (pd_bytes){NULL, 0}, err));
+  for (size_t i = 0; i < index->count; i++) {
+    bool is_there = index->ids[i].data != NULL;
+    if (index->numbers[i] && (!is_there || index->has_list))
+      TRY(pd_run_batch_add(batch, index_key(index->numbers[i], key), (pd_bytes){NULL, 0}, err));
+    if (is_there && index->has_list) TRY(stage_key(tally->next++, index->ids[i], batch, err));
+    tally->count += is_there;
+  }
+  return PD_OK;
+}
+
+pd_code pd_run_index_stage(const pd_runs_place *place, const pd_run_index *index, pd_run_batch *batch, pd_error *err)
+{
+  pd_run_tally tally;
+  if (!place->scan) return stage_list(index, NULL, batch, err);
+  TRY(stage_keys(index, &tally, batch, err));
+  return stage_tally(&tally, batch, err);
+}
+
+/* ---- the tally ---- */
+
+void pd_run_tally_done(pd_run_tally *tally)
+{
+  pd_run_index_done(&tally->index);
+}
+
+static bool parse_tally(pd_bytes text, pd_run_tally *out)
+{
+  pd_json json;
+  if (pd_json_parse(text, &json, NULL) || json.kind != PD_JSON_OBJECT) return false;
+  return pd_json_u64(pd_json_member(json, "next"), &out->next) && pd_json_u64(pd_json_member(json, "count"), &out->count) &&
+         pd_json_u64(pd_json_member(json, "ended"), &out->ended) && out->next && out->next < UINT64_MAX - 1;
+}
+
+/* It counts only if no list lies beside the keys, and if its next number is free: others may have written here. */
+static pd_code find_tally(const pd_runs_place *place, pd_run_tally *out, bool *out_is_good, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf text = {0};
+  char key[INDEX_KEY_SIZE];
+  bool has;
+  *out_is_good = false;
+  TRY(get_maybe(place, PD_RUN_INDEX, &text, &has, err));
+  if (has) return PD_OK;
+  TRY(get_maybe(place, PD_RUN_INDEX_TALLY, &text, &has, err));
+  if (!has || !parse_tally(pd_buf_bytes(&text), out)) return PD_OK;
+  TRY(get_maybe(place, index_key(out->next, key), &text, &has, err));
+  *out_is_good = !has;
+  return PD_OK;
+}
+
+pd_code pd_run_tally_read(const pd_runs_place *place, pd_run_tally *out, pd_error *err)
+{
+  bool is_good = false;
+  if (place->scan) TRY(find_tally(place, out, &is_good, err));
+  if (is_good) return PD_OK;
+  *out = (pd_run_tally){.has_index = true};
+  TRY(pd_run_index_read(place, &out->index, err));
+  out->count = out->index.count;
+  return PD_OK;
+}
+
+pd_code pd_run_tally_add(const pd_runs_place *place, pd_run_tally *tally, const char *id, pd_run_batch *batch, pd_error *err)
+{
+  pd_run_tally after = {.next = tally->next, .count = tally->count, .ended = tally->ended};
+  if (!place->scan) return stage_list(&tally->index, id, batch, err);
+  if (tally->has_index) TRY(stage_keys(&tally->index, &after, batch, err));
+  TRY(stage_key(after.next++, pd_text(id), batch, err));
+  after.count++;
+  return stage_tally(&after, batch, err);
+}
+
+pd_code pd_run_tally_end(pd_run_tally *tally, pd_run_batch *batch, pd_error *err)
+{
+  tally->ended++;
+  return stage_tally(tally, batch, err);
 }
 
 /* ---- the batch ---- */

@@ -82,22 +82,16 @@ static pd_code show(const pd_runs_place *place, const pd_run_op *op, const char 
   return PD_OK;
 }
 
-static pd_code stage_index(const sweep *s, pd_run_batch *batch, pd_error *err)
+/* A sweep reads every run, so where there are many it comes with one end in SELDOM. Where the index is one value nobody counts ends: there
+ * the id says which, so that a repetition does the same. */
+pd_code pd_run_prune_is_due(const pd_runs_place *place, const char *ended, pd_run_batch *batch, bool *out, pd_error *err)
 {
-  CLEANUP(pd_buf_done) pd_buf text = {0};
-  TRY(pd_run_index_write(&s->index, NULL, &text, err));
-  return pd_run_batch_add(batch, PD_RUN_INDEX, pd_buf_bytes(&text), err);
-}
-
-/* A sweep reads every run, so where there are many it comes with one end in SELDOM: by the id, so that a repetition does the same. */
-pd_code pd_run_prune_is_due(const pd_runs_place *place, const char *ended, bool *out, pd_error *err)
-{
-  CLEANUP(pd_run_index_done) pd_run_index index = {0};
+  CLEANUP(pd_run_tally_done) pd_run_tally tally = {0};
   uint64_t hash = 0;
-  TRY(pd_run_index_read(place, &index, err));
+  TRY(pd_run_tally_read(place, &tally, err));
   for (const char *c = ended; *c; c++) hash = pd_mix64(hash, (uint8_t)*c);
-  *out = index.count <= FEW || hash % SELDOM == 0;
-  return PD_OK;
+  *out = tally.count <= FEW || (tally.has_index ? hash % SELDOM == 0 : tally.ended + 1 >= SELDOM);
+  return *out || tally.has_index ? PD_OK : pd_run_tally_end(&tally, batch, err);
 }
 
 pd_code pd_run_stage_prune(const pd_runs_place *place, pd_run_op *op, const char *ended, pd_run_batch *batch, pd_error *err)
@@ -120,6 +114,7 @@ pd_code pd_run_stage_prune(const pd_runs_place *place, pd_run_op *op, const char
     s.index.ids[s.over[i].at].data = NULL;
     op->count++;
   }
-  if (op->prune.is_dry_run || (!op->count && !s.has_gaps)) return PD_OK;
-  return stage_index(&s, batch, err);
+  bool is_counted = ended && place->scan && s.index.count > FEW; /* the count of ends begins anew */
+  if (op->prune.is_dry_run || (!op->count && !s.has_gaps && !is_counted)) return PD_OK;
+  return pd_run_index_stage(place, &s.index, batch, err);
 }

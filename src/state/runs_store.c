@@ -25,7 +25,7 @@ static pd_code write_changes(void *ctx, const pd_statestore_change *changes, siz
 static pd_runs_place place_of(pd_runs *runs)
 {
   pd_statestore *s = runs->store;
-  return (pd_runs_place){get, write_changes, runs, s->now_ms(s->clock_ctx), runs->keep_count, runs->keep_ms};
+  return (pd_runs_place){get, write_changes, runs, s->now_ms(s->clock_ctx), runs->keep_count, runs->keep_ms, NULL};
 }
 
 static pd_code perform(pd_runs *runs, pd_run_op *op, pd_error *err)

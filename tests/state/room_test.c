@@ -266,8 +266,8 @@ static void system__gc_that_was_switched_off_by_hand_stays_off(void **state)
 
 /* Runs in memory, and how often one is read. */
 typedef struct counted {
-  char keys[400][80];
-  char *values[400];
+  char keys[700][80];
+  char *values[700];
   size_t count, reads;
 } counted;
 
@@ -297,12 +297,23 @@ static pd_code counted_write(void *ctx, const pd_statestore_change *changes, siz
   return PD_OK;
 }
 
-/* Of 64 that end one sweeps all 300, the others read a few keys. */
-static void runs__ending_one_of_many_reads_few_of_the_others(void **state)
+/* Keys are numbered as they come, so their order is that of their numbers. */
+static pd_code counted_scan(void *ctx, const char *prefix, pd_run_scan_visit visit, void *visit_ctx, pd_error *err)
 {
-  (void)state;
+  counted *c = ctx;
+  for (size_t i = 0; i < c->count; i++) {
+    if (!c->values[i] || strncmp(c->keys[i], prefix, strlen(prefix)) != 0) continue;
+    c->reads++;
+    assert_int_equal(visit(visit_ctx, pd_text(c->keys[i]), pd_text(c->values[i]), err), PD_OK);
+  }
+  return PD_OK;
+}
+
+/* Of 64 that end one sweeps all 300, the others read a few keys. */
+static void end_64_of_300(bool has_keys)
+{
   counted *c = calloc(1, sizeof *c);
-  pd_runs_place place = {counted_get, counted_write, c, 1000000, 1000, PD_RUNS_KEEP_ALL};
+  pd_runs_place place = {counted_get, counted_write, c, 1000000, 10, PD_RUNS_KEEP_ALL, has_keys ? counted_scan : NULL};
   char id[16];
   for (int i = 0; i < 300; i++) {
     snprintf(id, sizeof id, "run-%d", i);
@@ -317,8 +328,18 @@ static void runs__ending_one_of_many_reads_few_of_the_others(void **state)
   }
   print_message("# %zu reads\n", c->reads);
   assert_true(c->reads < 64 * 300 / 8);
+  size_t left = 0;
+  for (size_t i = 0; i < c->count; i++) left += c->values[i] && strncmp(c->keys[i], "run:run-", 8) == 0;
+  if (has_keys) assert_int_equal(left, 300 - 64 + 10); /* the 64th swept */
   for (size_t i = 0; i < c->count; i++) free(c->values[i]);
   free(c);
+}
+
+static void runs__ending_one_of_many_reads_few_of_the_others(void **state)
+{
+  (void)state;
+  end_64_of_300(false);
+  end_64_of_300(true);
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
