@@ -179,12 +179,11 @@ static void known_done(known *k)
 
 static pd_code list_heads(pd_store *to, known *out, pd_error *err)
 {
-  pd_code code = PD_OK;
   pd_store_lock(to);
+  pd_code code = pd_refresh_to_read(to, err); /* first: there may be more refs afterwards */
   out->hex = calloc(to->slot_count + 1, sizeof *out->hex);
   out->texts = calloc(to->slot_count + 1, sizeof *out->texts);
-  if (!out->hex || !out->texts) code = pd_error_memory(err, "a bundle");
-  if (!code) code = pd_refresh_to_read(to, err);
+  if (!code && (!out->hex || !out->texts)) code = pd_error_memory(err, "a bundle");
   for (size_t i = 0; !code && i < to->slot_count; i++) {
     const pd_head *head = &to->slots[i]->seen;
     if (!head->is_deleted && !pd_ref_is_hidden(to->slots[i]->name)) pd_id_hex(&head->commit.id, out->hex[out->count++]);

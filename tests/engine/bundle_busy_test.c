@@ -142,11 +142,33 @@ static void busy__a_bundle_of_a_store_that_is_written_to_is_of_one_moment(void *
   pd_store_close(from, NULL);
 }
 
+static void busy__a_transfer_into_a_store_to_which_another_process_added_many_refs(void **state)
+{
+  (void)state;
+  char *folder = temp_folder_new(), *uri = text_of("sqlite:%s", folder), name[32];
+  pd_store *from = world_open(), *to = NULL, *other = NULL;
+  pd_error err;
+  assert_int_equal(pd_store_open(uri, "main", NULL, &to, NULL), PD_OK);
+  assert_int_equal(pd_store_open(uri, "main", NULL, &other, NULL), PD_OK);
+  for (unsigned i = 0; i < MORE; i++) {
+    snprintf(name, sizeof name, "r%u", i);
+    assert_int_equal(pd_fork(other, name, "root", NULL, NULL, NULL), PD_OK);
+  }
+  world_put(from, "k", "1", NULL);
+  if (pd_transfer(from, to, NULL, NULL, &err)) fail_msg("%s", err.message);
+  assert_int_equal(pd_get(to, "main", pd_text("k"), NULL, NULL, NULL), PD_OK);
+  world_sound(to);
+  pd_store_close(from, NULL), pd_store_close(to, NULL), pd_store_close(other, NULL);
+  temp_folder_free(folder);
+  free(uri);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(busy__two_imports_of_one_bundle_at_once_bring_it_once),
     cmocka_unit_test(busy__two_imports_of_different_bundles_at_once_both_arrive),
+    cmocka_unit_test(busy__a_transfer_into_a_store_to_which_another_process_added_many_refs),
     cmocka_unit_test(busy__a_bundle_of_a_store_that_is_written_to_is_of_one_moment),
   };
   return cmocka_run_group_tests_name("engine/bundle_busy", tests, NULL, NULL);
