@@ -24,6 +24,15 @@ typedef struct slot {
 
 static slot slots[AGENTS_MAX];
 
+/* When the last handle is gone, what it kept in memory is: the library is unloaded. */
+__attribute__((destructor)) static void forget_all(void)
+{
+  for (size_t i = 0; i < AGENTS_MAX; i++) {
+    free(slots[i].document);
+    free(slots[i].stuck.document);
+  }
+}
+
 static slot *slot_of(const char *agent)
 {
   for (size_t i = 0; i < AGENTS_MAX; i++) {

@@ -181,7 +181,7 @@ static void import__with_automatic_gc_on_loses_nothing(void **state)
   assert_int_equal(report.added, 6001);
   OK(pd_gc_status(to, &info, &err));
   assert_int_equal(info.auto_runs, 0); /* not by a handle that imports */
-  world_same_but_numbers(from, to); /* gc gives numbers, too (VN5) */
+  world_same_but_numbers(from, to);    /* gc gives numbers, too (VN5) */
   OK(pd_gc(to, NULL, NULL, &err));
   for (int b = 0; b < 5; b++) {
     char name[32];
