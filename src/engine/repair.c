@@ -207,46 +207,63 @@ static bool is_lost(pd_store *s, pd_ref_slot *slot)
   return pd_is_retired(s, slot->seen.commit.seq) || pd_head_root(s, &slot->seen, &root, NULL) == PD_RETIRED;
 }
 
-/* Where the ref was last and could be read; false if nowhere. */
-static bool find_place(pd_store *s, const pd_ref_slot *slot, pd_commit *out)
+/* Of what it says, not of the disk or the memory: those may be well the next time. */
+static bool is_damage(pd_code code)
 {
+  return code == PD_RETIRED || code == PD_CORRUPT || code == PD_ERASED;
+}
+
+/* Where the ref was last and could be read; *out_found false if nowhere. */
+static pd_code find_place(pd_store *s, const pd_ref_slot *slot, pd_commit *out, bool *out_found, pd_error *err)
+{
+  *out_found = false;
   CLEANUP(pd_buf_done) pd_buf scratch = {0};
   pd_rec rec;
   for (uint64_t seq = slot->seen.last_seq; seq && seq >= s->retention.state.cut; seq = rec.ref_prev_seq) {
     pd_node *root;
-    if (pd_record_at(s, seq, &scratch, &rec, NULL)) return false;
+    pd_code code = pd_record_at(s, seq, &scratch, &rec, err);
+    if (code) return is_damage(code) ? PD_OK : code;
     if (rec.kind == PD_RECORD_SWITCH || rec.kind == PD_RECORD_REF_DELETE || pd_is_retired(s, rec.target_seq)) continue;
-    if (pd_tree_of(s, rec.target_seq, &root, NULL)) continue;
+    code = pd_tree_of(s, rec.target_seq, &root, err);
+    if (is_damage(code)) continue;
+    TRY(code);
     pd_node_unref(&s->tree.pool, root);
     *out = (pd_commit){rec.commit, rec.tree, rec.target_seq};
-    return true;
+    *out_found = true;
+    return PD_OK;
   }
-  return false;
+  return PD_OK;
 }
 
-/* The next lost ref, and what to do with it. */
-static bool plan_ref(pd_store *s, size_t *index, pd_intent *out, pd_commit *target, char line[256])
+static pd_code plan_locked(pd_store *s, size_t *index, pd_intent *out, bool *out_found, pd_commit *target, char line[256], pd_error *err)
 {
-  bool found = false;
+  TRY(pd_settle(s, err));
+  TRY(pd_refresh(s, err));
+  while (*index < s->slot_count && !is_lost(s, s->slots[*index])) ++*index;
+  *out_found = *index < s->slot_count;
+  if (!*out_found) return PD_OK;
+  const pd_ref_slot *slot = s->slots[(*index)++];
+  bool has_place, is_current = strcmp(slot->name, s->current) == 0;
+  TRY(find_place(s, slot, target, &has_place, err));
+  if (!has_place) *target = (pd_commit){pd_commit_root_id(), pd_tree_empty_id(), 0};
+  bool is_moved = has_place || is_current; /* the current ref cannot be deleted */
+  *out = (pd_intent){.kind = is_moved ? PD_RECORD_RESET : PD_RECORD_REF_DELETE, .ref = slot->name};
+  if (is_moved) out->target = target;
+  if (has_place)
+    snprintf(line, 256, "ref '%.150s' points at what gc retired: it goes back to record %llu", slot->name, (unsigned long long)target->seq);
+  else
+    snprintf(line, 256, "ref '%.150s' points at what gc retired: it is %s", slot->name, is_current ? "emptied" : "deleted");
+  return PD_OK;
+}
+
+/* The next lost ref, and what to do with it; *out_found false at the end. */
+static pd_code plan_ref(pd_store *s, size_t *index, pd_intent *out, bool *out_found, pd_commit *target, char line[256], pd_error *err)
+{
+  *out_found = false;
   pd_store_lock(s);
-  if (!pd_settle(s, NULL) && !pd_refresh(s, NULL))
-    while (*index < s->slot_count && !is_lost(s, s->slots[*index])) ++*index;
-  found = *index < s->slot_count;
-  if (found) {
-    const pd_ref_slot *slot = s->slots[(*index)++];
-    bool has_place = find_place(s, slot, target), is_current = strcmp(slot->name, s->current) == 0;
-    if (!has_place) *target = (pd_commit){pd_commit_root_id(), pd_tree_empty_id(), 0};
-    bool is_moved = has_place || is_current; /* the current ref cannot be deleted */
-    *out = (pd_intent){.kind = is_moved ? PD_RECORD_RESET : PD_RECORD_REF_DELETE, .ref = slot->name};
-    if (is_moved) out->target = target;
-    if (has_place)
-      snprintf(line, 256, "ref '%.150s' points at what gc retired: it goes back to record %llu", slot->name,
-               (unsigned long long)target->seq);
-    else
-      snprintf(line, 256, "ref '%.150s' points at what gc retired: it is %s", slot->name, is_current ? "emptied" : "deleted");
-  }
+  pd_code code = plan_locked(s, index, out, out_found, target, line, err);
   pd_store_unlock(s);
-  return found;
+  return code;
 }
 
 /* In a store that is opened as for everybody. */
@@ -259,12 +276,15 @@ static pd_code mend_refs(repairer *r, const char *uri, pd_error *err)
   pd_options options = {.must_exist = true, .is_read_only = r->options->is_dry_run};
   pd_note note = {.reason = "repair"};
   if (r->s->trouble.code || pd_store_open(uri, r->s->agent, &options, &s, NULL)) return PD_OK; /* which was told */
-  pd_code code = PD_OK;
-  for (size_t index = 0; !code && plan_ref(s, &index, &intent, &target, line);) {
+  bool found;
+  size_t index = 0;
+  pd_code code = plan_ref(s, &index, &intent, &found, &target, line, err);
+  while (!code && found) {
     intent.note = &note;
     tell(r, true, line);
     r->report.refs++;
     if (!r->options->is_dry_run) code = pd_write(s, &intent, NULL, err);
+    if (!code) code = plan_ref(s, &index, &intent, &found, &target, line, err);
   }
   pd_code closed = pd_store_close(s, code ? NULL : err);
   return code ? code : closed;

@@ -6,6 +6,7 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "engine/retired.h"
+#include "support/fault_backend.h"
 #include "support/temp_folder.h"
 
 #include <setjmp.h>
@@ -161,6 +162,34 @@ static void lost__is_named_by_verify_and_doctor_and_mended_by_repair(void **stat
   assert_int_equal(report.refs, 0);
 }
 
+static void expect_whole(pd_store *s, const char *ref)
+{
+  pd_code code = pd_get(s, ref, pd_text("k2"), NULL, NULL, &err);
+  if (code && code != PD_RETIRED) fail_msg("ref '%s': %s", ref, err.message); /* PD_RETIRED: not mended yet */
+}
+
+/* A disk that fails for a moment is no reason to take a ref for lost, nor the last place where it could be read. */
+static void lost__repair_whose_reads_fail_for_a_while_takes_nothing_from_a_ref(void **state)
+{
+  (void)state;
+  char *faulty = text_of("fault:%s", uri);
+  bool has_fired = true;
+  fault_backend_install();
+  OK(pd_store_close(make_lost(), &err));
+  for (uint64_t n = 1; has_fired; n++) {
+    fault_backend_plan((fault_plan){.at = n, .count = 3, .ops = FAULT_LOG_READ | FAULT_BAG_GET});
+    pd_code code = pd_repair(faulty, "main", NULL, NULL, &err);
+    has_fired = fault_backend_has_fired();
+    fault_backend_plan((fault_plan){0});
+    if (!has_fired && code) fail_msg("repair: %s", err.message);
+    pd_store *s = open_store();
+    OK(pd_get(s, "main", pd_text("k2"), NULL, NULL, &err));
+    expect_whole(s, "moved");
+    OK(pd_store_close(s, &err));
+  }
+  free(faulty);
+}
+
 static int set_up(void **state)
 {
   (void)state;
@@ -184,6 +213,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
     TEST(lost__keyframes_and_gc_go_on_and_list_it),
     TEST(lost__is_named_by_verify_and_doctor_and_mended_by_repair),
+    TEST(lost__repair_whose_reads_fail_for_a_while_takes_nothing_from_a_ref),
   };
   return cmocka_run_group_tests_name("lost_ref", tests, NULL, NULL);
 }
