@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "state/history.h"
+#include "state/quota.h"
 #include "state/run.h"
 #include "state/threads.h"
 
@@ -236,6 +237,7 @@ static pd_code merge_by(pd_frame *frame, const char *field, merge_call call, pd_
   TRY(pd_turn_begin(frame, &m.turn, err));
   TRY(pd_history_point(frame, m.turn.store, field, NULL, &m.turn.to, err));
   TRY(take_options(&m, err));
+  if (call != pd_revert) TRY(pd_quota_room(frame, false, err)); /* what takes back may go on */
   if (call != pd_merge) m.options.parent_number = (uint32_t)pd_in_int(frame, "parent", 0);
   do {
     if (m.turn.tries) TRY(pd_turn_look(&m.turn, err));

@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "state/history.h"
+#include "state/quota.h"
 #include "state/run.h"
 #include "state/threads.h"
 
@@ -179,8 +180,10 @@ pd_code pd_cap_history_fork(pd_frame *frame, pd_error *err)
   TRY(pd_history_own(frame, &store, err));
   TRY(pd_history_point(frame, store, "at", NULL, &point, err));
   TRY(check_count(frame, store, err));
+  TRY(pd_quota_room(frame, false, err));
   TRY(pd_history_leave(store, err));
   TRY(pd_fork(store, ref, point.at, &note, &ack, err));
+  pd_quota_look_again(frame); /* what the fork holds counts */
   pd_json_put_text(&frame->out, "ref", ref);
   pd_out_commit(frame, &ack.commit);
   return frame->out.code;

@@ -121,6 +121,7 @@ pd_code pd_cap_state_persistent_set(pd_frame *frame, pd_error *err)
   pd_ack ack;
   TRY(pd_in_value(frame, "value", &value, err));
   TRY(pd_frame_store(frame, frame->agent, &store, err));
+  TRY(pd_quota_room(frame, false, err));
   TRY(pd_quota_put(frame, store, &quota, pd_in_text(frame, "key"), pd_buf_bytes(&value), PD_ANY_VERSION, &ack, err));
   pd_json_put_number(&frame->out, "version", ack.version);
   pd_json_put_number(&frame->out, "previous_version", ack.previous_version);

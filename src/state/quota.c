@@ -144,7 +144,7 @@ pd_code pd_quota_room(pd_frame *frame, bool small_is_free, pd_error *err)
   if (!held || (small_is_free && size <= SMALL_SIZE_MAX)) return PD_OK;
   bool is_fresh = pd_clock_monotonic_ms() < atomic_load(&held->room_until_ms);
   if (is_fresh && atomic_fetch_sub(&held->room_bytes, (int64_t)size) >= (int64_t)size) return PD_OK;
-  return look_for_room(frame, size, err);
+  return pd_frame_is_hurried(frame) ? pd_frame_must_wait(frame, err) : look_for_room(frame, size, err);
 }
 
 void pd_quota_look_again(pd_frame *frame)

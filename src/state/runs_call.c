@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "state/call.h"
 #include "state/home.h"
+#include "state/quota.h"
 #include "state/run.h"
 #include "state/runs.h"
 
@@ -141,6 +142,7 @@ static pd_code perform(pd_frame *frame, pd_run_op *op, pd_error *err)
   TRY(pd_frame_own(frame, true, &store, err));
   TRY(make_ref(frame, store, err));
   bool brings_bytes = op->verb == PD_RUN_DO_CREATE || op->value.size; /* a full store must not keep work from being claimed or cancelled */
+  if (brings_bytes) TRY(pd_quota_room(frame, op->verb != PD_RUN_DO_CREATE, err));
   pd_note note = pd_frame_note(frame);
   note.ref = RUNS_REF;
   note.bytes_max = brings_bytes ? frame->home->config.persistent_quota_bytes : 0;

@@ -101,6 +101,36 @@ static void room__is_one_for_threads_forks_mailboxes_and_runs(void **state)
   world_ok(&w, "runs.finish", "{\"thread_id\":\"a\"}"); /* what is begun can be ended */
 }
 
+/* The store is over the limit: what brings bytes is refused, and what reads, ends or deletes is not. */
+static void room__that_is_used_up_refuses_state_and_runs_but_no_deletes(void **state)
+{
+  (void)state;
+  world_ok(&w, "state.persistent.set", "{\"key\":\"k\",\"value\":1}");
+  world_ok(&w, "runs.create", "{\"run_id\":\"r\"}");
+  world_ok(&w, "runs.claim", "{\"run_id\":\"r\"}");
+  char token[64];
+  snprintf(token, sizeof token, "%s", world_out(&w, "run.token"));
+  world_ok(&w, "history.fork", "{\"name\":\"f\"}");
+  create("a");
+  for (int i = 0; i < 5; i++) assert_int_equal(append("a", i, 100000), PD_OK);
+  world_restart(&w);
+  w.home->config.agent_quota_bytes = 100000;
+  assert_int_equal(world_callf(&w, "history.fork", "{\"name\":\"g\"}"), PD_QUOTA);
+  assert_int_equal(world_callf(&w, "history.merge", "{\"from\":\"fork/f\"}"), PD_QUOTA);
+  assert_int_equal(world_callf(&w, "history.cherry_pick", "{\"at\":\"fork/f\"}"), PD_QUOTA);
+  world_ok(&w, "history.drop", "{\"name\":\"fork/f\"}");
+  assert_int_equal(world_callf(&w, "state.persistent.set", "{\"key\":\"l\",\"value\":1}"), PD_QUOTA);
+  assert_string_equal(world_out(&w, "error.code"), "\"QuotaExceeded\"");
+  assert_non_null(strstr(w.err.message, "agent.quota"));
+  assert_int_equal(world_callf(&w, "runs.create", "{\"title\":\"t\"}"), PD_QUOTA);
+  assert_int_equal(world_callf(&w, "runs.update", "{\"run_id\":\"r\",\"token\":%s,\"progress\":%s}", token, letters(5000)), PD_QUOTA);
+  assert_int_equal(world_callf(&w, "runs.complete", "{\"run_id\":\"r\",\"token\":%s,\"result\":%s}", token, letters(5000)), PD_QUOTA);
+  world_ok(&w, "state.persistent.get", "{\"key\":\"k\"}");
+  world_ok(&w, "state.persistent.delete", "{\"key\":\"k\"}");
+  world_okf(&w, "runs.complete", "{\"run_id\":\"r\",\"token\":%s,\"result\":1}", token); /* what is begun can be ended */
+  world_ok(&w, "runs.prune", "{\"keep\":0}");
+}
+
 static void room__of_a_home_that_is_over_a_lowered_limit_is_read_and_deleted(void **state)
 {
   (void)state;
@@ -349,6 +379,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
     CASE(room__of_threads_is_bounded_and_comes_back_when_one_is_deleted),
     CASE(room__is_one_for_threads_forks_mailboxes_and_runs),
+    CASE(room__that_is_used_up_refuses_state_and_runs_but_no_deletes),
     CASE(room__of_a_home_that_is_over_a_lowered_limit_is_read_and_deleted),
     CASE(queue__bytes_are_bounded_and_freed_when_they_are_acknowledged),
     CASE(queue__a_sender_is_bounded_over_all_queues_also_of_agents_that_do_not_exist),
