@@ -3,6 +3,9 @@
  *
  * The state in memory is changed first, so that a bad patch is found before anything is staged; what was touched is compared with the tree
  * and only leaves that differ are written. If the commit does not come about, the state is taken back.
+ *
+ * A handle that has read the state has it in memory. One that has not loads the part that the patches need (part.h), and forgets it
+ * afterwards: an append costs what it touches, however large the state is.
  */
 #include "thread/append.h"
 
@@ -12,6 +15,7 @@
 #include "base/error.h"
 #include "thread/leaf.h"
 #include "thread/operation.h"
+#include "thread/part.h"
 
 #include <stdlib.h>
 
@@ -19,9 +23,11 @@ typedef struct attempt {
   pd_thread *t;
   const pd_prepared *p;
   pd_thread_head is, next; /* before and after */
+  pd_id before;            /* the tree */
   pd_identity identity;    /* if the thread is not where the handle is */
   bool is_elsewhere;
   pd_doc *fresh; /* of a snapshot, or if it is elsewhere: instead of the handle's */
+  pd_part part;  /* or this, if the state is not in memory */
   size_t mark;
   bool is_marked;
   pd_touched touched;
@@ -34,6 +40,7 @@ static void attempt_done(attempt *a)
 {
   if (a->is_marked) pd_doc_undo(a->t->doc, a->mark);
   pd_doc_free(a->fresh);
+  pd_part_done(&a->part);
   pd_identity_done(&a->identity);
   pd_touched_done(&a->touched);
   pd_buf_done(&a->ids);
@@ -56,6 +63,19 @@ static void keep_state(attempt *a)
   a->is_marked = false;
 }
 
+/* What is known of the new state's size: the next append need not count. */
+static void note_bound(const attempt *a, const pd_id *before, const pd_id *after)
+{
+  const pd_doc *doc = a->fresh ? a->fresh : a->is_marked ? a->t->doc : NULL;
+  uint64_t bound;
+  if (a->part.doc)
+    pd_state_bound_note(after, pd_part_bound(&a->part));
+  else if (doc)
+    pd_state_bound_note(after, pd_doc_size(doc));
+  else if (pd_state_bound_known(before, &bound)) /* no patches: the state is the same */
+    pd_state_bound_note(after, bound);
+}
+
 /* ---- state ---- */
 
 /* The state that patches apply to. It is read through the edit: at the commit that the edit began on, staged or not. */
@@ -74,8 +94,31 @@ static pd_code take_doc(attempt *a, pd_edit *edit, pd_doc **out, pd_error *err)
   return PD_OK;
 }
 
+/* Apply the patches to the part of the state that they need. *out_is_done: false if it takes the whole state (Q3 of part.h). */
+static pd_code apply_to_part(attempt *a, pd_edit *edit, bool *out_is_done, pd_error *err)
+{
+  CLEANUP(pd_touched_done) pd_touched wanted = {0};
+  pd_error why = {0};
+  pd_view view = {.edit = edit};
+  pd_commit at = pd_edit_head(edit);
+  *out_is_done = false;
+  if (!a->is_elsewhere && a->t->doc) return PD_OK;
+  TRY(pd_patches_paths(a->p->patches, &wanted, err));
+  pd_touched_minimize(&wanted);
+  pd_code code = pd_part_load(&view, &at.tree, &wanted, &a->part, &why);
+  if (!code) code = pd_patches_apply(a->p->patches, a->part.doc, &a->touched, &why);
+  *out_is_done = !code && pd_part_is_sound(&a->part, &a->touched);
+  if (*out_is_done) return PD_OK;
+  pd_part_done(&a->part);
+  pd_touched_done(&a->touched);
+  if (!code || pd_part_is_refused(code)) return PD_OK;
+  if (err) *err = why;
+  return code;
+}
+
 static pd_code apply_state(attempt *a, pd_edit *edit, pd_error *err)
 {
+  bool is_done = false;
   pd_doc *doc = NULL;
   if (a->p->snapshot.kind != PD_JSON_NONE) {
     TRY(pd_doc_new(a->p->snapshot, 0, &a->fresh, err));
@@ -84,6 +127,8 @@ static pd_code apply_state(attempt *a, pd_edit *edit, pd_error *err)
     a->touched.count = a->touched.capacity = 1;
     doc = a->fresh;
   } else if (a->p->patches) {
+    TRY(apply_to_part(a, edit, &is_done, err));
+    if (is_done) return PD_OK;
     TRY(take_doc(a, edit, &doc, err));
   }
   return a->p->patches ? pd_patch_error(pd_patches_apply(a->p->patches, doc, &a->touched, err), err) : PD_OK;
@@ -164,7 +209,7 @@ static pd_code stage_records(attempt *a, pd_edit *edit, pd_error *err)
 
 static pd_code stage_all(attempt *a, pd_edit *edit, pd_error *err)
 {
-  const pd_doc *doc = a->fresh ? a->fresh : a->t->doc;
+  const pd_doc *doc = a->fresh ? a->fresh : a->part.doc ? a->part.doc : a->t->doc;
   TRY(pd_stateleaves_stage(edit, doc, a->touched.paths, a->touched.count, err));
   TRY(stage_messages(a, edit, err));
   TRY(pd_run_stage(a->t->id, edit, a->p, &a->next, err));
@@ -187,6 +232,7 @@ static pd_code stage_change(attempt *a, pd_edit *edit, pd_error *err)
 {
   const pd_changeset *set = a->p->set;
   int64_t now = set->time_ms ? set->time_ms : pd_clock_now_ms(NULL);
+  a->before = pd_edit_head(edit).tree;
   a->next = a->is;
   a->next.version++;
   if (now > a->next.time_ms) a->next.time_ms = now;
@@ -197,6 +243,7 @@ static pd_code stage_change(attempt *a, pd_edit *edit, pd_error *err)
 
 static void conclude(attempt *a, const pd_ack *ack, pd_thread_ack *out)
 {
+  note_bound(a, &a->before, &ack->tree);
   keep_state(a);
   pd_thread_moved(a->t, &a->next, ack);
   if (!out) return;

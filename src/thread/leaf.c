@@ -216,6 +216,11 @@ static void free_doc(pd_doc **doc)
   pd_doc_free(*doc);
 }
 
+pd_code pd_stateleaf_put(pd_doc *doc, pd_bytes key, pd_bytes value, pd_error *err)
+{
+  return put_leaf(doc, key, value, 0, err);
+}
+
 pd_code pd_stateleaves_load(const pd_view *view, pd_doc **out, pd_error *err)
 {
   CLEANUP(free_doc) pd_doc *doc = NULL;

@@ -57,6 +57,8 @@ PD_MUST_USE pd_code pd_stateleaves_read(const pd_view *view, pd_bytes key, pd_st
 /* Stage what differs at these paths between the tree that `edit` began with and the doc. Nothing is staged yet. */
 PD_MUST_USE pd_code pd_stateleaves_stage(pd_edit *edit, const pd_doc *doc, const pd_doc_path *paths, size_t count, pd_error *err);
 
+/* Put one leaf into the doc, and keep all edits of the doc so far. The items of an array come in order. PD_CORRUPT if it does not fit. */
+PD_MUST_USE pd_code pd_stateleaf_put(pd_doc *doc, pd_bytes key, pd_bytes value, pd_error *err);
 /* The state as a doc. */
 PD_MUST_USE pd_code pd_stateleaves_load(const pd_view *view, pd_doc **out, pd_error *err);
 /* Append the canonical JSON of what is at the pointer; PD_NOT_FOUND (PathNotFound). */

@@ -35,6 +35,13 @@ typedef struct pd_touched {
 } pd_touched;
 
 void pd_touched_done(pd_touched *touched);
+PD_MUST_USE pd_code pd_touched_add(pd_touched *touched, const pd_doc_step *steps, size_t count, pd_error *err);
+/* Sort the paths, and drop those that lie inside another. */
+void pd_touched_minimize(pd_touched *touched);
+
+/* Add the paths that a list reads and writes: those of the patches, with the steps of pointers as they are (PD_STEP_EITHER); of a
+ * merge_object those of its members. The result is not minimal. */
+PD_MUST_USE pd_code pd_patches_paths(const pd_patches *patches, pd_touched *out, pd_error *err);
 
 /* Apply them in order. On success the edits can still be taken back (pd_doc_mark before, pd_doc_undo after; pd_doc_keep ends that), on
  * failure they are (P1): PD_INVALID for what does not fit the state, PD_LIMIT for size and depth, PD_NO_MEMORY. `out_touched` may be NULL;

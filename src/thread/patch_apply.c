@@ -20,14 +20,17 @@ void pd_touched_done(pd_touched *touched)
   *touched = (pd_touched){NULL, 0, 0};
 }
 
-static pd_code touch(void *ctx, const pd_doc_step *steps, size_t count, pd_error *err)
+pd_code pd_touched_add(pd_touched *t, const pd_doc_step *steps, size_t count, pd_error *err)
 {
-  pd_touched *t = ctx;
-  if (!t) return PD_OK;
   TRY(pd_array_grow(&t->paths, t->count, &t->capacity, sizeof *t->paths, "touched paths", err));
   TRY(pd_doc_path_copy(steps, count, NULL, &t->paths[t->count], err));
   t->count++;
   return PD_OK;
+}
+
+static pd_code touch(void *ctx, const pd_doc_step *steps, size_t count, pd_error *err)
+{
+  return ctx ? pd_touched_add(ctx, steps, count, err) : PD_OK;
 }
 
 static int compare_paths(const void *a, const void *b)
@@ -35,8 +38,7 @@ static int compare_paths(const void *a, const void *b)
   return pd_doc_path_compare(a, b);
 }
 
-/* Sort them, and drop those that lie inside another. */
-static void make_minimal(pd_touched *t)
+void pd_touched_minimize(pd_touched *t)
 {
   if (!t->count) return;
   qsort(t->paths, t->count, sizeof *t->paths, compare_paths);
@@ -228,6 +230,44 @@ pd_code pd_patches_apply(const pd_patches *patches, pd_doc *doc, pd_touched *out
     while (out_touched && out_touched->count > touched_count) pd_doc_path_done(&out_touched->paths[--out_touched->count]);
     return pd_patch_refuse(i, pd_patch_op_name(patch->op), &patch->path, &cause, err);
   }
-  if (out_touched) make_minimal(out_touched);
+  if (out_touched) pd_touched_minimize(out_touched);
+  return PD_OK;
+}
+
+/* ---- what is read ---- */
+
+static pd_code add_members(const pd_patch *patch, pd_touched *out, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf name = {0};
+  pd_doc_step steps[PD_DOC_DEPTH_MAX + 1];
+  size_t count = patch->path.count;
+  pd_json_walk walk = pd_json_walk_begin(patch->value);
+  pd_json key, member;
+  for (size_t i = 0; i < count; i++) steps[i] = patch->path.steps[i];
+  while (pd_json_walk_next(&walk, &key, &member)) {
+    pd_buf_clear(&name);
+    TRY(pd_json_decode(key, &name, err));
+    steps[count] = (pd_doc_step){PD_STEP_NAME, pd_buf_bytes(&name), 0};
+    TRY(pd_touched_add(out, steps, count + 1, err));
+  }
+  return PD_OK;
+}
+
+static bool has_members(const pd_patch *patch)
+{
+  pd_json_walk walk = pd_json_walk_begin(patch->value);
+  pd_json key, member;
+  return patch->op == PD_PATCH_MERGE_OBJECT && patch->path.count < PD_DOC_DEPTH_MAX && pd_json_walk_next(&walk, &key, &member);
+}
+
+pd_code pd_patches_paths(const pd_patches *patches, pd_touched *out, pd_error *err)
+{
+  for (size_t i = 0; i < patches->count; i++) {
+    const pd_patch *patch = &patches->items[i];
+    if (has_members(patch))
+      TRY(add_members(patch, out, err));
+    else
+      TRY(pd_touched_add(out, patch->path.steps, patch->path.count, err));
+  }
   return PD_OK;
 }

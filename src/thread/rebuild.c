@@ -163,7 +163,7 @@ static pd_code commit_first(pd_rebuild *r, pd_json snapshot, int64_t time_ms, pd
   TRY(pd_edit_commit(edit, &ack, err));
   edit = NULL;
   pd_thread_moved(t, &(pd_thread_head){.time_ms = time_ms}, &ack);
-  return PD_OK;
+  return pd_thread_need_doc(t, err); /* all of the story is applied to it */
 }
 
 static pd_code rebuild_first(pd_rebuild *r, pd_bytes json, pd_error *err)

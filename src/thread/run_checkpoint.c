@@ -293,7 +293,7 @@ static pd_code add_final(pd_run_context *run, pd_done_reason done, pd_error *err
   CLEANUP(pd_buf_done) pd_buf text = {0};
   pd_json_writer w = {.out = &text, .err = err};
   int64_t now_ms = pd_run_now(run);
-  TRY(pd_run_need_doc(run, err));
+  TRY(pd_run_need_part(run, NULL, NULL, err));
   size_t scopes = pd_run_count_scopes(run);
   run->final_mark = run->patches.text.size;
   run->final_count = run->patches.count;

@@ -12,6 +12,7 @@
 #define PD_THREAD_RUN_CONTEXT_H
 
 #include "base/doc.h"
+#include "thread/part.h"
 #include "thread/patch.h"
 #include "thread/scope.h"
 
@@ -64,6 +65,9 @@ struct pd_run_context {
 
   pd_run_items messages, patches, actions; /* the delta */
   pd_doc *doc;                             /* U1; NULL: not needed yet */
+  bool is_part;                            /* the doc is a part of the state (part.h): what lies at part_paths */
+  pd_touched part_paths;
+  unsigned part_loads;
 
   bool is_unsettled; /* U3; what was tried at unsettled_version is the delta, unless it was taken */
   uint64_t unsettled_version;
@@ -99,11 +103,6 @@ PD_MUST_USE pd_code pd_run_items_add_list(pd_run_items *items, pd_bytes list, si
 PD_MUST_USE pd_code pd_run_items_write(const pd_run_items *items, pd_buf *out, pd_error *err);
 void pd_run_items_cut(pd_run_items *items, size_t size, size_t count);
 
-/* Have the doc. U1. */
-PD_MUST_USE pd_code pd_run_need_doc(pd_run_context *run, pd_error *err);
-void pd_run_drop_doc(pd_run_context *run);
-/* The state of a version, without the delta. *out is yours. */
-PD_MUST_USE pd_code pd_run_load_doc(pd_run_context *run, uint64_t version, pd_doc **out, pd_error *err);
 /* The delta has so many bytes and patches more: PD_LIMIT? */
 PD_MUST_USE pd_code pd_run_check_room(const pd_run_context *run, size_t bytes, size_t patches, pd_error *err);
 
@@ -113,6 +112,17 @@ static inline bool pd_run_has_delta(const pd_run_context *run)
 {
   return run->messages.count || run->patches.count || run->actions.count;
 }
+
+/* ---- run_doc.c ---- */
+
+/* Have the whole doc. U1. */
+PD_MUST_USE pd_code pd_run_need_doc(pd_run_context *run, pd_error *err);
+/* Have a doc that the run's own paths and two lists (NULL is fine) can be read from and applied to; it may be a part, which refuses lists
+ * that the whole may take: apply those to the whole, once more. */
+PD_MUST_USE pd_code pd_run_need_part(pd_run_context *run, const pd_patches *patches, const pd_patches *more, pd_error *err);
+void pd_run_drop_doc(pd_run_context *run);
+/* The state of a version, without the delta. *out is yours. */
+PD_MUST_USE pd_code pd_run_load_doc(pd_run_context *run, uint64_t version, pd_doc **out, pd_error *err);
 
 /* ---- run_patch.c ---- */
 

@@ -1,4 +1,4 @@
-/* run_delta.c: what a run was told since its last checkpoint, and the state with it. Invariants U1 and U2 are in run_context.h. */
+/* run_delta.c: what a run was told since its last checkpoint. Invariants U1 and U2 are in run_context.h. */
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
@@ -67,67 +67,6 @@ void pd_run_clear_delta(pd_run_context *run)
   pd_run_items_cut(&run->actions, 0, 0);
   run->brought_count = 0;
   if (run->doc) pd_doc_keep(run->doc);
-}
-
-/* ---- the state with the delta ---- */
-
-void pd_run_drop_doc(pd_run_context *run)
-{
-  pd_doc_free(run->doc);
-  run->doc = NULL;
-}
-
-static void free_doc(pd_doc **doc)
-{
-  pd_doc_free(*doc);
-}
-
-static pd_code apply_items(const pd_run_items *items, pd_doc *doc, pd_error *err)
-{
-  CLEANUP(pd_buf_done) pd_buf text = {0};
-  CLEANUP(pd_patches_free_at) pd_patches *patches = NULL;
-  pd_json list;
-  if (!items->count) return PD_OK;
-  TRY(pd_run_items_write(items, &text, err));
-  TRY(pd_json_parse(pd_buf_bytes(&text), &list, err));
-  TRY(pd_patches_parse(list, &patches, err));
-  return pd_patches_apply(patches, doc, NULL, err);
-}
-
-pd_code pd_run_load_doc(pd_run_context *run, uint64_t version, pd_doc **out, pd_error *err)
-{
-  CLEANUP(pd_buf_done) pd_buf text = {0};
-  pd_json state;
-  TRY(pd_thread_state(run->thread, version, NULL, &text, err));
-  TRY(pd_json_parse(pd_buf_bytes(&text), &state, err));
-  return pd_doc_new(state, 0, out, err);
-}
-
-pd_code pd_run_need_doc(pd_run_context *run, pd_error *err)
-{
-  CLEANUP(free_doc) pd_doc *doc = NULL;
-  if (run->doc) return PD_OK;
-  TRY(pd_run_load_doc(run, run->version, &doc, err));
-  TRY(pd_patch_error(apply_items(&run->patches, doc, err), err));
-  pd_doc_keep(doc);
-  run->doc = doc;
-  doc = NULL;
-  return PD_OK;
-}
-
-pd_code pd_run_state(pd_run_context *run, const char *path, pd_buf *out, pd_error *err)
-{
-  CLEANUP(pd_buf_done) pd_buf text = {.size_max = out->size_max};
-  CLEANUP(pd_doc_path_done) pd_doc_path steps = {0};
-  TRY(pd_doc_path_pointer(pd_text(path ? path : ""), &steps, err));
-  TRY(pd_run_need_doc(run, err));
-  const pd_node *node = pd_doc_find(run->doc, steps.steps, steps.count);
-  if (!node) return pd_error_named(err, PD_NOT_FOUND, "PathNotFound", "there is nothing at '%s' in the state of run '%s'", path, run->id);
-  TRY(pd_node_write(node, &text, err));
-  pd_buf_done(out);
-  *out = text;
-  text = (pd_buf){0};
-  return PD_OK;
 }
 
 /* ---- what callers tell ---- */

@@ -144,10 +144,16 @@ pd_code pd_run_add_patches(pd_run_context *run, pd_bytes list, pd_patch_rights r
   CLEANUP(pd_patches_free_at) pd_patches *patches = NULL;
   TRY(pd_run_read_patches(run, list, NULL, &text, &patches, err));
   if (rights != PD_PATCH_INTERNAL) TRY(pd_run_check_room(run, text.size, pd_patches_count(patches), err));
-  TRY(pd_run_need_doc(run, err));
+  TRY(pd_run_need_part(run, patches, NULL, err));
   size_t mark = pd_doc_mark(run->doc);
-  TRY(pd_run_try(run, patches, rights, call_id, err));
-  pd_code code = pd_run_items_add_list(&run->patches, pd_buf_bytes(&text), pd_patches_count(patches), err);
+  pd_code code = pd_run_try(run, patches, rights, call_id, run->is_part ? NULL : err);
+  if (code && run->is_part) {
+    TRY(pd_run_need_doc(run, err));
+    mark = pd_doc_mark(run->doc);
+    code = pd_run_try(run, patches, rights, call_id, err);
+  }
+  TRY(code);
+  code = pd_run_items_add_list(&run->patches, pd_buf_bytes(&text), pd_patches_count(patches), err);
   if (code)
     pd_doc_undo(run->doc, mark);
   else

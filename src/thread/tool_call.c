@@ -117,7 +117,7 @@ static pd_code read_call(void *ctx, const char *id, pd_tool_status status, pd_er
 
 pd_code pd_run_read_calls(pd_run_context *run, pd_error *err)
 {
-  TRY(pd_run_need_doc(run, err));
+  TRY(pd_run_need_part(run, NULL, NULL, err));
   return pd_run_visit_calls(run, run->doc, read_call, run, err);
 }
 
@@ -126,7 +126,7 @@ pd_code pd_tool_call_list(pd_run_context *run, void (*visit)(void *ctx, const pd
   CLEANUP(pd_buf_done) pd_buf text = {0};
   pd_bytes name;
   pd_node *scope;
-  TRY(pd_run_need_doc(run, err));
+  TRY(pd_run_need_part(run, NULL, NULL, err));
   if (!run->call_count || !scopes_node(run)) return PD_OK;
   pd_node_walk walk = pd_node_walk_begin(scopes_node(run));
   while (pd_node_walk_next(&walk, &name, &scope)) {
@@ -235,7 +235,7 @@ static pd_code change_call(pd_run_context *run, pd_run_call *call, const change 
   if (!pd_tool_status_may(from, c->to))
     return pd_error_named(err, PD_CONFLICT, "InvalidTransition", "tool call '%s' is %s: it cannot become %s", call->id,
                           pd_tool_status_name(from), pd_tool_status_name(c->to));
-  TRY(pd_run_need_doc(run, err));
+  TRY(pd_run_need_part(run, NULL, NULL, err));
   call->status = c->to; /* pd_run_write_status looks at it */
   pd_code code = write_change(run, call, c, &text, &status, err);
   if (!code) code = pd_run_add_patches(run, pd_buf_bytes(&text), PD_PATCH_INTERNAL, NULL, err);
@@ -292,6 +292,15 @@ pd_code pd_tool_call_begin(pd_run_context *run, const pd_tool_call *call, pd_err
 
 /* ---- patches ---- */
 
+static pd_code try_both(pd_run_context *run, const pd_run_call *call, const pd_patches *before, const pd_patches *patches, pd_error *err)
+{
+  size_t mark = pd_doc_mark(run->doc);
+  pd_code code = pd_run_try(run, before, PD_PATCH_OF_CALL, call->id, err);
+  if (!code) code = pd_run_try(run, patches, PD_PATCH_OF_CALL, call->id, err);
+  pd_doc_undo(run->doc, mark);
+  return code;
+}
+
 /* Try all that the call has told, and this; then take it back: it is applied when the call ends. */
 static pd_code try_patches(pd_run_context *run, const pd_run_call *call, const pd_patches *patches, pd_error *err)
 {
@@ -301,12 +310,11 @@ static pd_code try_patches(pd_run_context *run, const pd_run_call *call, const p
   TRY(pd_run_items_write(&call->patches, &text, err));
   TRY(pd_json_parse(pd_buf_bytes(&text), &list, err));
   TRY(pd_patches_parse(list, &before, err));
+  TRY(pd_run_need_part(run, before, patches, err));
+  pd_code code = try_both(run, call, before, patches, run->is_part ? NULL : err);
+  if (!code || !run->is_part) return code;
   TRY(pd_run_need_doc(run, err));
-  size_t mark = pd_doc_mark(run->doc);
-  pd_code code = pd_run_try(run, before, PD_PATCH_OF_CALL, call->id, err);
-  if (!code) code = pd_run_try(run, patches, PD_PATCH_OF_CALL, call->id, err);
-  pd_doc_undo(run->doc, mark);
-  return code;
+  return try_both(run, call, before, patches, err);
 }
 
 pd_code pd_tool_call_patch(pd_run_context *run, const char *call_id, pd_bytes patches, pd_error *err)
@@ -391,7 +399,7 @@ static pd_code check_decision(const pd_decision *decision, pd_error *err)
 /* Was it applied before? */
 static pd_code find_decision(pd_run_context *run, const char *call_id, const pd_decision *decision, bool *out, pd_error *err)
 {
-  TRY(pd_run_need_doc(run, err));
+  TRY(pd_run_need_part(run, NULL, NULL, err));
   const pd_node *of_run = pd_node_member(pd_doc_root(run->doc), pd_text(PD_SCOPE_RUN_NAME));
   const pd_node *all = of_run ? pd_node_member(of_run, pd_text("decisions")) : NULL;
   const pd_node *found = all ? pd_node_member(all, pd_text(decision->id)) : NULL;
