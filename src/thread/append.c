@@ -5,7 +5,7 @@
  * and only leaves that differ are written. If the commit does not come about, the state is taken back.
  *
  * A handle that has read the state has it in memory. One that has not loads the part that the patches need (part.h), and forgets it
- * afterwards: an append costs what it touches, however large the state is.
+ * afterwards: an append costs what it touches, however large the state is. After some appends it loads the whole, and keeps it.
  */
 #include "thread/append.h"
 
@@ -18,6 +18,8 @@
 #include "thread/part.h"
 
 #include <stdlib.h>
+
+#define PARTS_MAX 8 /* a handle that appends again and again, and finds nobody else doing so, has the state in memory */
 
 typedef struct attempt {
   pd_thread *t;
@@ -102,12 +104,13 @@ static pd_code apply_to_part(attempt *a, pd_edit *edit, bool *out_is_done, pd_er
   pd_view view = {.edit = edit};
   pd_commit at = pd_edit_head(edit);
   *out_is_done = false;
-  if (!a->is_elsewhere && a->t->doc) return PD_OK;
+  if (!a->is_elsewhere && (a->t->doc || a->t->part_count >= PARTS_MAX)) return PD_OK;
   TRY(pd_patches_paths(a->p->patches, &wanted, err));
   pd_touched_minimize(&wanted);
   pd_code code = pd_part_load(&view, &at.tree, &wanted, &a->part, &why);
   if (!code) code = pd_patches_apply(a->p->patches, a->part.doc, &a->touched, &why);
   *out_is_done = !code && pd_part_is_sound(&a->part, &a->touched);
+  if (*out_is_done) a->t->part_count = a->is_elsewhere ? 0 : a->t->part_count + 1;
   if (*out_is_done) return PD_OK;
   pd_part_done(&a->part);
   pd_touched_done(&a->touched);

@@ -69,7 +69,8 @@ struct pd_thread {
   pd_thread_head head;
   pd_commit commit; /* of head */
   int64_t updated_ms;
-  pd_doc *doc; /* R5 */
+  pd_doc *doc;         /* R5 */
+  unsigned part_count; /* appends in a row that loaded a part of the state (append.c) */
 };
 
 /* A handle on `ref` whatever its `thread` key says; for replays. Nothing is read. */

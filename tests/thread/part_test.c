@@ -97,13 +97,17 @@ static void assert_same_state(pair *p, const char *id)
 /* ---- by hand ---- */
 
 #define LONG_NAME                                                                                                                          \
-  "nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn" \
-  "nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn"
+  "nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn" \
+  "nnnnnnnnnn"                                                                                                                             \
+  "nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn" \
+  "nnnnnn"
 
 static const char *const state_by_hand =
-  "{\"a\":{\"b\":{\"c\":1,\"d\":2},\"only\":{\"one\":{\"deep\":1}}},\"a-b\":1,\"a!\":2,\"empty\":{},\"list\":[1,[2,3],{\"x\":1}],\"none\":[],"
+  "{\"a\":{\"b\":{\"c\":1,\"d\":2},\"only\":{\"one\":{\"deep\":1}}},\"a-b\":1,\"a!\":2,\"empty\":{},\"list\":[1,[2,3],{\"x\":1}],\"none\":["
+  "],"
   "\"n\":5,\"s\":\"text\",\"~\":1,\"a/b\":{\"#0\":1,\"#\":2},\"0\":{\"1\":true,\"-\":2},\"\":{\"\":1},\"" LONG_NAME
-  "\":{\"x\":[1,2],\"y\":1},\"" LONG_NAME "2\":1,\"cnt\":{\"$counter\":{\"r1\":3}},\"set\":{\"$set\":{\"1\":true}},\"flag\":false,\"max\":3}";
+  "\":{\"x\":[1,2],\"y\":1},\"" LONG_NAME
+  "2\":1,\"cnt\":{\"$counter\":{\"r1\":3}},\"set\":{\"$set\":{\"1\":true}},\"flag\":false,\"max\":3}";
 
 static const char *const good[] = {
   "[{\"op\":\"set\",\"path\":[\"a\",\"b\",\"c\"],\"value\":9}]",
@@ -123,7 +127,8 @@ static const char *const good[] = {
   "[{\"op\":\"set\",\"path\":\"/list/1/0\",\"value\":9},{\"op\":\"set\",\"path\":\"/list/2/y\",\"value\":1}]",
   "[{\"op\":\"remove\",\"path\":\"/list\",\"value\":[2,3]},{\"op\":\"remove\",\"path\":\"/list\",\"index\":0}]",
   "[{\"op\":\"append\",\"path\":\"/none\",\"value\":1},{\"op\":\"append\",\"path\":\"/fresh\",\"value\":1}]",
-  "[{\"op\":\"set\",\"path\":\"/list/-\",\"value\":1},{\"op\":\"set\",\"path\":\"/0/-\",\"value\":1},{\"op\":\"set\",\"path\":\"/0/1\",\"value\":1}]",
+  "[{\"op\":\"set\",\"path\":\"/list/-\",\"value\":1},{\"op\":\"set\",\"path\":\"/0/-\",\"value\":1},{\"op\":\"set\",\"path\":\"/0/"
+  "1\",\"value\":1}]",
   "[{\"op\":\"merge_object\",\"path\":\"\",\"value\":{\"n\":1,\"m\":{\"x\":1}}}]",
   "[{\"op\":\"merge_object\",\"path\":\"/a\",\"value\":{}},{\"op\":\"merge_object\",\"path\":\"/a\",\"value\":{\"b\":1}}]",
   "[{\"op\":\"merge_object\",\"path\":\"/gone\",\"value\":{}},{\"op\":\"merge_object\",\"path\":\"/empty\",\"value\":{\"x\":{}}}]",
@@ -132,7 +137,8 @@ static const char *const good[] = {
   "[{\"op\":\"set\",\"path\":\"/~0\",\"value\":2},{\"op\":\"delete\",\"path\":\"/a~1b/#0\"}]",
   "[{\"op\":\"delete\",\"path\":\"/a~1b/#0\"},{\"op\":\"delete\",\"path\":\"/a~1b/#\"}]",
   "[{\"op\":\"set\",\"path\":[\"\",\"\"],\"value\":2},{\"op\":\"delete\",\"path\":\"/a!\"},{\"op\":\"delete\",\"path\":\"/a-b\"}]",
-  "[{\"op\":\"set\",\"path\":[\"" LONG_NAME "\",\"x\",0],\"value\":7},{\"op\":\"set\",\"path\":[\"" LONG_NAME "\",\"z\",\"w\"],\"value\":7}]",
+  "[{\"op\":\"set\",\"path\":[\"" LONG_NAME "\",\"x\",0],\"value\":7},{\"op\":\"set\",\"path\":[\"" LONG_NAME
+  "\",\"z\",\"w\"],\"value\":7}]",
   "[{\"op\":\"delete\",\"path\":[\"" LONG_NAME "\"]},{\"op\":\"set\",\"path\":[\"" LONG_NAME "3\"],\"value\":[]}]",
   "[{\"op\":\"lattice_merge\",\"path\":\"/cnt\",\"lattice\":\"counter\",\"value\":{\"r1\":4,\"r2\":1}}]",
   "[{\"op\":\"lattice_merge\",\"path\":\"/set\",\"lattice\":\"set\",\"value\":[1,2]},{\"op\":\"lattice_merge\",\"path\":\"/new/"
@@ -283,8 +289,7 @@ static void part__the_bound_of_a_state_is_never_below_its_size(void **state)
   world_open(&w);
   /* names that take six bytes for one, empty names, containers in containers */
   random_add(&text, "{");
-  for (int i = 1; i < 32; i++)
-    world_need(&w, pd_buf_printf(&text, &w.err, "\"\\u%04x\\u%04x\\u%04x\":{\"\":[{\"\":{}},[[]]]},", i, i, i));
+  for (int i = 1; i < 32; i++) world_need(&w, pd_buf_printf(&text, &w.err, "\"\\u%04x\\u%04x\\u%04x\":{\"\":[{\"\":{}},[[]]]},", i, i, i));
   random_add(&text, "\"last\":\"\\u0001\"}");
   pd_thread_close(w.t);
   world_need(&w, pd_thread_create(w.store, &(pd_thread_options){.id = "x", .state = pd_buf_bytes(&text), .time_ms = 1}, &w.t, &w.err));
@@ -410,6 +415,28 @@ static void part__a_patch_of_10000_leaves_costs_what_one_of_10_does(void **state
   world_close(&w);
 }
 
+/* An array is loaded whole, but not for each of many appends. */
+static void part__a_handle_that_appends_often_has_the_state_in_memory(void **state)
+{
+  thread_world w;
+  pd_thread *t = NULL;
+  pd_buf text = {0};
+  (void)state;
+  world_open(&w);
+  random_add(&text, "{\"log\":[0");
+  for (int i = 0; i < 2000; i++) random_add(&text, ",1");
+  random_add(&text, "]}");
+  world_need(&w, pd_thread_create(w.store, &(pd_thread_options){.id = "log", .state = pd_buf_bytes(&text), .time_ms = 1}, &t, &w.err));
+  for (int i = 0; i < 10; i++) world_append_to(&w, t, NULL, "[{\"op\":\"append\",\"path\":\"/log\",\"value\":2}]");
+  assert_non_null(t->doc);
+  uint64_t before = keys_read;
+  for (int i = 0; i < 10; i++) world_append_to(&w, t, NULL, "[{\"op\":\"append\",\"path\":\"/log\",\"value\":2}]");
+  assert_true(keys_read - before < 200);
+  pd_thread_close(t);
+  pd_buf_done(&text);
+  world_close(&w);
+}
+
 /* ---- runs ---- */
 
 /* The same run in both stores: one is asked for its state before each step, so it has the whole of it. */
@@ -531,8 +558,8 @@ static void append_elsewhere(const char *uri, int number)
     char patches[200];
     pd_changeset set = world_set(NULL, patches);
     w = (thread_world){0};
-    snprintf(patches, sizeof patches, "[{\"op\":\"set\",\"path\":\"/theirs/n%d\",\"value\":%d},{\"op\":\"increment\",\"path\":\"/both\",\"by\":1}]",
-             number, number);
+    snprintf(patches, sizeof patches,
+             "[{\"op\":\"set\",\"path\":\"/theirs/n%d\",\"value\":%d},{\"op\":\"increment\",\"path\":\"/both\",\"by\":1}]", number, number);
     set.patches = pd_text(patches);
     bool is_done = !pd_store_open(uri, "main", NULL, &w.store, NULL) && !pd_thread_open(w.store, "t", &t, NULL) &&
                    !pd_thread_append(t, &set, PD_ANY_VERSION, NULL, NULL);
@@ -556,8 +583,8 @@ static void part__another_process_may_write_in_between(void **state)
   world_need(&w, pd_thread_open(w.store, "t", &kept, &w.err)); /* is elsewhere each time it appends */
   for (int i = 0; i < 10; i++) {
     append_elsewhere(uri, i);
-    snprintf(patches, sizeof patches, "[{\"op\":\"set\",\"path\":\"/ours/n%d\",\"value\":%d},{\"op\":\"increment\",\"path\":\"/both\",\"by\":1}]", i,
-             i);
+    snprintf(patches, sizeof patches,
+             "[{\"op\":\"set\",\"path\":\"/ours/n%d\",\"value\":%d},{\"op\":\"increment\",\"path\":\"/both\",\"by\":1}]", i, i);
     world_append_to(&w, kept, NULL, patches);
     assert_null(kept->doc);
     snprintf(patches, sizeof patches, "%d", 2 * i + 2);
@@ -581,6 +608,7 @@ int main(void)
     cmocka_unit_test(part__the_limit_of_a_state_is_the_same),
     cmocka_unit_test(part__the_bound_of_a_state_is_never_below_its_size),
     cmocka_unit_test(part__a_patch_of_10000_leaves_costs_what_one_of_10_does),
+    cmocka_unit_test(part__a_handle_that_appends_often_has_the_state_in_memory),
     cmocka_unit_test(part__random_runs_give_the_same_commits_and_refusals),
     cmocka_unit_test(part__another_process_may_write_in_between),
   };
