@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "engine/bundle.h"
+#include "engine/retired.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -237,12 +238,14 @@ static pd_code new_metas(pd_importer *im, pd_change_in *changes, size_t *out_cou
   pd_cursor c = pd_cursor_of(pd_buf_bytes(&im->meta));
   pd_ref_slot *slot = pd_slot_find(s, PD_META_REF);
   pd_node *root = NULL;
+  bool is_others = strcmp(im->head.store, s->agent) != 0;
   if (slot && !slot->tip.is_deleted) TRY(pd_head_root(s, &slot->tip, &root, err));
   *out_count = 0;
   for (uint64_t i = 0; i < im->head.meta_count; i++) {
     pd_node *leaf = NULL;
     size_t index;
     pd_bytes key = pd_take_sized(&c, PD_KEY_SIZE_MAX), value = pd_take_sized(&c, PD_BUNDLE_META_SIZE_MAX);
+    if (is_others && pd_bytes_starts(key, pd_text(PD_ERASED_KIND "/key/"))) continue; /* Y4 */
     if (root) TRY(pd_tree_find(&s->tree, root, key, &leaf, &index, err));
     if (leaf) continue;
     changes[(*out_count)++] = (pd_change_in){.key = key, .value = value, .value_id = pd_value_id(value), .expect_version = PD_ANY_VERSION};

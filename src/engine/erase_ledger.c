@@ -11,6 +11,10 @@
  *     commit is the same, and its bytes are never written. What was put to the key after the erasure is not concerned.
  * Y2  at_ms is no less than the times of the commits that were erased: another machine's clock may be ahead.
  * Y3  The ledger holds ids and hashes, no value and no key. It travels with bundles, and an entry that is here is not replaced.
+ * Y4  What says that every value of a key was erased speaks of the agent's store that it was written in: an import from another agent does
+ *     not bring it, or a key of the same name would be lost when this agent's own backups are restored.
+ * Y5  Of the very millisecond at_ms it covers nothing: what was erased then has entries of its own, and what was put right after the erasure
+ *     may have the same time, for long if another machine's clock was ahead (Y2).
  */
 #include "base/base.h"
 #include "base/buf.h"
@@ -74,7 +78,7 @@ static pd_code is_in_ledger(pd_store *s, pd_bytes key, const pd_id *value_id, in
   pd_id_hex(value_id, value_hex);
   pd_id_hex(&hash, key_hex);
   snprintf(name, sizeof name, "key/%s", key_hex);
-  TRY(covers(s, name, NULL, made_ms, out, err));
+  TRY(covers(s, name, NULL, made_ms < INT64_MAX ? made_ms + 1 : made_ms, out, err)); /* Y5 */
   snprintf(name, sizeof name, "%s/%s", value_hex, key_hex);
   if (!*out) TRY(covers(s, name, NULL, made_ms, out, err));
   return *out ? PD_OK : covers(s, value_hex, &key, made_ms, out, err);

@@ -244,10 +244,63 @@ static void ledger__a_clock_that_was_ahead_does_not_bring_it_back(void **state)
   want_nowhere(w, SECRET);
 }
 
+static void ledger__what_was_put_in_the_millisecond_of_the_erasure_stays(void **state)
+{
+  world *w = *state;
+  put(w, w->here, "k", SECRET);
+  erase(w, "k", false);
+  w->now_ms -= 1000;
+  put(w, w->there, "k", "put right after it");
+  import(w);
+  assert_int_equal(read_at(w, "far/main", "k"), PD_OK);
+}
+
+static int export_all(world *w, pd_store *store, const char *name)
+{
+  char *path = text_of("%s/%s", w->far, name);
+  int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
+  if (pd_export(store, fd, &(pd_export_options){.is_all = true}, NULL, &w->err)) fail_msg("export: %s", w->err.message);
+  free(path);
+  return fd;
+}
+
+static pd_code import_after_erasure(world *w, const char *agent, int erased, int own)
+{
+  pd_store *s = NULL;
+  pd_buf value = {0};
+  assert_int_equal(pd_store_open(w->far_uri, agent, NULL, &s, &w->err), PD_OK);
+  assert_int_equal(pd_import(s, erased, &(pd_import_options){.as = "friend"}, NULL, &w->err), PD_OK);
+  assert_int_equal(pd_import(s, own, &(pd_import_options){.as = "mine"}, NULL, &w->err), PD_OK);
+  pd_code code = pd_get(s, "mine/main", pd_text("k"), &value, NULL, &w->err);
+  pd_buf_done(&value);
+  assert_int_equal(pd_store_close(s, &w->err), PD_OK);
+  return code;
+}
+
+static void ledger__a_key_that_another_agent_erased_is_not_erased_here(void **state)
+{
+  world *w = *state;
+  put(w, w->there, "k", "of another agent");
+  put(w, w->here, "k", SECRET);
+  erase(w, "k", false);
+  int erased = export_all(w, w->here, "erased"), own = export_all(w, w->there, "own");
+  assert_int_equal(import_after_erasure(w, "other", erased, own), PD_OK);
+  w->there = (pd_store_close(w->there, NULL), NULL);
+  char *folder = temp_folder_new(), *was = w->far_uri; /* the same agent, on a new machine */
+  w->far_uri = text_of("sqlite:%s", folder);
+  assert_int_equal(import_after_erasure(w, "main", erased, own), PD_ERASED);
+  free(w->far_uri);
+  w->far_uri = was;
+  temp_folder_free(folder);
+  close(erased), close(own);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
   const struct CMUnitTest tests[] = {
+    TEST(ledger__what_was_put_in_the_millisecond_of_the_erasure_stays),
+    TEST(ledger__a_key_that_another_agent_erased_is_not_erased_here),
     TEST(ledger__an_erased_value_is_imported_without_its_bytes),
     TEST(ledger__all_values_that_the_key_had_elsewhere_go_with_it),
     TEST(ledger__a_lazy_erasure_counts_as_well),
