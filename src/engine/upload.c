@@ -301,7 +301,7 @@ static pd_code upload_value(pd_store *s, const pd_intent *intent, const pd_chang
 {
   pd_upload *u;
   size_t used;
-  bool has_lost_basis = out->basis_seq != 0; /* a newer version is staged: until it is synced, the next try would find the same basis */
+  bool has_lost_basis = out->basis_seq != 0; /* to the writer of a newer version, or gc: without one, this try cannot lose it again */
   TRY(pd_upload_new(s, intent->ref, has_lost_basis ? (pd_bytes){"", 0} : in->key, &u, err));
   pd_code code = pd_upload_add(u, in->value, true, &used, err);
   if (!code) code = pd_upload_end(u, out, err);

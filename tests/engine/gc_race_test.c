@@ -1,7 +1,6 @@
 /*
- * gc_race_test.c: gc between the moment that a commit was looked up and the moment that a record names it (retired.h G9). The
- * store's clock is
- * the place where that is made to happen: it is asked after a mark was resolved, and again when its record is staged.
+ * gc_race_test.c: gc between the moment that a commit was looked up and the moment that a record names it (retired.h G9). The store's
+ * clock is the place where that is made to happen: it is asked after a mark was resolved, and again when its record is staged.
  */
 #include "base/base.h"
 #include "base/buf.h"
