@@ -259,6 +259,15 @@ pd_code pd_refresh_to_read(pd_store *s, pd_error *err)
   return tail == s->log_seq ? PD_OK : refresh_up_to(s, tail, err);
 }
 
+bool pd_read_waits(pd_store *s)
+{
+  pd_store_lock(s);
+  bool is_fixed = s->is_mending || s->is_claimed;
+  bool waits = s->retention.must_reload || (!is_fixed && s->ops->log_tail_hint(s->backend) != s->log_seq);
+  pd_store_unlock(s);
+  return waits;
+}
+
 pd_code pd_refresh_exactly(pd_store *s, pd_error *err)
 {
   uint64_t tail;

@@ -199,6 +199,12 @@ static void flush_if_due(pd_activity *activity, int64_t now_ms)
   if (!flush_ms || !flush_elsewhere(activity)) flush(activity); /* 0: it is on disk before the call is answered */
 }
 
+bool pd_activity_must_wait(pd_home *home, const char *agent, int64_t now_ms)
+{
+  active *at = find(home->activity, agent);
+  return !home->config.activity_flush_ms || !at || is_pause(home, atomic_load_explicit(&at->last_ms, memory_order_relaxed), now_ms);
+}
+
 void pd_activity_note(pd_home *home, const char *agent, int64_t now_ms)
 {
   active *at = find_or_add(home->activity, agent);

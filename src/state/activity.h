@@ -1,8 +1,9 @@
 /*
  * activity.h: when each agent was last active.
  *
- * A1  A note costs no lock and no I/O, and never fails the call. A write that is due (activity.flush) is made by a thread of its own; with
- *     activity.flush = 0 it is made before the call is answered, and such calls are not answered on a thread that serves connections.
+ * A1  A note never fails the call, and costs no lock and no I/O, but the first of an agent and the first after a pause, which look into
+ *     the system store. A write that is due (activity.flush) is made by a thread of its own; with activity.flush = 0 it is made before the
+ *     call is answered. Calls whose note waits are not answered on a thread that serves connections (pd_activity_must_wait).
  * A2  `activity/AGENT` in the system store is {"last":"2026-11-15T10:00:00.000Z"}: the latest that any process has told. It never goes
  *     back.
  * A3  What "last activity" means to an agent that comes back: its last call before the present stretch. A stretch is a session; without
@@ -15,6 +16,8 @@
 
 /* The agent did something now. */
 void pd_activity_note(pd_home *home, const char *agent, int64_t now_ms);
+/* Would that note wait for the disk? */
+bool pd_activity_must_wait(pd_home *home, const char *agent, int64_t now_ms);
 /* The agent's last activity before its session `session` began; without one (NULL, or it has ended), before the present stretch of
  * calls (A3). 0 if the agent was never active before. Unreadable stores count as "never". */
 void pd_activity_last(pd_home *home, const char *agent, const char *session, int64_t *out_ms);

@@ -6,6 +6,7 @@
  * acknowledged before the backup was asked for is in it, either way.
  */
 #include "base/base.h"
+#include "base/buf.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "state/backup.h"
@@ -19,7 +20,6 @@
 #define STILL_TRIES_MAX 8
 #define CLOCK_TRIES_MAX 20
 #define SEQUENCE_KEY "backup/sequence"
-#define SEQUENCE_TRIES_MAX 100
 
 /* ---- stores ---- */
 
@@ -159,27 +159,27 @@ static pd_code write_store(pd_home *home, pd_backup_out *out, pd_backup_store *s
   return pd_backup_handle_close(&handle, err);
 }
 
+static pd_code stage_sequence(void *ctx, pd_edit *edit, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf value = {0};
+  uint64_t *out = ctx, last = 0;
+  pd_entry entry = {0};
+  pd_json json;
+  char text[24];
+  pd_code code = pd_edit_get(edit, pd_text(SEQUENCE_KEY), &value, &entry, err);
+  if (code && code != PD_NOT_FOUND) return code;
+  if (!code && pd_json_parse(pd_buf_bytes(&value), &json, NULL) == PD_OK && !pd_json_u64(json, &last)) last = 0;
+  snprintf(text, sizeof text, "%llu", (unsigned long long)(*out = last + 1));
+  return pd_edit_put(edit, pd_text(SEQUENCE_KEY), pd_text(text), code ? 0 : entry.version, err);
+}
+
 /* The home's own count of backups: a later one has a greater number, whatever the clock says. */
 static pd_code next_sequence(pd_home *home, uint64_t *out, pd_error *err)
 {
   pd_store *system;
-  char text[24];
-  pd_code code = PD_CONFLICT;
+  pd_note note = {.ref = "main", .reason = "state.backup.create"};
   TRY(pd_home_store(home, PD_STORE_SYSTEM, true, &system, err));
-  for (unsigned i = 0; code == PD_CONFLICT && i < SEQUENCE_TRIES_MAX; i++) {
-    CLEANUP(pd_buf_done) pd_buf value = {0};
-    pd_entry entry = {0};
-    pd_json json;
-    uint64_t last = 0;
-    pd_note note = {.ref = "main", .reason = "state.backup.create"};
-    code = pd_get(system, "main", pd_text(SEQUENCE_KEY), &value, &entry, err);
-    if (code && code != PD_NOT_FOUND) return code;
-    if (code == PD_OK && pd_json_parse((pd_bytes){value.data, value.size}, &json, NULL) == PD_OK && !pd_json_u64(json, &last)) last = 0;
-    int size = snprintf(text, sizeof text, "%llu", (unsigned long long)++last);
-    code = pd_put_if(system, pd_text(SEQUENCE_KEY), (pd_bytes){text, (size_t)size}, entry.version, &note, NULL, err);
-    *out = last;
-  }
-  return code;
+  return pd_update(system, &note, stage_sequence, out, NULL, err);
 }
 
 static pd_code begin(pd_frame *frame, const char *folder, pd_backup_out *out, pd_error *err)

@@ -11,6 +11,7 @@
 #include "state/approval.h"
 #include "state/audit.h"
 #include "state/home.h"
+#include "state/session.h"
 
 #include <stdlib.h>
 
@@ -396,10 +397,12 @@ struct pd_begun {
   pd_error why; /* of parsing */
 };
 
-/* Would concluding the call wait for the disk? */
-static bool is_concluded_slowly(pd_home *home)
+/* Would the call wait for the disk, whatever it is: to conclude it, or because it finds sessions that have idled out? */
+static bool is_slow(const pd_ctx *ctx, int64_t now_ms)
 {
-  return !home->config.activity_flush_ms || pd_audit_must_wait(home);
+  bool is_noted = ctx->agent && *ctx->agent && !ctx->is_operator;
+  if (is_noted && pd_activity_must_wait(ctx->home, ctx->agent, now_ms)) return true;
+  return pd_sessions_are_due(ctx->home, now_ms) || pd_audit_must_wait(ctx->home);
 }
 
 bool pd_frame_is_hurried(const pd_frame *frame)
@@ -411,6 +414,11 @@ pd_code pd_frame_must_wait(pd_frame *frame, pd_error *err)
 {
   frame->must_wait = true;
   return pd_error_set(err, PD_LIMIT, "%s has to wait", frame->capability->name); /* for nobody's eyes */
+}
+
+pd_code pd_frame_may_read(pd_frame *frame, pd_store *store, pd_error *err)
+{
+  return pd_frame_is_hurried(frame) && pd_read_waits(store) ? pd_frame_must_wait(frame, err) : PD_OK;
 }
 
 pd_code pd_frame_store(pd_frame *frame, const char *name, pd_store **out, pd_error *err)
@@ -443,7 +451,7 @@ pd_code pd_call_begin(const pd_ctx *ctx, const char *capability, pd_bytes input,
   pd_code code = parse(found, input, &begun->input, err);
   prepare(&begun->frame, &begun->ctx, &begun->input, answer, err);
   begun->frame.is_begun = true;
-  begun->frame.must_wait = is_concluded_slowly(ctx->home);
+  begun->frame.must_wait = is_slow(ctx, begun->frame.now_ms);
   begun->code = code;
   if (code) begun->why = *err;
   if (!code && !begun->frame.must_wait) code = run(&begun->frame, err);
@@ -470,6 +478,7 @@ pd_code pd_call_finish(pd_begun *begun, pd_buf *answer, pd_error *err)
     code = pd_error_set(err, begun->code, "%s was done, but its answer could not be written", begun->frame.capability->name);
   bool is_refused = begun->frame.must_wait && begun->code;
   if (is_refused) *err = begun->why;
+  if (begun->frame.must_wait) pd_sessions_sweep(begun->ctx.home); /* it may be for this that it has to wait */
   if (again) /* nothing was written: what it says now holds */
     code = call_with(&begun->ctx, &begun->input, is_refused ? begun->code : PD_OK, answer, err);
   else

@@ -71,7 +71,7 @@ void pd_out_change(pd_frame *frame, const pd_change *change);
 /* ---- writing: history_write.c ---- */
 
 #define PD_HISTORY_CHANGES_MAX 100000 /* keys that one call may change */
-#define PD_HISTORY_TRIES 16           /* if others write at the same time */
+#define PD_HISTORY_TRIES 10000        /* if others write at the same time: each waits for what was in its way to be on the disk */
 #define PD_HISTORY_REASON_MAX 1000
 /* Where versions of an agent's keys may have been left behind: pd_erase_options.left_of. */
 #define PD_HISTORY_LEFT_OF "main " PD_FORK_PREFIX

@@ -98,6 +98,8 @@ pd_code pd_cap_state_persistent_get(pd_frame *frame, pd_error *err)
   pd_store *store;
   pd_entry entry;
   TRY(pd_frame_own_or_none(frame, &store, err)); /* P2 */
+  if (version && pd_frame_is_hurried(frame)) return pd_frame_must_wait(frame, err); /* it walks through the past, on the disk */
+  if (store) TRY(pd_frame_may_read(frame, store, err));
   pd_code code = PD_NOT_FOUND;
   if (version)
     TRY(code = get_version(frame, store, key, (uint64_t)version, &value, &entry, err));

@@ -58,6 +58,13 @@ static pd_code check_send(const char *to, const char *kind, pd_error *err)
   return PD_OK;
 }
 
+static bool is_operation_id(const char *id)
+{
+  for (; *id; id++)
+    if (*id == '/' || (unsigned char)*id < 0x20 || *id == 0x7f) return false;
+  return true;
+}
+
 pd_code pd_cap_queue_send(pd_frame *frame, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf body = {0};
@@ -68,7 +75,7 @@ pd_code pd_cap_queue_send(pd_frame *frame, pd_error *err)
   TRY(pd_in_value(frame, "body", &body, err));
   send_job job = {.from = *frame->agent ? frame->agent : NULL, .kind = kind, .body = pd_buf_bytes(&body)};
   TRY(pd_in_operation(frame, &job.operation, err));
-  if (strpbrk(job.operation.id, "/\n\r\t"))
+  if (!is_operation_id(job.operation.id))
     return pd_error_named(err, PD_INVALID, "InvalidInput", "queue.send: field 'operation_id': no '/' and no control characters");
   pd_note note = note_of(frame);
   pd_ack ack;

@@ -12,7 +12,7 @@
 
 #include <perdure/run.h>
 
-#define RETRY_MAX 100
+#define RETRY_MAX 100000 /* each waits for a sync: many who append at once make it slow, and do not fail it */
 
 /* A run that a call works with, and its thread. */
 typedef struct held {
@@ -261,7 +261,9 @@ static pd_code try_tool_end(pd_frame *frame, pd_error *err)
 
 /* ---- races ---- */
 
-/* Who appended between the attaching and the checkpoint was first; the call knows nothing of the version before, so it is made again. */
+/* Who appended between the attaching and the checkpoint was first; the call knows nothing of the version before, so it is made again. The
+ * refusal rests on a commit that is on the disk (pd_update), and the next attempt begins on that one: a try that is lost is one that
+ * another won. What an attempt writes into the answer it writes after its checkpoint, so nothing is written twice. */
 static pd_code settle(pd_frame *frame, pd_cap_run attempt, pd_error *err)
 {
   pd_code code = PD_CONFLICT;

@@ -193,9 +193,19 @@ static void sweep(pd_sessions *sessions, int64_t now_ms)
   atomic_store(&sessions->sweep_ms, due_ms > soon_ms ? due_ms : soon_ms);
 }
 
+bool pd_sessions_are_due(pd_home *home, int64_t now_ms)
+{
+  return now_ms > atomic_load_explicit(&home->sessions->sweep_ms, memory_order_relaxed);
+}
+
 static void sweep_if_due(pd_sessions *sessions, int64_t now_ms)
 {
-  if (now_ms > atomic_load_explicit(&sessions->sweep_ms, memory_order_relaxed)) sweep(sessions, now_ms);
+  if (pd_sessions_are_due(sessions->home, now_ms)) sweep(sessions, now_ms);
+}
+
+void pd_sessions_sweep(pd_home *home)
+{
+  sweep_if_due(home->sessions, pd_home_now(home));
 }
 
 void pd_sessions_free(pd_sessions *sessions)

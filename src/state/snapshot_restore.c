@@ -21,7 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define TRIES_MAX 100
+#define TRIES_MAX 100 /* in a joint commit the first write keeps others out, so the second try holds */
 #define NUMBER_MAX 10000
 
 /* One store of the plan. */

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
-#define BEGIN_TRIES_MAX 1000
+#define BEGIN_TRIES_MAX PD_THREAD_TRIES_MAX /* each is lost to an append that is on the disk then */
 
 /* ---- what all files use ---- */
 

@@ -19,6 +19,7 @@ static const struct {
   {"state.shared.get", PD_LANE_STAGE},
   {"state.persistent.set", PD_LANE_STAGE},
   {"state.shared.set", PD_LANE_STAGE},
+  {"session.begin", PD_LANE_WRITE}, /* when the agent was last active is in the system store */
   {"session.end", PD_LANE_WRITE}, /* what its subscriptions have to tell is moved to the queue, durably */
   {"state.session.*", PD_LANE_STAGE},
   {"session.*", PD_LANE_STAGE},
@@ -30,6 +31,7 @@ static const struct {
   {"state.persistent.list", PD_LANE_SLOW},
   {"state.persistent.history", PD_LANE_SLOW},
   {"state.shared.list", PD_LANE_SLOW},
+  {"folders.watch", PD_LANE_SLOW}, /* it looks at each file of a folder */
   {"history.commit", PD_LANE_WRITE},
   {"history.*", PD_LANE_SLOW},
   {"audit.*", PD_LANE_SLOW},
@@ -50,6 +52,13 @@ pd_lane pd_route_call_lane(pd_request *request)
   for (size_t i = 0; i < COUNT_OF(lanes); i++)
     if (pd_glob_match(pd_text(lanes[i].name), pd_text(request->rest))) return where_open(request, lanes[i].lane);
   return PD_LANE_WRITE;
+}
+
+bool pd_route_call_writes(const pd_request *request)
+{
+  pd_capability_info info;
+  if (request->route->run != pd_route_call || pd_capability_find(request->rest, &info, NULL)) return true;
+  return !strstr(info.document, "\"side_effects\":[]");
 }
 
 /* A form of a web page cannot say that it is JSON. */

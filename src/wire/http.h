@@ -340,6 +340,8 @@ PD_MUST_USE pd_code pd_wire_call(const pd_caller *caller, const pd_ctx *ctx, con
 /* ---- routes' functions ---- */
 
 void pd_route_call(pd_request *request);
+/* Does what the request asks for change something? For server->stall: a read that finishes says nothing about the writes. */
+bool pd_route_call_writes(const pd_request *request);
 /* For PD_LANE_STAGE. True: the answer is there; else request->begun is owed, to pd_route_call. */
 bool pd_route_call_begin(pd_request *request);
 pd_lane pd_route_call_lane(pd_request *request);

@@ -252,7 +252,7 @@ static enum MHD_Result hand_over(pd_request *request, pd_pool *pool)
   request->state = PD_REQUEST_WORKING;
   request->job.run = run_job;
   MHD_suspend_connection(request->connection);
-  if (pool == &request->server->writers) begin_write(request);
+  if (pool == &request->server->writers && pd_route_call_writes(request)) begin_write(request);
   if (pd_pool_add(pool, &request->job)) return MHD_YES;
   if (request->begun) {
     pd_request_run(request); /* it may be staged already: only the whole answer is a true one */

@@ -115,9 +115,53 @@ static void begin__other_capabilities_are_done_whole(void **state)
   world w;
   pd_begun *begun = NULL;
   world_open(&w, NULL);
+  world_ok(&w, SET, "{\"key\":\"a\",\"value\":1}");
   assert_int_equal(begin(&w, "state.persistent.get", "{\"key\":\"none\"}", &begun), PD_OK);
   assert_null(begun);
   assert_int_equal(audit_count(&w, "state.persistent.get"), 1);
+  world_close(&w);
+}
+
+static void must_wait(world *w, const char *capability, const char *input)
+{
+  pd_begun *begun = NULL;
+  assert_int_equal(begin(w, capability, input, &begun), PD_OK);
+  assert_non_null(begun);
+  assert_null(pd_begun_group(begun));
+  assert_int_equal(finish(w, begun), PD_OK);
+}
+
+
+/* A thread that serves connections begins calls, and others wait behind it. */
+static void begin__what_waits_for_the_disk_is_left_to_one_who_may(void **state)
+{
+  (void)state;
+  static const char get[] = "state.persistent.get", key[] = "{\"key\":\"a\"}";
+  world w;
+  pd_begun *begun = NULL, *staged = NULL;
+  pd_store *theirs = NULL;
+  pd_buf other = {0};
+  world_open(&w, "[session]\nidle = \"10s\"\n");
+  must_wait(&w, get, key); /* the agent's first note looks into the system store */
+  world_ok(&w, SET, "{\"key\":\"a\",\"value\":1}");
+  assert_int_equal(begin(&w, get, key, &begun), PD_OK);
+  assert_null(begun);
+  must_wait(&w, get, "{\"key\":\"a\",\"version\":1}"); /* the past is on the disk */
+  pd_ctx ctx = ctx_of(&w);
+  assert_int_equal(pd_call_begin(&ctx, SET, pd_text("{\"key\":\"b\",\"value\":1}"), &staged, &other, &w.err), PD_OK);
+  assert_non_null(pd_begun_group(staged));
+  assert_int_equal(pd_store_open(w.uri, w.agent, NULL, &theirs, NULL), PD_OK);
+  assert_int_equal(pd_put(theirs, pd_text("a"), pd_text("2"), NULL, NULL, NULL), PD_OK);
+  must_wait(&w, get, key); /* nothing is told before what is staged is synced behind the other's */
+  assert_string_equal(world_out(&w, "value"), "2");
+  assert_int_equal(pd_call_finish(staged, &other, &w.err), PD_OK);
+  pd_buf_done(&other);
+  assert_int_equal(pd_store_close(theirs, NULL), PD_OK);
+  world_ok(&w, "session.begin", "{}");
+  w.now_ms += 60000;
+  must_wait(&w, get, key); /* a session has idled out: what its end has to tell is written */
+  assert_int_equal(begin(&w, get, key, &begun), PD_OK);
+  assert_null(begun);
   world_close(&w);
 }
 
@@ -280,6 +324,7 @@ int main(void)
     cmocka_unit_test(begin__staged_calls_are_seen_and_audited_when_they_are_finished),
     cmocka_unit_test(begin__what_fails_at_once_is_over),
     cmocka_unit_test(begin__other_capabilities_are_done_whole),
+    cmocka_unit_test(begin__what_waits_for_the_disk_is_left_to_one_who_may),
     cmocka_unit_test(begin__a_call_that_another_process_overtook_is_run_anew),
     cmocka_unit_test(begin__a_refusal_for_what_is_staged_is_left_to_one_who_may_wait),
     cmocka_unit_test(begin__a_large_value_and_a_quota_are_left_to_the_second_step_or_refused),

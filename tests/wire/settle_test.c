@@ -107,11 +107,35 @@ static void healthz__fails_after_ten_seconds_without_a_finished_write(void **sta
   free(server);
 }
 
+static bool writes(const char *path)
+{
+  char allow[64];
+  const char *rest = "";
+  const pd_route *route = pd_route_find("POST", path, &rest, allow, sizeof allow);
+  assert_non_null(route);
+  pd_request request = {.route = route, .rest = rest};
+  return pd_route_call_writes(&request);
+}
+
+/* Reads share the workers: if they counted, one that is quick would hide writes that hang, and one that is slow would be taken for one. */
+static void stall__reads_do_not_count(void **state)
+{
+  (void)state;
+  assert_true(writes("/v1/call/threads.append"));
+  assert_true(writes("/v1/call/queue.send"));
+  assert_true(writes("/v1/call/state.persistent.set"));
+  assert_true(writes("/v1/call/no.such"));
+  assert_false(writes("/v1/call/threads.load"));
+  assert_false(writes("/v1/call/queue.count"));
+  assert_false(writes("/v1/call/state.persistent.get"));
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(settle__staged_writes_finish_while_requests_occupy_every_worker),
     cmocka_unit_test(stall__only_a_write_that_waits_while_none_finishes_is_one),
+    cmocka_unit_test(stall__reads_do_not_count),
     cmocka_unit_test(healthz__fails_after_ten_seconds_without_a_finished_write),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
