@@ -11,7 +11,7 @@
 #include <sys/random.h>
 
 #define RACES_MAX 100000 /* each is lost to another's change, which is on the disk then: a slow disk slows, it does not fail */
-#define SHOWN_MAX 1024 /* of one field, as JSON text, in what the operator is shown */
+#define SHOWN_MAX 1024   /* of one field, as JSON text, in what the operator is shown */
 #define BEGINS_MAX 200
 
 /* ---- what the operator is shown ---- */

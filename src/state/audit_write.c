@@ -363,7 +363,8 @@ pd_code pd_audit_write(pd_home *home, const pd_audit_batch *batch, pd_error *err
   pd_store *store;
   CLEANUP(batch_writer_done) batch_writer w = {0};
   TRY(pd_home_store(home, PD_STORE_SYSTEM, true, &store, err));
-  pd_code code = PD_CONFLICT; /* a process has one thread that writes the audit: each race is lost to a batch of another, which is durable */
+  pd_code code =
+    PD_CONFLICT; /* a process has one thread that writes the audit: each race is lost to a batch of another, which is durable */
   for (int races = 0; code == PD_CONFLICT && races < RACES_MAX; races++) code = try_once(home, store, batch, &w, err);
   return code;
 }

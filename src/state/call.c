@@ -479,7 +479,7 @@ pd_code pd_call_finish(pd_begun *begun, pd_buf *answer, pd_error *err)
   bool is_refused = begun->frame.must_wait && begun->code;
   if (is_refused) *err = begun->why;
   if (begun->frame.must_wait) pd_sessions_sweep(begun->ctx.home); /* it may be for this that it has to wait */
-  if (again) /* nothing was written: what it says now holds */
+  if (again)                                                      /* nothing was written: what it says now holds */
     code = call_with(&begun->ctx, &begun->input, is_refused ? begun->code : PD_OK, answer, err);
   else
     code = conclude(&begun->frame, code, answer, err);

@@ -14,7 +14,7 @@
 #define NAME_SIZE 40
 #define KEY_SIZE 160
 #define EDITS_MAX 10000 /* of one commit: memory stays flat */
-#define TRIES_MAX 100 /* each is lost to another who looked at the same folder, and whose look is on the disk by then */
+#define TRIES_MAX 100   /* each is lost to another who looked at the same folder, and whose look is on the disk by then */
 
 void pd_manifest_done(pd_manifest *manifest)
 {

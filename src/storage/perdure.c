@@ -23,7 +23,7 @@
 
 #define STORES_MAX 16
 #define CACHE_SIZE_MAX ((size_t)16 * 1024 * 1024) /* a store */
-#define SAVE_TRIES_MAX 10000 /* each is lost to another's commit, which is on the disk then */
+#define SAVE_TRIES_MAX 10000                      /* each is lost to another's commit, which is on the disk then */
 #define REASON "tick "
 #define EPOCH_REF "agent-epoch"
 #define EPOCH_KEY "epoch"

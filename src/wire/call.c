@@ -20,7 +20,7 @@ static const struct {
   {"state.persistent.set", PD_LANE_STAGE},
   {"state.shared.set", PD_LANE_STAGE},
   {"session.begin", PD_LANE_WRITE}, /* when the agent was last active is in the system store */
-  {"session.end", PD_LANE_WRITE}, /* what its subscriptions have to tell is moved to the queue, durably */
+  {"session.end", PD_LANE_WRITE},   /* what its subscriptions have to tell is moved to the queue, durably */
   {"state.session.*", PD_LANE_STAGE},
   {"session.*", PD_LANE_STAGE},
   {"queue.receive", PD_LANE_SLOW},

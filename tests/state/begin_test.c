@@ -131,7 +131,6 @@ static void must_wait(world *w, const char *capability, const char *input)
   assert_int_equal(finish(w, begun), PD_OK);
 }
 
-
 /* A thread that serves connections begins calls, and others wait behind it. */
 static void begin__what_waits_for_the_disk_is_left_to_one_who_may(void **state)
 {

@@ -228,6 +228,7 @@ static void queue_send__err_OperationUsed__is_told(void **state)
   world_ok(w, "queue.send", "{\"to\":\"bob\",\"body\":1,\"operation_id\":\"x\"}");
   world_fails(w, "queue.send", "{\"to\":\"bob\",\"body\":2,\"operation_id\":\"x\"}", "OperationUsed", "rename");
   world_fails(w, "queue.send", "{\"to\":\"bob\",\"body\":2,\"operation_id\":\"a/b\"}", "InvalidInput", NULL);
+  world_fails(w, "queue.send", "{\"to\":\"bob\",\"body\":2,\"operation_id\":\"a\\u0001b\"}", "InvalidInput", NULL);
 }
 
 static void queue_send__err_QuotaExceeded__is_told(void **state)

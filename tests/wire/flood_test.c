@@ -20,9 +20,9 @@
 #include <cmocka.h>
 
 #define CONNECTIONS 160 /* the pool of writers has 64 threads */
-#define ROUNDS 20      /* requests on each */
-#define MESSAGES 400   /* a read of them all takes long enough that others wait behind it */
-#define PUTS_MAX 500   /* of the other process; it ends with the flood */
+#define ROUNDS 20       /* requests on each */
+#define MESSAGES 400    /* a read of them all takes long enough that others wait behind it */
+#define PUTS_MAX 500    /* of the other process; it ends with the flood */
 
 typedef struct flood {
   const served *server;
