@@ -335,6 +335,15 @@ static void shared_delete__effect_2__frees_quota(void **state)
   set("alice", "b", "1234567890", 0);
 }
 
+static void shared_delete__err_VersionConflict__leaves_the_key(void **state)
+{
+  (void)state;
+  world_ok(&w, "state.shared.set", "{\"key\":\"k\",\"value\":1,\"expected_version\":0}");
+  world_fails(&w, "state.shared.delete", "{\"key\":\"k\",\"expected_version\":7}", "VersionConflict", "retry");
+  world_ok(&w, "state.shared.get", "{\"key\":\"k\"}");
+  assert_string_equal(world_out(&w, "value"), "1");
+}
+
 static void shared_delete__err_KeyNotFound__is_answered_as_deleted_false(void **state)
 {
   (void)state;
@@ -460,6 +469,7 @@ int main(void)
     cmocka_unit_test_setup_teardown(shared_delete__in_expected_version__removes_only_what_was_read, set_up, tear_down),
     cmocka_unit_test_setup_teardown(shared_delete__effect_1__takes_the_bytes_out_of_history, set_up, tear_down),
     cmocka_unit_test_setup_teardown(shared_delete__effect_2__frees_quota, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(shared_delete__err_VersionConflict__leaves_the_key, set_up, tear_down),
     cmocka_unit_test_setup_teardown(shared_delete__err_KeyNotFound__is_answered_as_deleted_false, set_up, tear_down),
     cmocka_unit_test_setup_teardown(shared_list__in_prefix__takes_only_keys_that_begin_so, set_up, tear_down),
     cmocka_unit_test_setup_teardown(shared_list__out_entries__tell_key_version_size_owner_and_time, set_up, tear_down),
