@@ -17,9 +17,8 @@ static void print_field(out_stream *o, const char *label, const char *text)
 
 void record_print_change(out_stream *o, const pd_change *change)
 {
-  bool is_new = !change->is_delete && change->version == 1;
-  out_set(o, change->is_delete ? OUT_BAD : is_new ? OUT_GOOD : OUT_CHANGED);
-  out_text(o, change->is_delete ? "- " : is_new ? "+ " : "~ ");
+  out_set(o, change->is_delete ? OUT_BAD : change->is_new ? OUT_GOOD : OUT_CHANGED);
+  out_text(o, change->is_delete ? "- " : change->is_new ? "+ " : "~ ");
   out_safe(o, change->key);
   out_set(o, OUT_DIM);
   if (change->is_delete)

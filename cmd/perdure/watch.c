@@ -142,7 +142,7 @@ static void print_event(watch_view *view, const pd_watch_event *e, const pd_buf 
   } else if (e->kind == PD_WATCH_MOVE) {
     print_move(o, e);
   } else {
-    record_print_change(o, &(pd_change){e->key, e->kind == PD_WATCH_DELETE, e->value_id, e->version, e->size});
+    record_print_change(o, &(pd_change){e->key, e->kind == PD_WATCH_DELETE, e->value_id, e->version, e->size, e->is_new});
   }
   if (value) {
     out_text(o, "  = ");

@@ -373,6 +373,7 @@ typedef struct pd_change {
   pd_id value_id;   /* zero for a delete */
   uint64_t version; /* after this change; for a delete, the version that was deleted */
   uint64_t size;
+  bool is_new; /* the key was absent before; its version need not be 1 */
 } pd_change;
 
 /* One record of the log. All pointers are borrowed until the visitor returns. */

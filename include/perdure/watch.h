@@ -56,6 +56,7 @@ typedef struct pd_watch_event {
   pd_id value_id;             /* put */
   uint64_t size;              /* put: of the value, bytes */
   bool is_erased;             /* put: the value's bytes were erased since */
+  bool is_new;                /* put: the key was absent before, as in pd_change */
   pd_record_kind record_kind; /* move: fork, reset, undo, redo, ref delete or switch; else commit */
   pd_commit commit;           /* the one that was made, or that the ref was moved to; zero if it was removed */
   pd_id before;               /* move: the commit the ref was at; zero if there was none, or it is not known any more */

@@ -325,8 +325,8 @@ void pd_node_mark_saved(pd_node_pool *pool, pd_node *n, const pd_id *blob_id)
   n->blob_id = *blob_id;
 }
 
-/* An entry may be updated before it was created: what is imported has the time of another clock, and a clock that was ahead may be put right.
- * The difference is then negative, and written modulo 2^64. */
+/* An entry may be updated before it was created: what is imported has the time of another clock, and a clock that was ahead may be put
+ * right. The difference is then negative, and written modulo 2^64. */
 static pd_code encode_rider(const pd_rider *r, pd_buf *out, pd_error *err)
 {
   TRY(pd_add_varint(out, r->seq, err));

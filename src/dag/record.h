@@ -116,6 +116,11 @@ void pd_rec_next(const pd_rec *rec, pd_cursor *c, pd_rec_change *out);
 PD_MUST_USE pd_code pd_rec_find(const pd_rec *rec, pd_bytes key, pd_rec_change *out, pd_error *err);
 /* The id of a change's value, computed if it is inline. */
 pd_id pd_rec_value_id(const pd_rec_change *change);
+/* The key was absent before. */
+static inline bool pd_rec_is_new(const pd_rec_change *change)
+{
+  return !change->is_delete && !change->prev_seq && !change->is_carried;
+}
 
 /* R3, for a decoded record. */
 pd_id pd_rec_audit(const pd_rec *rec, const pd_id *prev_audit);

@@ -45,7 +45,7 @@ static pd_code copy_changes(shown *sh, const pd_rec *rec, pd_error *err)
   for (size_t i = 0; i < rec->change_count; i++) {
     pd_rec_change ch;
     pd_rec_next(rec, &c, &ch);
-    sh->changes[i] = (pd_change){ch.key, ch.is_delete, pd_rec_value_id(&ch), ch.version, ch.size};
+    sh->changes[i] = (pd_change){ch.key, ch.is_delete, pd_rec_value_id(&ch), ch.version, ch.size, pd_rec_is_new(&ch)};
   }
   sh->record.changes = sh->changes;
   sh->record.change_count = rec->change_count;

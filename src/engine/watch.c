@@ -229,6 +229,7 @@ static pd_code next_change(pd_watch *w, pd_watch_event *out, bool *out_found, pd
     TRY(begin_event(w, change.is_delete ? PD_WATCH_DELETE : PD_WATCH_PUT, out, err));
     out->key = change.key;
     out->version = change.version;
+    out->is_new = pd_rec_is_new(&change);
     out->size = change.size;
     out->is_erased = change.is_erased;
     if (!change.is_delete) out->value_id = pd_rec_value_id(&change);

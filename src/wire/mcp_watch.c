@@ -100,7 +100,7 @@ static bool concerns(eye *e, const target *t, const pd_watch_event *event)
   if (event->kind == PD_WATCH_GAP) return true; /* something may have */
   if (*t->uri && t->topic.kind == PD_MCP_THREAD) return is_thread(t, event->ref);
   if (event->kind == PD_WATCH_MOVE) return moved(e, t, event);
-  if (!*t->uri) return strcmp(event->ref, "main") == 0 && (event->kind == PD_WATCH_DELETE || event->version == 1);
+  if (!*t->uri) return strcmp(event->ref, "main") == 0 && (event->kind == PD_WATCH_DELETE || event->is_new);
   return has_key(t, event->ref, event->key);
 }
 

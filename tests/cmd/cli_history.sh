@@ -80,7 +80,7 @@ run put added y --ref other
 run del gone --ref other
 run diff main other
 want_code 1
-want_out '+ added  v1, 1 bytes
+want_out '+ added  v3, 1 bytes
 ~ changed  v1 -> v2, 3 -> 5 bytes
 - gone  v1, 1 bytes
 '
@@ -90,7 +90,7 @@ want_out_like '^    - old$'
 want_out_like '^    \+ newer$'
 run --json diff main other -p
 want_code 1
-want_out_like '^\{"before":"[0-9a-f]{64}","after":"[0-9a-f]{64}","differences":\[\{"key":"added","change":"added","after":\{"version":1'
+want_out_like '^\{"before":"[0-9a-f]{64}","after":"[0-9a-f]{64}","differences":\[\{"key":"added","change":"added","after":\{"version":3'
 want_out_has '"text":"newer"'
 run diff main main
 want_code 0
