@@ -13,7 +13,8 @@
  * Y3  The ledger holds ids and hashes, no value and no key. It travels with bundles, and an entry that is here is not replaced.
  * Y4  What says that every value of a key was erased speaks of the agent's store that it was written in: an import from another agent does
  *     not bring it, or a key of the same name would be lost when this agent's own backups are restored.
- * Y5  Of the very millisecond at_ms it covers nothing: what was erased then has entries of its own, and what was put right after the erasure
+ * Y5  Of the very millisecond at_ms it covers nothing: what was erased then has entries of its own, and what was put right after the
+ * erasure
  *     may have the same time, for long if another machine's clock was ahead (Y2).
  */
 #include "base/base.h"

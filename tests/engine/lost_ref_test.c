@@ -1,6 +1,7 @@
 /*
  * lost_ref_test.c: a ref that points at what gc retired, as versions before G9 (retired.h) could leave it. It is made here by a
- * gc that does not know of the ref. The others go on: keyframes, gc, opening; doctor and verify name it, repair moves it back or deletes it.
+ * gc that does not know of the ref. The others go on: keyframes, gc, opening; doctor and verify name it, repair moves it back or deletes
+ * it.
  */
 #include "base/base.h"
 #include "base/buf.h"
