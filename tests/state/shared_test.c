@@ -313,16 +313,6 @@ static void shared_delete__in_expected_version__removes_only_what_was_read(void 
   assert_string_equal(world_out(&w, "deleted"), "false");
 }
 
-static void shared_delete__err_VersionConflict__removes_nothing(void **state)
-{
-  (void)state;
-  set("alice", "moved", "1", 0);
-  set("bob", "moved", "2", 1);
-  world_fails(&w, "state.shared.delete", "{\"key\":\"moved\",\"expected_version\":1}", "VersionConflict", "retry");
-  world_ok(&w, "state.shared.get", "{\"key\":\"moved\"}");
-  assert_string_equal(world_out(&w, "value"), "2");
-}
-
 static void shared_delete__effect_1__takes_the_bytes_out_of_history(void **state)
 {
   (void)state;
@@ -476,7 +466,6 @@ int main(void)
     cmocka_unit_test_setup_teardown(shared_delete__out_deleted__is_true_once, set_up, tear_down),
     cmocka_unit_test_setup_teardown(shared_delete__effect_1__is_visible_to_all_at_once_and_no_version_comes_again, set_up, tear_down),
     cmocka_unit_test_setup_teardown(shared_delete__in_expected_version__removes_only_what_was_read, set_up, tear_down),
-    cmocka_unit_test_setup_teardown(shared_delete__err_VersionConflict__removes_nothing, set_up, tear_down),
     cmocka_unit_test_setup_teardown(shared_delete__effect_1__takes_the_bytes_out_of_history, set_up, tear_down),
     cmocka_unit_test_setup_teardown(shared_delete__effect_2__frees_quota, set_up, tear_down),
     cmocka_unit_test_setup_teardown(shared_delete__err_VersionConflict__leaves_the_key, set_up, tear_down),
