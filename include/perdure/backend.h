@@ -63,7 +63,7 @@
 extern "C" {
 #endif
 
-#define PD_BACKEND_ABI 1
+#define PD_BACKEND_ABI 2 /* 2: health and joint commits (B19, B20) */
 
 /* Flags of an open backend. */
 #define PD_BACKEND_LASTS 1u     /* log_append survives power loss */
