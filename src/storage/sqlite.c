@@ -18,6 +18,7 @@
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -100,7 +101,10 @@ static pd_code prepare_file(sqlite_storage *s, bool is_write, pd_error *err)
 {
   bool is_empty;
   sqlite3_busy_timeout(s->db, BUSY_MS);
-  TRY(check_format(s, &is_empty, err));
+  TRY(run(s, "BEGIN", "read", err)); /* its numbers are of one moment: another process may be making it */
+  pd_code code = check_format(s, &is_empty, err);
+  sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
+  TRY(code);
   if (is_empty && is_write) TRY(make_tables(s, err));
   s->is_made = !is_empty || is_write;
   return run(s, "PRAGMA synchronous=FULL", "open", err);
@@ -114,13 +118,18 @@ static void close_file(void *handle)
   free(s);
 }
 
-static pd_code make_parent(const char *path, pd_error *err)
+/*
+ * Make the folder, and lock it until *out_fd is closed. Processes that make the database at the same time would else meet inside SQLite's
+ * change to WAL, which answers "locked" at once whatever the timeout is.
+ */
+static pd_code lock_parent(const char *path, int *out_fd, pd_error *err)
 {
   const char *slash = strrchr(path, '/');
-  if (!slash || slash == path) return PD_OK;
-  char *folder = strndup(path, (size_t)(slash - path));
+  char *folder = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
   if (!folder) return pd_error_memory(err, "a path");
   pd_code code = pd_folders_make(folder, err);
+  if (!code) *out_fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (!code && (*out_fd < 0 || flock(*out_fd, LOCK_EX) != 0)) code = pd_file_refused(err, "lock", folder);
   free(folder);
   return code;
 }
@@ -149,8 +158,9 @@ static pd_code reach(sqlite_storage *s, bool is_write, pd_error *err)
   if (s->db && (s->is_made || !is_write)) return s->is_made ? PD_OK : prepare_file(s, false, err);
   if (!is_write && stat(s->path, &is) != 0 && errno == ENOENT) return PD_OK;
   hang_up(s);
+  CLEANUP(pd_fd_done) int lock = -1;
   if (is_write) {
-    TRY(make_parent(s->path, err));
+    TRY(lock_parent(s->path, &lock, err));
     make_private(s->path);
   }
   int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_FULLMUTEX | (is_write ? SQLITE_OPEN_CREATE : 0);

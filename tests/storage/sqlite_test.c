@@ -3,9 +3,12 @@
 #include "storage/folder_storage.h"
 #include "support/temp_folder.h"
 
+#include <sched.h>
 #include <sqlite3.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define SCHEME "sqlite-snapshots:"
@@ -130,6 +133,44 @@ static void sqlite__opening_and_reading_make_nothing(void **state)
   free(names), free(path), free(deep), free(uri), free(x);
 }
 
+#define MAKERS 6
+#define MADE 20
+
+static void sqlite__processes_that_make_it_at_once_are_all_served(void **state)
+{
+  pid_t children[MAKERS];
+  unsigned *arrived = mmap(NULL, sizeof *arrived, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  assert_true(arrived != MAP_FAILED);
+  int failed = 0;
+  for (unsigned i = 0; i < MAKERS; i++) {
+    children[i] = fork();
+    assert_true(children[i] >= 0);
+    if (children[i]) continue;
+    for (unsigned n = 0; n < MADE; n++) {
+      pd_storage *s = NULL;
+      pd_error err = {0};
+      uint64_t epoch;
+      char *uri = text_of(SCHEME "%s/%u/a.db", (char *)*state, n);
+      __atomic_add_fetch(arrived, 1, __ATOMIC_SEQ_CST);
+      while (__atomic_load_n(arrived, __ATOMIC_SEQ_CST) < (n + 1) * MAKERS) sched_yield();
+      if (pd_storage_open(uri, &s, &err) || pd_storage_claim(s, "x", &epoch, &err)) {
+        fprintf(stderr, "# %s\n", err.message);
+        failed = 1;
+      }
+      pd_storage_close(s);
+      free(uri);
+    }
+    _exit(failed);
+  }
+  for (unsigned i = 0; i < MAKERS; i++) {
+    int status = 0;
+    assert_int_equal(waitpid(children[i], &status, 0), children[i]);
+    failed += status != 0;
+  }
+  assert_int_equal(failed, 0);
+  munmap(arrived, sizeof *arrived);
+}
+
 static void sqlite__the_table_can_be_queried_by_others(void **state)
 {
   char *path = text_of("%s/deep/er/a.db", (char *)*state), *uri = text_of(SCHEME "%s", path), *x = snapshot_new("x", 42, 1);
@@ -169,6 +210,7 @@ int main(void)
     cmocka_unit_test_setup_teardown(sqlite__rows_that_are_no_snapshot_are_refused_and_kept, folder_set_up, folder_tear_down),
     cmocka_unit_test_setup_teardown(sqlite__every_flipped_byte_is_noticed_or_harmless, folder_set_up, folder_tear_down),
     cmocka_unit_test_setup_teardown(sqlite__opening_and_reading_make_nothing, folder_set_up, folder_tear_down),
+    cmocka_unit_test_setup_teardown(sqlite__processes_that_make_it_at_once_are_all_served, folder_set_up, folder_tear_down),
     cmocka_unit_test_setup_teardown(sqlite__the_table_can_be_queried_by_others, folder_set_up, folder_tear_down),
     cmocka_unit_test(sqlite__a_full_disk_loses_nothing),
   };
