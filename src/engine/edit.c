@@ -161,19 +161,6 @@ static pd_code copy_note(pd_edit *edit, const pd_note *note, pd_error *err)
   return PD_OK;
 }
 
-static pd_code begin_locked(pd_edit *edit, pd_error *err)
-{
-  pd_store *s = edit->store;
-  pd_ref_slot *slot;
-  pd_node *root;
-  TRY(pd_refresh_to_read(s, err));
-  TRY(pd_slot_get(s, edit->note.ref, &slot, err));
-  TRY(pd_head_root(s, &slot->seen, &root, err));
-  edit->head = slot->seen.commit;
-  edit->root = pd_node_ref(root);
-  return PD_OK;
-}
-
 /* At the tip: what is staged is read as if it were there (E2). */
 static pd_code begin_at_tip(pd_edit *edit, pd_edit_base *base, pd_error *err)
 {
@@ -232,21 +219,8 @@ pd_code pd_edit_begin_on(pd_store *store, const pd_note *note, bool is_on_tip, p
 
 pd_code pd_edit_begin(pd_store *store, const pd_note *note, pd_edit **out, pd_error *err)
 {
-  pd_edit *edit = calloc(1, sizeof *edit);
-  if (!edit) return pd_error_memory(err, "an invocation");
-  edit->store = store;
-  pd_code code = copy_note(edit, note, err);
-  if (!code) {
-    pd_store_lock(store);
-    code = begin_locked(edit, err);
-    pd_store_unlock(store);
-  }
-  if (code) {
-    pd_edit_abort(edit);
-    return code;
-  }
-  *out = edit;
-  return PD_OK;
+  pd_edit_base base;
+  return pd_edit_begin_on(store, note, false, &base, out, err);
 }
 
 pd_commit pd_edit_head(const pd_edit *edit)
