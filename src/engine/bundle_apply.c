@@ -80,9 +80,10 @@ static pd_code match(void *ctx, uint64_t seq, bool *out_stop, pd_error *err)
   if (rec.kind != PD_RECORD_COMMIT || !pd_id_equal(&rec.commit, &m->commit->id) || rec.parent_count != m->commit->parent_count)
     return PD_OK;
   if (rec.parent_seqs[0] != m->parents[0].seq || pd_rec_made_ms(&rec) != m->commit->made_ms) return PD_OK;
-  if (!has_same_changes(&rec, m->commit, pd_version_keeps(m->s))) return PD_OK;
-  m->seq = seq;
-  *out_stop = true;
+  bool is_exact = has_same_changes(&rec, m->commit, true);
+  bool may_differ = !pd_version_keeps(m->s) && !m->seq; /* this store gives its own numbers: a twin will do, if there is no better one */
+  if (is_exact || (may_differ && has_same_changes(&rec, m->commit, false))) m->seq = seq;
+  *out_stop = is_exact;
   return PD_OK;
 }
 
