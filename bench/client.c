@@ -138,7 +138,7 @@ static pd_code turn_once(bench_clients *fleet, bool is_writing, double end, uint
     bool was_waiting = c->is_waiting;
     TRY(hear(fleet, c, err));
     if (c->is_waiting || !was_waiting) continue;
-    if (bench_now() < end && (is_writing ? c->written : c->read) < until)
+    if (bench_now() < end && (is_writing ? c->written : c->read) - c->begun_at < until)
       TRY(ask(fleet, c, is_writing, err));
     else
       --*inout_waiting;
@@ -150,9 +150,13 @@ pd_code bench_clients_run(bench_clients *fleet, bool is_writing, double duration
 {
   double start = bench_now(), end = start + duration_s;
   uint64_t until = turns_max ? turns_max : UINT64_MAX;
-  uint32_t waiting = BENCH_CLIENT_COUNT;
+  uint32_t waiting = fleet->asking ? fleet->asking : BENCH_CLIENT_COUNT, count = waiting;
   fleet->count = 0;
-  for (uint32_t i = 0; i < BENCH_CLIENT_COUNT; i++) TRY(ask(fleet, &fleet->clients[i], is_writing, err));
+  for (uint32_t i = 0; i < count; i++) {
+    bench_client *c = &fleet->clients[i];
+    c->begun_at = is_writing ? c->written : c->read;
+    TRY(ask(fleet, c, is_writing, err));
+  }
   while (waiting) TRY(turn_once(fleet, is_writing, end, until, &waiting, err));
   sum_up(fleet, bench_now() - start, out);
   return PD_OK;

@@ -19,6 +19,8 @@ typedef struct bench_client {
   int fd;
   uint32_t index;
   uint64_t written, read; /* turns of each kind */
+  uint64_t begun_at;      /* as many turns of the run's kind it had when the run began */
+  uint32_t round;         /* senders: which queue, mailbox, index, thread or list they send to */
   uint32_t stream;        /* HTTP/2: the last one */
   bool has_message;       /* HTTP/2: the answer's message was seen */
   bool is_waiting;
@@ -45,10 +47,18 @@ extern const bench_speech bench_speech_persistent; /* perdure: state.persistent.
 extern const bench_speech bench_speech_redis;      /* SET and GET */
 extern const bench_speech bench_speech_etcd;       /* gRPC: Put and Range (linearizable) */
 
+/* perdure: senders to one thing, that of the client's `round`. A "read" makes what has to be there first. Any answer but 200 is wrong. */
+extern const bench_speech bench_speech_queue;
+extern const bench_speech bench_speech_mailbox;
+extern const bench_speech bench_speech_alerts;
+extern const bench_speech bench_speech_threads;
+extern const bench_speech bench_speech_runs;
+
 /* Zero-initialise; bench_clients_done. */
 typedef struct bench_clients {
   const bench_speech *speech;
   bench_client *clients; /* BENCH_CLIENT_COUNT */
+  uint32_t asking;       /* so many of them ask; 0: all */
   int epoll;
   float *seconds; /* of each answer of the run */
   size_t count, room;
@@ -59,7 +69,7 @@ typedef struct bench_pace {
 } bench_pace;
 
 PD_MUST_USE pd_code bench_clients_open(bench_clients *fleet, const bench_speech *speech, int port, pd_error *err);
-/* Ask for `duration_s`, or until each client has had `turns_max` answers (0: no maximum). */
+/* Ask for `duration_s`, or until each client has had `turns_max` answers of this run (0: no maximum). */
 PD_MUST_USE pd_code bench_clients_run(bench_clients *fleet, bool is_writing, double duration_s, uint64_t turns_max, bench_pace *out,
                                       pd_error *err);
 void bench_clients_done(bench_clients *fleet);

@@ -28,6 +28,7 @@ const bench_row bench_rows[] = {
   {23, "wireget", "state.persistent.get over HTTP, 64 clients", "Redis GET; etcd get, linearizable", "≥ 0.5×; ≥ 5×", row_wire_get},
   {24, "watchers", "a commit reaches 1,000 watchers of the server", "one watcher", "≤ 10×", row_watchers},
   {25, "idle", "memory of an idle connection to the server", "16 KiB", "≤ 1×", row_idle},
+  {26, "senders", "64 senders to one queue, mailbox, alert list, thread or run index over HTTP", "one sender", "≥ 3×", row_senders},
 };
 const size_t bench_row_count = sizeof(bench_rows) / sizeof(bench_rows[0]);
 

@@ -23,9 +23,11 @@ static pd_code is_wrong(const bench_client *c, pd_error *err)
 
 static pd_code ask_http(bench_client *c, const char *capability, const char *body, pd_error *err)
 {
+  char agent[48] = "";
+  if (c->round) snprintf(agent, sizeof(agent), "Perdure-Agent: agent-%u\r\n", c->round);
   return pd_buf_printf(&c->out, err,
-                       "POST /v1/call/%s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
-                       capability, strlen(body), body);
+                       "POST /v1/call/%s HTTP/1.1\r\nHost: localhost\r\n%sContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
+                       capability, agent, strlen(body), body);
 }
 
 static pd_code ask_shared(bench_client *c, uint32_t key, pd_error *err)
@@ -44,21 +46,86 @@ static pd_code ask_persistent(bench_client *c, uint32_t key, pd_error *err)
   return ask_http(c, c->is_writing ? "state.persistent.set" : "state.persistent.get", body, err);
 }
 
-static pd_code hear_http(bench_client *c, size_t *out_used, bool *out_is_whole, pd_error *err)
+/* An answer of 200 that has `text` in it; NULL: whatever it says. */
+static pd_code hear_text(bench_client *c, const char *text, size_t *out_used, bool *out_is_whole, pd_error *err)
 {
   const char *head_end = strstr(c->in, "\r\n\r\n"), *length = head_end ? strcasestr(c->in, "Content-Length:") : NULL;
   if (!head_end) return PD_OK;
   if (strncmp(c->in, "HTTP/1.1 200", 12) != 0 || !length) return is_wrong(c, err);
   size_t size = (size_t)(head_end + 4 - c->in) + strtoull(length + 15, NULL, 10);
   if (c->in_size < size) return PD_OK;
-  if (!strstr(head_end, c->is_writing ? "{\"version\":" : "{\"value\":" BENCH_WIRE_VALUE)) return is_wrong(c, err);
+  if (text && !strstr(head_end, text)) return is_wrong(c, err);
   *out_used = size;
   *out_is_whole = true;
   return PD_OK;
 }
 
+static pd_code hear_http(bench_client *c, size_t *out_used, bool *out_is_whole, pd_error *err)
+{
+  return hear_text(c, c->is_writing ? "{\"version\":" : "{\"value\":" BENCH_WIRE_VALUE, out_used, out_is_whole, err);
+}
+
 const bench_speech bench_speech_shared = {.hello = "", .ask = ask_shared, .hear = hear_http};
 const bench_speech bench_speech_persistent = {.hello = "", .ask = ask_persistent, .hear = hear_http};
+
+/* ---- perdure: senders ---- */
+
+static pd_code ask_queue(bench_client *c, uint32_t key, pd_error *err)
+{
+  char body[256];
+  (void)key;
+  snprintf(body, sizeof(body), "{\"to\":\"to-%u\",\"body\":" BENCH_WIRE_VALUE "}", c->round);
+  return ask_http(c, "queue.send", body, err);
+}
+
+static pd_code ask_mailbox(bench_client *c, uint32_t key, pd_error *err)
+{
+  char body[256];
+  (void)key;
+  snprintf(body, sizeof(body), "{\"thread_id\":\"to-%u\",\"body\":" BENCH_WIRE_VALUE "}", c->round);
+  return ask_http(c, "mailbox.send", body, err);
+}
+
+static pd_code ask_alerts(bench_client *c, uint32_t key, pd_error *err)
+{
+  (void)key;
+  return ask_http(
+    c, "alerts.send",
+    "{\"severity\":\"info\",\"title\":\"the disk is nearly full\",\"message\":\"a text of some length\",\"details\":" BENCH_WIRE_VALUE "}",
+    err);
+}
+
+static pd_code ask_threads(bench_client *c, uint32_t key, pd_error *err)
+{
+  char body[512];
+  (void)key;
+  snprintf(body, sizeof(body), "{\"thread_id\":\"to-%u\",\"state\":{\"turns\":0}}", c->round);
+  if (!c->is_writing) return ask_http(c, "threads.create", body, err);
+  snprintf(body, sizeof(body),
+           "{\"thread_id\":\"to-%u\",\"run_id\":\"r%u\",\"reason\":\"AssistantTurnCommitted\",\"messages\":[{\"id\":\"m%u-%llu\",\"role\":"
+           "\"user\",\"content\":" BENCH_WIRE_VALUE "}],\"patches\":[{\"op\":\"increment\",\"path\":\"/turns\",\"by\":1}]}",
+           c->round, c->index, c->index, (unsigned long long)c->written);
+  return ask_http(c, "threads.append", body, err);
+}
+
+static pd_code ask_runs(bench_client *c, uint32_t key, pd_error *err)
+{
+  char body[256];
+  (void)key;
+  snprintf(body, sizeof(body), "{\"title\":\"a run\",\"input\":" BENCH_WIRE_VALUE "}");
+  return ask_http(c, "runs.create", body, err);
+}
+
+static pd_code hear_sent(bench_client *c, size_t *out_used, bool *out_is_whole, pd_error *err)
+{
+  return hear_text(c, NULL, out_used, out_is_whole, err);
+}
+
+const bench_speech bench_speech_queue = {.hello = "", .ask = ask_queue, .hear = hear_sent};
+const bench_speech bench_speech_mailbox = {.hello = "", .ask = ask_mailbox, .hear = hear_sent};
+const bench_speech bench_speech_alerts = {.hello = "", .ask = ask_alerts, .hear = hear_sent};
+const bench_speech bench_speech_threads = {.hello = "", .ask = ask_threads, .hear = hear_sent};
+const bench_speech bench_speech_runs = {.hello = "", .ask = ask_runs, .hear = hear_sent};
 
 /* ---- Redis ---- */
 
