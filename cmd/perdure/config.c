@@ -135,6 +135,7 @@ static pd_code run_config(cli_session *cli, const args_parsed *args, pd_error *e
   CLEANUP(source_done) config_source from = {0};
   config_view view = {.cli = cli, .name = args->word_count ? args->words[0] : NULL};
   const char *file = args_get(args, "check");
+  if (view.name && strcmp(view.name, "server.mcp_approvals") == 0) view.name = "mcp.approvals"; /* its former name */
   if (file && view.name) return pd_error_set(err, PD_INVALID, "--check takes a FILE and no NAME");
   if (file) return check_file(cli, file, err);
   TRY(open_source(cli, &from, err));

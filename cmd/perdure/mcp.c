@@ -86,6 +86,7 @@ static void write_args(pd_json_writer *w, const cli_session *cli, const args_par
   if (cli->is_remote) write_file_option(w, "--token-file", args_get_global(args, "token-file"));
   if (cli->is_remote) write_file_option(w, "--ca", args_get_global(args, "ca"));
   write_option(w, "--tools", args_get(args, "tools"));
+  if (args_get(args, "approvals")) pd_json_text(w, pd_text("--approvals"));
   if (args_get(args, "no-approvals")) pd_json_text(w, pd_text("--no-approvals"));
   write_option(w, "--passphrase-file", args_get(args, "passphrase-file"));
   pd_json_close(w, ']');
@@ -166,6 +167,20 @@ static pd_code unlock(const args_parsed *args, pd_home *home, bool *out_is_unloc
   return PD_OK;
 }
 
+static void take_approvals(void *ctx, const pd_config_info *info)
+{
+  if (strcmp(info->name, "mcp.approvals") == 0) *(bool *)ctx = info->number;
+}
+
+/* Does the client's form count as the operator's decision? Only if the operator said so: by the command line, or by mcp.approvals. */
+static pd_code may_approve(const args_parsed *args, pd_home *home, bool *out, pd_error *err)
+{
+  *out = args_get(args, "approvals");
+  if (*out && args_get(args, "no-approvals")) return pd_error_set(err, PD_INVALID, "--approvals and --no-approvals exclude each other");
+  if (*out || args_get(args, "no-approvals")) return PD_OK;
+  return pd_config_each(home, take_approvals, out, err);
+}
+
 static pd_code serve(cli_session *cli, const args_parsed *args, pd_home *home, pd_error *err)
 {
   pd_mcp *mcp = NULL;
@@ -173,9 +188,9 @@ static pd_code serve(cli_session *cli, const args_parsed *args, pd_home *home, p
   pd_mcp_options options = {.home = home, .uri = cli->uri, .tools = args_get(args, "tools")};
   pd_mcp_peer peer = {
     .agent = cli->agent,
-    .may_approve = !args_get(args, "no-approvals"),
     .gate = {.call = call_through, .ctx = &d},
   };
+  TRY(may_approve(args, home, &peer.may_approve, err));
   TRY(unlock(args, home, &d.is_unlocked, err));
   TRY(pd_mcp_new(&options, &mcp, err));
   if (isatty(STDIN_FILENO)) cli_say(cli, "serving agent '%s' of %s: one JSON-RPC message a line, until end of file", cli->agent, cli->uri);
@@ -192,6 +207,7 @@ static pd_code check_bridge(cli_session *cli, const args_parsed *args, pd_error 
   static const struct {
     const char *option, *instead;
   } theirs[] = {{"tools", "--mcp-tools"},
+                {"approvals", "--mcp-approvals"},
                 {"no-approvals", "--no-mcp-approvals"},
                 {"passphrase-file", "--passphrase-file"},
                 {"passphrase-fd", "--passphrase-file"}};
@@ -250,7 +266,8 @@ static pd_code run_mcp(cli_session *cli, const args_parsed *args, pd_error *err)
 
 static const args_option mcp_options[] = {
   {"tools", 0, "GLOBS", "only these tools: state.persistent.*,queue.* (long lists cost tokens)"},
-  {"no-approvals", 0, NULL, "never ask the client's person to approve: leave that to `perdure approvals`"},
+  {"approvals", 0, NULL, "the form that the client shows its person may approve: only if a person, not the agent, answers it"},
+  {"no-approvals", 0, NULL, "it may not, whatever mcp.approvals says: that is left to `perdure approvals`; the default"},
   PASSPHRASE_OPTIONS,
   {"print-config", 0, "CLIENT", "print what claude, cursor, codex or vscode need to use it"},
   {0},
@@ -260,7 +277,7 @@ const cli_command cmd_mcp = {
   .spec = {"mcp", mcp_options, 0, 0, false},
   .group = "agents",
   .summary = "Serve an agent's state to an MCP client, over standard input and output",
-  .usage = "[--tools GLOBS] [--no-approvals] [--print-config CLIENT]",
+  .usage = "[--tools GLOBS] [--approvals] [--print-config CLIENT]",
   .about = "Speaks the Model Context Protocol (2026-07-28, 2025-11-25 and before) on standard\n"
            "input and output, one JSON text a line. The capabilities of the agent (--agent) are\n"
            "its tools, its keys are resources, `briefing` is a prompt. Ends with its input. With --server, those\n"

@@ -50,10 +50,13 @@ static pd_code take_options(const cli_session *cli, const args_parsed *args, pd_
     .no_auth = args_get(args, "no-auth"),
     .insecure_listen = args_get(args, "insecure-listen"),
     .mcp_tools = args_get(args, "mcp-tools"),
+    .mcp_approvals = args_get(args, "mcp-approvals"),
     .no_mcp_approvals = args_get(args, "no-mcp-approvals"),
     .is_log_given = args_get(args, "log"),
     .is_level_given = args_get(args, "log-level"),
   };
+  if (out->mcp_approvals && out->no_mcp_approvals)
+    return pd_error_set(err, PD_INVALID, "--mcp-approvals and --no-mcp-approvals exclude each other");
   if (!out->tls_cert != !out->tls_key) return pd_error_set(err, PD_INVALID, "--tls-cert and --tls-key belong together: give both");
   if (mode) {
     char *end;
@@ -198,7 +201,8 @@ static const args_option serve_options[] = {
   {"allow-host", 0, "NAME", "a name that Host may have besides localhost and addresses; may be repeated"},
   {"allow-origin", 0, "ORIGIN", "a web page that may call, as https://console.example; may be repeated"},
   {"mcp-tools", 0, "GLOBS", "the tools that /mcp offers: state.persistent.*,queue.* (default: all)"},
-  {"no-mcp-approvals", 0, NULL, "never ask the person behind an MCP client to approve"},
+  {"mcp-approvals", 0, NULL, "the form that an MCP client shows its person may approve: only if a person, not the agent, answers it"},
+  {"no-mcp-approvals", 0, NULL, "it may not, whatever mcp.approvals says; this is the default"},
   PASSPHRASE_OPTIONS,
   {"log", 0, "FORMAT", "json or human (default: human on a terminal)"},
   {"log-level", 0, "LEVEL", "error, warn, info, or debug: every request (default info)"},

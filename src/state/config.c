@@ -78,9 +78,10 @@ const pd_config_item pd_config_items[] = {
   {"server.allow_host", PD_UNIT_LIST, AT(server_allow_host), 0, 0, LIST_MAX, "names that Host may have besides localhost and addresses"},
   {"server.allow_origin", PD_UNIT_LIST, AT(server_allow_origin), 0, 0, LIST_MAX, "web pages that may call, as https://console.example"},
   {"server.mcp_tools", PD_UNIT_LIST, AT(server_mcp_tools), 0, 0, 256, "the tools that /mcp offers, as state.*; else all"},
-  {"server.mcp_approvals", PD_UNIT_FLAG, AT(server_mcp_approvals), 1, 0, 1, "the person behind an MCP client may be asked to approve"},
   {"server.log", PD_UNIT_CHOICE, AT(server_log), 0, 0, 0, "json|human; else human on a terminal"},
   {"server.log_level", PD_UNIT_CHOICE, AT(server_log_level), 0, 0, 0, "error|warn|info|debug: every request; else info"},
+  {"mcp.approvals", PD_UNIT_FLAG, AT(mcp_approvals), 0, 0, 1,
+   "a form that an MCP client shows counts as the operator's decision; else only `perdure approvals` does"},
 };
 const size_t pd_config_item_count = COUNT_OF(pd_config_items);
 

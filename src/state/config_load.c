@@ -19,6 +19,25 @@ static uint64_t *value_at(const void *base, const pd_config_item *item)
   return (uint64_t *)((char *)(uintptr_t)base + item->offset);
 }
 
+/* Settings that had another name once; it is still read. */
+static const struct {
+  const char *former, *name;
+} renamed[] = {{"server.mcp_approvals", "mcp.approvals"}};
+
+static const char *former_name(const char *name)
+{
+  for (size_t i = 0; i < COUNT_OF(renamed); i++)
+    if (strcmp(renamed[i].name, name) == 0) return renamed[i].former;
+  return NULL;
+}
+
+static const char *present_name(const char *name)
+{
+  for (size_t i = 0; i < COUNT_OF(renamed); i++)
+    if (strcmp(renamed[i].former, name) == 0) return renamed[i].name;
+  return name;
+}
+
 static const pd_config_item *find_item(const char *name)
 {
   for (size_t i = 0; i < pd_config_item_count; i++)
@@ -81,12 +100,16 @@ pd_code pd_config_take(void *base, const pd_config_item *item, const pd_toml_val
 static pd_code take_entry(pd_config *config, const pd_toml_entry *entry, const char *file, pd_error *err)
 {
   char where[PATH_MAX + 32];
-  const pd_config_item *item = find_item(entry->name);
+  const pd_config_item *item = find_item(present_name(entry->name));
   snprintf(where, sizeof where, "%s:%zu", file, entry->line);
   if (!item) return unknown(where, entry->name, err);
+  pd_config_origin *origin = &config->origins[item - pd_config_items];
+  if (origin->kind == PD_ORIGIN_FILE)
+    return pd_error_set(err, PD_INVALID, "%s: '%s' is given a second time: '%s' is its former name, and line %zu sets it", where,
+                        item->name, former_name(item->name), origin->line);
   TRY(pd_config_take(config, item, &entry->value, where, err));
   if (item->unit == PD_UNIT_FILE) TRY(pd_config_anchor(config, item, file, err));
-  config->origins[item - pd_config_items] = (pd_config_origin){PD_ORIGIN_FILE, entry->line};
+  *origin = (pd_config_origin){PD_ORIGIN_FILE, entry->line};
   return PD_OK;
 }
 
@@ -116,9 +139,9 @@ static pd_code read_file(pd_config *config, const char *path, bool must_exist, p
 
 /* ---- the environment ---- */
 
-static const char *variable_of(const pd_config_item *item, char out[ENV_SIZE])
+static const char *variable_of(const char *name, char out[ENV_SIZE])
 {
-  snprintf(out, ENV_SIZE, "PERDURE_%s", item->name);
+  snprintf(out, ENV_SIZE, "PERDURE_%s", name);
   for (char *at = out; *at; at++) *at = *at == '.' ? '_' : (char)toupper((unsigned char)*at);
   return out;
 }
@@ -127,7 +150,8 @@ static pd_code read_environment(pd_config *config, pd_error *err)
 {
   char variable[ENV_SIZE];
   for (size_t i = 0; i < pd_config_item_count; i++) {
-    const char *text = getenv(variable_of(&pd_config_items[i], variable));
+    const char *former = former_name(pd_config_items[i].name), *text = getenv(variable_of(pd_config_items[i].name, variable));
+    if (former && (!text || !*text)) text = getenv(variable_of(former, variable));
     if (!text || !*text) continue;
     TRY(pd_config_take_text(config, &pd_config_items[i], text, variable, err));
     config->origins[i] = (pd_config_origin){PD_ORIGIN_ENVIRONMENT, 0};
@@ -140,7 +164,7 @@ static const char *origin_text(const pd_config *config, size_t index, char *out,
   char variable[ENV_SIZE];
   switch (config->origins[index].kind) {
   case PD_ORIGIN_FILE: snprintf(out, size, "%s:%zu", config->file, config->origins[index].line); break;
-  case PD_ORIGIN_ENVIRONMENT: snprintf(out, size, "%s", variable_of(&pd_config_items[index], variable)); break;
+  case PD_ORIGIN_ENVIRONMENT: snprintf(out, size, "%s", variable_of(pd_config_items[index].name, variable)); break;
   default: snprintf(out, size, "default"); break;
   }
   return out;

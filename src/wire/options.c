@@ -92,7 +92,7 @@ static void take_flags(taking *t, const pd_config_info *info)
 {
   pd_serve_options *o = &t->own->o;
   if (strcmp(info->name, "server.insecure_listen") == 0 && info->number) o->insecure_listen = true;
-  if (strcmp(info->name, "server.mcp_approvals") == 0 && !info->number) o->no_mcp_approvals = true;
+  if (strcmp(info->name, "mcp.approvals") == 0 && info->number) o->mcp_approvals = true;
   if (strcmp(info->name, "server.socket_mode") == 0 && !t->given->socket_mode) o->socket_mode = (unsigned)info->number;
 }
 

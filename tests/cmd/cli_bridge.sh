@@ -188,7 +188,7 @@ want_out_like '"id":1,"error":\{"code":-32603,"message":"the server at '"$url"' 
 want_err_like "^perdure: the server at $url does not answer"
 
 t bridge__what_the_server_decides_is_no_option_here
-for option in '--tools queue.*' --no-approvals '--passphrase-file pass'; do
+for option in '--tools queue.*' --approvals --no-approvals '--passphrase-file pass'; do
   run --server "$url" mcp $option
   want_failure 2 "does not work against a server"
 done

@@ -36,8 +36,8 @@ run config server.tls_cert
 want_line './.perdure/tls/cert.pem'
 run config server.allow_host --json
 want_out_like '^\{"name":"server\.allow_host","value":"a\.example,b\.example","unit":"list","default":"","origin":"\./\.perdure/perdure\.toml:4","about":"'
-run config server.mcp_approvals
-want_line 'true'
+run config mcp.approvals
+want_line 'false'
 run config server.listen
 want_line ''
 run config --check .perdure/perdure.toml
@@ -45,6 +45,22 @@ want_line '.perdure/perdure.toml: fine, 3 settings'
 printf '[server]\ntls_cert = "cert.pem"\n' >half.toml
 run config --check half.toml
 want_failure 2 "half\.toml:2: 'server\.tls_cert' and 'server\.tls_key' belong together"
+
+t cli__config_reads_the_former_name_of_a_setting_and_refuses_both
+run init
+printf '[server]\nmcp_approvals = true\n' >.perdure/perdure.toml
+run config mcp.approvals
+want_line 'true'
+run config server.mcp_approvals
+want_line 'true'
+printf '[mcp]\napprovals = false\n[server]\nmcp_approvals = true\n' >.perdure/perdure.toml
+run config mcp.approvals
+want_failure 2 "perdure\.toml:4: 'mcp\.approvals' is given a second time: 'server\.mcp_approvals' is its former name, and line 2 sets it"
+rm .perdure/perdure.toml
+PERDURE_SERVER_MCP_APPROVALS=true run config mcp.approvals
+want_line 'true'
+PERDURE_MCP_APPROVALS=false PERDURE_SERVER_MCP_APPROVALS=true run config mcp.approvals
+want_line 'false'
 
 t cli__config_without_a_home_shows_what_would_be
 run config session.idle

@@ -182,7 +182,7 @@ static void config__texts_lists_flags_and_modes_of_a_server_are_read(void **stat
   assert_string_equal(config.server_listen, "0.0.0.0:1");
   assert_int_equal(config.server_socket_mode, 0660);
   assert_int_equal(config.server_insecure_listen, 1);
-  assert_int_equal(config.server_mcp_approvals, 0);
+  assert_int_equal(config.mcp_approvals, 0);
   assert_string_equal(config.server_allow_host, "a.example,b.example");
   assert_string_equal(config.server_allow_origin, "https://a.example,https://b.example");
   assert_string_equal(config.server_log, "json");

@@ -75,7 +75,7 @@ export const home = (name) => {
 export const overStdio = (path, more = []) => (v) => {
   const Transport = pick(v.stdio, 'StdioClientTransport');
   const env = { ...process.env }; // else it is a few names only
-  return new Transport({ command: perdure, args: ['mcp', '--store', path, '--agent', 'ada', ...more], env, stderr: 'inherit' });
+  return new Transport({ command: perdure, args: ['mcp', '--store', path, '--agent', 'ada', '--approvals', ...more], env, stderr: 'inherit' });
 };
 
 // stdio to the command line, which asks the server
@@ -90,7 +90,7 @@ export const overHttp = (url, headers = { 'Perdure-Agent': 'ada' }) => (v) => {
 };
 
 export async function serve(path, args = ['--no-auth']) {
-  const child = spawn(perdure, ['serve', '--home', path, '--listen', '127.0.0.1:0', ...args], { stdio: ['ignore', 'pipe', 'pipe'] });
+  const child = spawn(perdure, ['serve', '--home', path, '--listen', '127.0.0.1:0', '--mcp-approvals', ...args], { stdio: ['ignore', 'pipe', 'pipe'] });
   let said = '';
   child.stdout.on('data', (data) => { said += data; });
   child.stderr.on('data', () => {});
