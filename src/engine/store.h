@@ -13,7 +13,8 @@
  *   E5  A head's tree may be unknown (root NULL): then it is read through segments (segment.h), or built when it is needed.
  *   E6  Bytes from the backend are checked before they are used: records by checksum and chain, nodes and values by id.
  *   E7  A refusal (a condition that does not hold, a key, a ref or room that is not there) rests on what readers see, never on what is only
- *       staged, nor on a log that others have appended to: whoever is refused can read why.
+ *       staged, nor on a log that others have appended to: whoever is refused can read why. The end of the log is asked for by log_tail
+ *       then: the hint may lag (B5).
  */
 #ifndef PD_ENGINE_STORE_H
 #define PD_ENGINE_STORE_H
@@ -174,12 +175,11 @@ struct pd_store {
   uint64_t log_seq; /* the last record known to be in the log: seen_seq, or less in a buffered store */
   pd_id seen_audit, tip_audit;
   int64_t seen_time_ms, tip_time_ms;
-  uint64_t version_top; /* VN1 */
-  bool keeps_numbers;   /* VN5 */
-  uint64_t kept_top;    /* …version_top as the last imported change left it */
-  bool has_jump;        /* some record is dated more than PD_JUMP_MS after the one before it… */
-  int64_t jump_ms;      /* …which has this time: the last such */
-  uint64_t back_seq;    /* the last record that is dated before the one before it; 0: none is known */
+  uint64_t version_top, meta_top; /* VN1 */
+  bool keeps_numbers;             /* VN5 */
+  bool has_jump;                  /* some record is dated more than PD_JUMP_MS after the one before it… */
+  int64_t jump_ms;                /* …which has this time: the last such */
+  uint64_t back_seq;              /* the last record that is dated before the one before it; 0: none is known */
 
   pd_batch pending, inflight;
   pd_ticket *concluded; /* to be told once the lock is free */
@@ -279,6 +279,8 @@ PD_MUST_USE pd_code pd_refresh(pd_store *s, pd_error *err);
 PD_MUST_USE pd_code pd_refresh_to_read(pd_store *s, pd_error *err);
 /* The same, but by log_tail, which never lags (B5): for whoever is about to refuse a write. */
 PD_MUST_USE pd_code pd_refresh_exactly(pd_store *s, pd_error *err);
+/* By log_tail: has nobody appended what this handle has not read? Waits for nobody; false if that cannot be known. */
+bool pd_is_newest(pd_store *s);
 PD_MUST_USE pd_code pd_load_node(void *ctx, const pd_id *blob_id, pd_node **out, pd_error *err);
 /* A blob of the bag, compared with its id. `out` is cleared first. PD_CORRUPT if it is missing: `what` says what it is. */
 PD_MUST_USE pd_code pd_load_blob(pd_store *s, const pd_id *id, const char *what, pd_buf *out, pd_error *err);
