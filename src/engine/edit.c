@@ -131,6 +131,7 @@ struct pd_edit {
   pd_store *store;
   pd_node *root;  /* the tree that reads start from */
   pd_commit head; /* and its commit */
+  bool is_on_tip;
   pd_note note;
   char *texts[4]; /* owned copies behind note */
   pd_id expect_head;
@@ -183,13 +184,13 @@ static pd_code begin_at_tip(pd_edit *edit, pd_edit_base *base, pd_error *err)
 }
 
 /* What can be read by anybody, with all that other processes appended. */
-static pd_code begin_at_seen(pd_edit *edit, pd_edit_base *base, pd_error *err)
+static pd_code begin_at_seen(pd_edit *edit, bool is_exact, pd_edit_base *base, pd_error *err)
 {
   pd_store *s = edit->store;
   pd_ref_slot *slot;
   pd_node *root;
   *base = (pd_edit_base){.voided = s->voided};
-  TRY(pd_refresh_to_read(s, err));
+  TRY(is_exact ? pd_refresh_exactly(s, err) : pd_refresh_to_read(s, err));
   *base = (pd_edit_base){.voided = s->voided};
   TRY(pd_slot_get(s, edit->note.ref, &slot, err));
   TRY(pd_head_root(s, &slot->seen, &root, err));
@@ -199,15 +200,16 @@ static pd_code begin_at_seen(pd_edit *edit, pd_edit_base *base, pd_error *err)
   return PD_OK;
 }
 
-pd_code pd_edit_begin_on(pd_store *store, const pd_note *note, bool is_on_tip, pd_edit_base *base, pd_edit **out, pd_error *err)
+pd_code pd_edit_begin_on(pd_store *store, const pd_note *note, pd_edit_place place, pd_edit_base *base, pd_edit **out, pd_error *err)
 {
   pd_edit *edit = calloc(1, sizeof *edit);
   if (!edit) return pd_error_memory(err, "an invocation");
   edit->store = store;
+  edit->is_on_tip = place == PD_ON_TIP;
   pd_code code = copy_note(edit, note, err);
   if (!code) {
     pd_store_lock(store);
-    code = is_on_tip ? begin_at_tip(edit, base, err) : begin_at_seen(edit, base, err);
+    code = edit->is_on_tip ? begin_at_tip(edit, base, err) : begin_at_seen(edit, place == PD_ON_NEWEST, base, err);
     pd_store_unlock(store);
   }
   if (code)
@@ -220,7 +222,7 @@ pd_code pd_edit_begin_on(pd_store *store, const pd_note *note, bool is_on_tip, p
 pd_code pd_edit_begin(pd_store *store, const pd_note *note, pd_edit **out, pd_error *err)
 {
   pd_edit_base base;
-  return pd_edit_begin_on(store, note, false, &base, out, err);
+  return pd_edit_begin_on(store, note, PD_ON_SEEN, &base, out, err);
 }
 
 pd_commit pd_edit_head(const pd_edit *edit)
@@ -333,12 +335,40 @@ static pd_code version_here(pd_edit *edit, pd_bytes key, uint64_t *out, pd_error
   return code == PD_NOT_FOUND ? PD_OK : code;
 }
 
+static pd_code find_newest(pd_edit *edit, pd_bytes key, uint64_t *out, pd_error *err)
+{
+  pd_store *s = edit->store;
+  pd_ref_slot *slot;
+  pd_node *root, *leaf;
+  size_t index;
+  TRY(pd_refresh_exactly(s, err));
+  TRY(pd_slot_get(s, edit->note.ref, &slot, err));
+  TRY(pd_head_root(s, &slot->seen, &root, err));
+  TRY(pd_tree_find(&s->tree, root, key, &leaf, &index, err));
+  *out = leaf ? leaf->riders[index].version : 0;
+  return PD_OK;
+}
+
+/* E7: the tree that the invocation began on may be an old one by now. What others wrote is not read, but not refused either: the commit
+ * compares again. One on the tip has somebody who asks again (UPD-2). */
+static pd_code version_now(pd_edit *edit, pd_bytes key, uint64_t *version, pd_error *err)
+{
+  bool is_ours;
+  edit_index(edit, key, &is_ours);
+  if (is_ours || edit->is_on_tip) return PD_OK;
+  pd_store_lock(edit->store);
+  pd_code code = find_newest(edit, key, version, err);
+  pd_store_unlock(edit->store);
+  return code;
+}
+
 static pd_code check_expected(pd_edit *edit, pd_bytes key, uint64_t expect_version, pd_error *err)
 {
   uint64_t version;
   if (expect_version == PD_ANY_VERSION) return PD_OK;
   TRY(pd_key_check(key, err));
   TRY(version_here(edit, key, &version, err));
+  if (version != expect_version) TRY(version_now(edit, key, &version, err));
   if (version == expect_version) return PD_OK;
   return pd_error_conflict(err, expect_version, version, "key '%.*s' is at version %llu, expected %llu",
                            (int)(key.size < 200 ? key.size : 200), (const char *)key.data, (unsigned long long)version,

@@ -12,8 +12,14 @@ typedef struct pd_edit_base {
   bool is_unsynced;    /* it may read what is not on stable storage, or miss what another process appended */
 } pd_edit_base;
 
-/* Begin on the ref's tip, or on what every reader sees. *base is set on failure, too, once the store was looked at. Takes the lock. */
-PD_MUST_USE pd_code pd_edit_begin_on(pd_store *store, const pd_note *note, bool is_on_tip, pd_edit_base *base, pd_edit **out,
+typedef enum pd_edit_place {
+  PD_ON_TIP,    /* the ref's tip, with what is staged */
+  PD_ON_SEEN,   /* what every reader sees */
+  PD_ON_NEWEST, /* the same, by log_tail and not by its hint: for an answer that is to hold (E7) */
+} pd_edit_place;
+
+/* Begin there. *base is set on failure, too, once the store was looked at. Takes the lock. */
+PD_MUST_USE pd_code pd_edit_begin_on(pd_store *store, const pd_note *note, pd_edit_place place, pd_edit_base *base, pd_edit **out,
                                      pd_error *err);
 
 /* Called with the lock held just before the record is staged (pd_intent). */

@@ -268,6 +268,13 @@ bool pd_read_waits(pd_store *s)
   return waits;
 }
 
+bool pd_is_newest(pd_store *s)
+{
+  uint64_t tail;
+  if (s->retention.must_reload) return false;
+  return s->is_mending || s->is_claimed || (s->ops->log_tail(s->backend, &tail, NULL) == PD_OK && tail == s->log_seq);
+}
+
 pd_code pd_refresh_exactly(pd_store *s, pd_error *err)
 {
   uint64_t tail;

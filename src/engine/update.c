@@ -13,7 +13,8 @@
  * UPD-1  A commit was staged on the tips that its callback read, or on tips where each key that the callback put a condition on is as it
  *        was. If the batch below fails or another process was first, the tips are void (E4) and the callback is run again.
  * UPD-2  A refusal, or the answer that there is nothing to write, rests on stable storage: if the callback read the tip and something
- *        there was not synced, wait until it is (or is void), and ask once more on what readers see. That answer holds.
+ *        there was not synced, or another process appended behind it, wait until it is (or is void), and ask once more on the newest that
+ *        readers see. That answer holds.
  * UPD-3  Nothing counts attempts. A round is repeated only because somebody else's commit came in between and a condition does not hold any
  *        more, or because a sync ended. For a limit on bytes there is no such end on a ref that others never leave alone: the second time
  *        it is asked about with nothing staged, and that answer holds.
@@ -76,7 +77,7 @@ static pd_code run_round(round *r, bool is_on_tip, pd_error *err)
 {
   pd_edit *edit = NULL;
   pd_edit_guard guard = {.check = check_base, .ctx = r, .settles_quota = !is_on_tip};
-  pd_code code = pd_edit_begin_on(r->u->store, r->u->note, is_on_tip, &r->base, &edit, err);
+  pd_code code = pd_edit_begin_on(r->u->store, r->u->note, is_on_tip ? PD_ON_TIP : PD_ON_NEWEST, &r->base, &edit, err);
   if (!code) code = run_callback(r, edit, err);
   if (!code && pd_edit_count(edit)) code = pd_edit_stage(edit, &guard, &r->later, &r->ack, err);
   pd_edit_abort(edit);
@@ -96,6 +97,15 @@ static void wait_synced(pd_store *s, const pd_edit_base *base)
   }
   s->followers--;
   pd_store_unlock(s);
+}
+
+/* Did the callback read all that others have appended? By log_tail: the hint that the round began with may lag. */
+static bool has_read_all(const update *u)
+{
+  pd_store_lock(u->store);
+  bool is_newest = pd_is_newest(u->store);
+  pd_store_unlock(u->store);
+  return is_newest;
 }
 
 static pd_code take_turn(const update *u, bool is_on_tip, round *r, pd_error *err)
@@ -128,7 +138,7 @@ static pd_code conclude(const update *u, round *r, pd_code code, bool *out_is_on
   } else if (is_overtaken(r, code)) {
     *out_is_final = false;
     *out_is_on_tip = true;
-  } else if (*out_is_on_tip && (r->base.is_unsynced || r->is_moved)) {
+  } else if (*out_is_on_tip && (r->base.is_unsynced || r->is_moved || !has_read_all(u))) {
     wait_synced(u->store, &r->base); /* UPD-2 */
     *out_is_final = *out_is_on_tip = false;
   }

@@ -342,8 +342,7 @@ static bool is_ready(pd_store *s, const pd_intent *intent)
 /* E7 for one who must not wait: PD_OK if it takes waiting to tell whether the commit is refused. */
 static pd_code refuse_now(pd_store *s, const pd_intent *intent, pd_error *err)
 {
-  bool is_newest = s->ops->log_tail_hint(s->backend) == s->log_seq;
-  return is_newest && is_plain(intent) ? pd_check_seen(s, intent, err) : PD_OK;
+  return is_plain(intent) && pd_is_newest(s) ? pd_check_seen(s, intent, err) : PD_OK;
 }
 
 static pd_code stage_at_once(pd_store *s, const pd_intent *intent, pd_later *later, pd_ack *out_ack, pd_error *err)

@@ -4,14 +4,18 @@
 #include "support/fault_backend.h"
 #include "support/temp_folder.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
+
+#define TAIL_WORD_AT 64 /* sqlite_lock.h */
 
 static pd_store *open_store(const char *uri)
 {
@@ -245,6 +249,127 @@ static void refusal__of_a_move_does_not_rest_on_a_log_that_others_appended_to(vo
   close_store(theirs);
 }
 
+/* ---- a tail word that lags ---- */
+
+/* A writer that died between its commit and the tail word leaves just this (L2): the record is in the table, the word is the one before. */
+typedef struct lagging {
+  char *folder, *uri, *path;
+  pd_store *ours, *theirs;
+} lagging;
+
+static lagging lag_open(void)
+{
+  lagging l = {.folder = temp_folder_new()};
+  l.uri = text_of("sqlite:%s", l.folder);
+  l.path = text_of("%s/main.lock", l.folder);
+  l.ours = open_store(l.uri);
+  l.theirs = open_store(l.uri);
+  put(l.ours, "k", "1");
+  return l;
+}
+
+static void lag_put(lagging *l, const char *key, const char *value)
+{
+  uint64_t word;
+  int fd = open(l->path, O_RDWR);
+  assert_int_equal(pread(fd, &word, sizeof word, TAIL_WORD_AT), sizeof word);
+  put(l->theirs, key, value);
+  assert_int_equal(pwrite(fd, &word, sizeof word, TAIL_WORD_AT), sizeof word);
+  close(fd);
+}
+
+static void lag_close(lagging *l)
+{
+  close_store(l->ours);
+  close_store(l->theirs);
+  temp_folder_free(l->folder);
+  free(l->uri);
+  free(l->path);
+}
+
+static void refusal__now_rests_on_the_log_and_not_on_a_word_that_lags(void **state)
+{
+  (void)state;
+  lagging l = lag_open();
+  pd_later *later = NULL;
+  pd_ack ack;
+  pd_error err = {0};
+  lag_put(&l, "k", "2");
+  assert_int_equal(version_of(l.ours, "k"), 1); /* it does lag */
+  assert_int_equal(pd_put_later(l.ours, pd_text("k"), pd_text("3"), 2, NULL, &later, &ack, &err), PD_OK);
+  assert_null(later); /* left to one who may wait */
+  assert_int_equal(pd_put_if(l.ours, pd_text("k"), pd_text("3"), 2, NULL, NULL, &err), PD_OK);
+  lag_close(&l);
+}
+
+static void refusal__of_an_edit_rests_on_the_log_and_not_on_a_word_that_lags(void **state)
+{
+  (void)state;
+  lagging l = lag_open();
+  pd_edit *edit = NULL;
+  pd_error err = {0};
+  lag_put(&l, "k", "2");
+  assert_int_equal(pd_edit_begin(l.ours, NULL, &edit, NULL), PD_OK);
+  assert_int_equal(pd_edit_put(edit, pd_text("k"), pd_text("3"), 7, &err), PD_CONFLICT);
+  assert_int_equal(err.actual, 2);
+  pd_edit_abort(edit);
+  lag_put(&l, "k", "3");
+  assert_int_equal(pd_edit_begin(l.ours, NULL, &edit, NULL), PD_OK);
+  assert_int_equal(pd_edit_put(edit, pd_text("k"), pd_text("4"), 3, &err), PD_OK);
+  assert_int_equal(pd_edit_commit(edit, NULL, &err), PD_OK);
+  assert_int_equal(version_of(l.ours, "k"), 4);
+  lag_close(&l);
+}
+
+typedef struct wish {
+  uint64_t version;
+  unsigned runs;
+} wish;
+
+static pd_code want_version(void *ctx, pd_edit *edit, pd_error *err)
+{
+  wish *w = ctx;
+  w->runs++;
+  return pd_edit_put(edit, pd_text("k"), pd_text("mine"), w->version, err);
+}
+
+static pd_code do_nothing_yet(void *ctx, pd_edit *edit, pd_error *err)
+{
+  wish *w = ctx;
+  pd_entry entry = {0};
+  pd_code code = pd_edit_get(edit, pd_text("k"), NULL, &entry, err);
+  w->version = entry.version;
+  w->runs++;
+  return code;
+}
+
+static void refusal__of_an_update_rests_on_the_log_and_not_on_a_word_that_lags(void **state)
+{
+  (void)state;
+  lagging l = lag_open();
+  pd_error err = {0};
+  wish w = {.version = 2};
+  lag_put(&l, "k", "2");
+  if (pd_update(l.ours, NULL, want_version, &w, NULL, &err)) fail_msg("%s", err.message);
+  assert_int_equal(version_of(l.ours, "k"), 3);
+  w = (wish){.version = 9};
+  lag_put(&l, "k", "4");
+  assert_int_equal(pd_update(l.ours, NULL, want_version, &w, NULL, &err), PD_CONFLICT);
+  assert_int_equal(err.actual, 4);
+  lag_close(&l);
+}
+
+static void refusal__that_there_is_nothing_to_do_rests_on_the_log_too(void **state)
+{
+  (void)state;
+  lagging l = lag_open();
+  wish w = {0};
+  lag_put(&l, "k", "2");
+  assert_int_equal(pd_update(l.ours, NULL, do_nothing_yet, &w, NULL, NULL), PD_OK);
+  assert_int_equal(w.version, 2);
+  lag_close(&l);
+}
+
 /* ---- all at once ---- */
 
 #define THREADS 6
@@ -311,6 +436,10 @@ int main(void)
     cmocka_unit_test(refusal__of_a_staged_put_is_left_to_one_who_may_wait),
     cmocka_unit_test(refusal__does_not_rest_on_a_log_that_others_appended_to),
     cmocka_unit_test(refusal__of_a_move_does_not_rest_on_a_log_that_others_appended_to),
+    cmocka_unit_test(refusal__now_rests_on_the_log_and_not_on_a_word_that_lags),
+    cmocka_unit_test(refusal__of_an_edit_rests_on_the_log_and_not_on_a_word_that_lags),
+    cmocka_unit_test(refusal__of_an_update_rests_on_the_log_and_not_on_a_word_that_lags),
+    cmocka_unit_test(refusal__that_there_is_nothing_to_do_rests_on_the_log_too),
     cmocka_unit_test(refusal__of_racing_threads_and_handles_is_always_readable),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
