@@ -10,8 +10,7 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
-#define RACES_MAX 100000 /* each is lost to another's change, which is on the disk then: a slow disk slows, it does not fail */
-#define SHOWN_MAX 1024   /* of one field, as JSON text, in what the operator is shown */
+#define SHOWN_MAX 1024 /* of one field, as JSON text, in what the operator is shown */
 #define BEGINS_MAX 200
 
 /* ---- what the operator is shown ---- */
@@ -203,7 +202,7 @@ pd_code pd_approval_settle(pd_frame *frame, uint64_t ttl_ms, const char *policy,
   pd_id hash;
   TRY(pd_input_hash(frame->input, &hash, err));
   pd_code code = PD_CONFLICT;
-  for (int races = 0; code == PD_CONFLICT && races < RACES_MAX; races++) code = settle_once(frame, &hash, ttl_ms, policy, err);
+  while (code == PD_CONFLICT) code = settle_once(frame, &hash, ttl_ms, policy, err); /* lost to another's change, which is on the disk */
   return code;
 }
 
@@ -225,5 +224,5 @@ static pd_code give_back_once(const pd_frame *frame, pd_error *err)
 void pd_approval_give_back(const pd_frame *frame)
 {
   pd_code code = PD_CONFLICT;
-  for (int races = 0; code == PD_CONFLICT && races < RACES_MAX; races++) code = give_back_once(frame, NULL);
+  while (code == PD_CONFLICT) code = give_back_once(frame, NULL);
 }

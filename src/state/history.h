@@ -71,7 +71,6 @@ void pd_out_change(pd_frame *frame, const pd_change *change);
 /* ---- writing: history_write.c ---- */
 
 #define PD_HISTORY_CHANGES_MAX 100000 /* keys that one call may change */
-#define PD_HISTORY_TRIES 10000        /* if others write at the same time: each waits for what was in its way to be on the disk */
 #define PD_HISTORY_REASON_MAX 1000
 /* Where versions of an agent's keys may have been left behind: pd_erase_options.left_of. */
 #define PD_HISTORY_LEFT_OF "main " PD_FORK_PREFIX
@@ -130,7 +129,7 @@ typedef struct pd_turn {
   pd_bytes prefix; /* only keys that begin with it are looked at */
   pd_rows rows;    /* what differs */
   bool is_too_much;
-  int tries;
+  bool is_again; /* others were faster, so that all of it is done once more */
 } pd_turn;
 
 /* Take the inputs `ref` and `expected_head`, and see where the ref is. PD_NOT_FOUND, PD_CONFLICT (HeadMoved). */
@@ -141,7 +140,7 @@ PD_MUST_USE pd_code pd_turn_look(pd_turn *turn, pd_error *err);
 PD_MUST_USE pd_code pd_turn_compare(pd_turn *turn, pd_error *err);
 /* The same, and W1 to W4 hold for it. */
 PD_MUST_USE pd_code pd_turn_settle(pd_turn *turn, pd_error *err);
-/* Others moved the ref meanwhile: once more? */
+/* Did others move the ref meanwhile? Then once more. Nothing counts: the refusal rests on a commit that is on the disk (decision 065). */
 bool pd_turn_again(pd_turn *turn, pd_code code);
 void pd_turn_done(pd_turn *turn);
 

@@ -208,7 +208,7 @@ pd_code pd_cap_history_rollback(pd_frame *frame, pd_error *err)
   note.ref = r.turn.ref;
   note.bytes_max = frame->home->config.persistent_quota_bytes;
   do {
-    if (r.turn.tries) TRY(pd_turn_look(&r.turn, err));
+    if (r.turn.is_again) TRY(pd_turn_look(&r.turn, err));
     note.expect_head = &r.turn.head.id;
     code = roll(&r, &note, &ack, &has_made, err);
   } while (pd_turn_again(&r.turn, code));

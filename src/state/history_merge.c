@@ -240,7 +240,7 @@ static pd_code merge_by(pd_frame *frame, const char *field, merge_call call, pd_
   if (call != pd_revert) TRY(pd_quota_room(frame, false, err)); /* what takes back may go on */
   if (call != pd_merge) m.options.parent_number = (uint32_t)pd_in_int(frame, "parent", 0);
   do {
-    if (m.turn.tries) TRY(pd_turn_look(&m.turn, err));
+    if (m.turn.is_again) TRY(pd_turn_look(&m.turn, err));
     code = try_once(&m, &is_written, err);
   } while (pd_turn_again(&m.turn, code));
   TRY(code);

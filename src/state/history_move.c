@@ -96,7 +96,7 @@ static pd_code move(pd_turn *turn, pd_code (*find)(pd_turn *, pd_error *), pd_co
   pd_note note = pd_history_note(turn->frame, &texts);
   pd_code code;
   do {
-    if (turn->tries) TRY(pd_turn_look(turn, err));
+    if (turn->is_again) TRY(pd_turn_look(turn, err));
     TRY(find(turn, err));
     TRY(pd_turn_settle(turn, err));
     note.ref = turn->ref;

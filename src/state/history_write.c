@@ -191,5 +191,6 @@ pd_code pd_turn_look(pd_turn *turn, pd_error *err)
 
 bool pd_turn_again(pd_turn *turn, pd_code code)
 {
-  return code == PD_CONFLICT && ++turn->tries < PD_HISTORY_TRIES;
+  turn->is_again = code == PD_CONFLICT;
+  return turn->is_again;
 }

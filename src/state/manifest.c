@@ -14,7 +14,6 @@
 #define NAME_SIZE 40
 #define KEY_SIZE 160
 #define EDITS_MAX 10000 /* of one commit: memory stays flat */
-#define TRIES_MAX 100   /* each is lost to another who looked at the same folder, and whose look is on the disk by then */
 
 void pd_manifest_done(pd_manifest *manifest)
 {
@@ -187,12 +186,12 @@ pd_code pd_manifest_update(pd_home *home, pd_manifest_scan *scan, pd_manifest *o
   pd_store *store;
   *out = (pd_manifest){0};
   TRY(pd_home_store(home, PD_STORE_SYSTEM, true, &store, err));
-  for (int tries = 1;; tries++) {
+  for (;;) { /* each round is lost to another who looked at the same folder, and whose look is on the disk then */
     scan->file_count = scan->unreadable = 0;
     scan->is_cut = false;
     scan->why[0] = 0;
     pd_code code = update_once(store, scan, out, err);
-    if (code != PD_CONFLICT || tries == TRIES_MAX) return code;
+    if (code != PD_CONFLICT) return code;
     pd_manifest_done(out); /* another process looked at the same folder: begin with what it found */
   }
 }

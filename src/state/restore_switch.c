@@ -19,7 +19,6 @@
 #define PLAN_FILE "restore.json"
 #define LOCK_FILE ".restore.lock" /* no store's name begins with a dot */
 #define PLAN_SIZE_MAX ((size_t)64 << 20)
-#define SWITCH_TRIES_MAX 1000
 #define REASON "state.backup.restore"
 
 static pd_code path_of(pd_home *home, const char *name, char out[PD_BACKUP_PATH_SIZE], pd_error *err)
@@ -139,7 +138,7 @@ static pd_code switch_once(pd_store *store, const pd_restore_plan *plan, const c
 static pd_code switch_ref(pd_store *store, const pd_restore_plan *plan, const char *ref, const char *target, uint64_t seq, pd_error *err)
 {
   pd_code code = PD_CONFLICT;
-  for (unsigned i = 0; code == PD_CONFLICT && i < SWITCH_TRIES_MAX; i++) {
+  while (code == PD_CONFLICT) {
     bool is_done = false;
     TRY(is_switched(store, ref, plan, seq, &is_done, err));
     if (is_done) return PD_OK;

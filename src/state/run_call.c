@@ -12,8 +12,6 @@
 
 #include <perdure/run.h>
 
-#define RETRY_MAX 100000 /* each waits for a sync: many who append at once make it slow, and do not fail it */
-
 /* A run that a call works with, and its thread. */
 typedef struct held {
   pd_thread *thread;
@@ -268,10 +266,8 @@ static pd_code settle(pd_frame *frame, pd_cap_run attempt, pd_error *err)
 {
   pd_code code = PD_CONFLICT;
   bool is_exact = pd_in(frame, "expected_version").kind != PD_JSON_NONE;
-  for (int i = 0; i < RETRY_MAX && code == PD_CONFLICT; i++) {
-    code = attempt(frame, err);
-    if (is_exact || (code == PD_CONFLICT && strcmp(pd_error_name(err), "VersionConflict") != 0)) break;
-  }
+  do code = attempt(frame, err);
+  while (code == PD_CONFLICT && !is_exact && strcmp(pd_error_name(err), "VersionConflict") == 0);
   return code;
 }
 

@@ -21,7 +21,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define TRIES_MAX 100 /* in a joint commit the first write keeps others out, so the second try holds */
 #define NUMBER_MAX 10000
 
 /* One store of the plan. */
@@ -115,7 +114,7 @@ static pd_code move_to_target(const plan *p, step *s, pd_store *store, const pd_
 {
   char hex[PD_ID_HEX_SIZE];
   pd_code code = PD_CONFLICT;
-  for (int tries = 0; code == PD_CONFLICT && tries < TRIES_MAX; tries++) {
+  while (code == PD_CONFLICT) { /* in a joint commit the first write keeps others out, so the second try holds */
     pd_ref ref;
     pd_note bound = *note;
     if (*s->before) (void)!pd_ref_delete(store, s->before, note, NULL); /* of the try before: the head has moved on */

@@ -23,7 +23,6 @@
 
 #define STORES_MAX 16
 #define CACHE_SIZE_MAX ((size_t)16 * 1024 * 1024) /* a store */
-#define SAVE_TRIES_MAX 10000                      /* each is lost to another's commit, which is on the disk then */
 #define REASON "tick "
 #define EPOCH_REF "agent-epoch"
 #define EPOCH_KEY "epoch"
@@ -321,12 +320,10 @@ static pd_code save_next(void *handle, const char *agent, const pd_storage_mark 
   TRY(store_of(handle, agent, false, &store, err));
   snprintf(s.reason, sizeof s.reason, REASON "%llu", (unsigned long long)facts.tick_index);
   pd_code code = PD_CONFLICT;
-  for (int i = 0; code == PD_CONFLICT && !s.is_over && i < SAVE_TRIES_MAX; i++) {
+  while (code == PD_CONFLICT && !s.is_over) { /* lost to another's commit, which is on the disk then */
     memset(s.now.first, 0, sizeof s.now.first);
     code = save_once(store, &s, err); /* R2 */
   }
-  if (code == PD_CONFLICT && !s.is_over)
-    return pd_error_set(err, PD_STORAGE, "the ref '%s' of agent '%s' is too busy; try again", PD_SNAPSHOT_REF, agent);
   return code;
 }
 
@@ -345,7 +342,7 @@ static pd_code put_epoch(pd_store *store, const char *ref, const pd_id *head, ui
 static pd_code count_epoch(pd_store *store, uint64_t *out, pd_error *err)
 {
   pd_code code = PD_CONFLICT;
-  for (int i = 0; code == PD_CONFLICT && i < SAVE_TRIES_MAX; i++) {
+  while (code == PD_CONFLICT) {
     pd_commit head;
     uint64_t last, version;
     char hex[PD_ID_HEX_SIZE];
@@ -366,7 +363,7 @@ static pd_code claim(void *handle, const char *agent, uint64_t *out, pd_error *e
   TRY(store_of(handle, agent, false, &store, err));
   TRY(count_epoch(store, &mine, err));
   pd_code code = PD_CONFLICT;
-  for (int i = 0; code == PD_CONFLICT && i < SAVE_TRIES_MAX; i++) {
+  while (code == PD_CONFLICT) {
     pd_commit head;
     char hex[PD_ID_HEX_SIZE];
     TRY(ensure_snapshots(store, &head, err));

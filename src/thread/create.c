@@ -247,7 +247,7 @@ pd_code pd_thread_delete(pd_store *store, const char *id, uint64_t expect_versio
   pd_error why = {0};
   pd_code code = PD_CONFLICT;
   TRY(pd_thread_open(store, id, &t, err));
-  for (int i = 0; i < PD_THREAD_TRIES_MAX && code == PD_CONFLICT; i++) code = delete_once(t, expect_version, note, &why);
+  while (code == PD_CONFLICT) code = delete_once(t, expect_version, note, &why); /* lost to an append, which is on the disk */
   if (code && err) *err = why;
   if (code) return why.code; /* PD_CONFLICT if the version is another */
   pd_note plain = {.author = note ? note->author : NULL, .reason = "ThreadDeleted"};

@@ -159,7 +159,7 @@ pd_code pd_thread_rewind(pd_thread *thread, uint64_t version, uint64_t expect_ve
 {
   bool again = true;
   pd_code code = PD_OK;
-  for (int i = 0; again && i < PD_THREAD_TRIES_MAX; i++) code = rewind_once(thread, version, expect_version, note, &again, err);
+  while (again) code = rewind_once(thread, version, expect_version, note, &again, err);
   TRY(code);
   TRY(pd_thread_follow(thread, false, err));
   return out ? pd_thread_find_point(thread, thread->head.version, out, err) : PD_OK;

@@ -15,8 +15,6 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
-#define BEGIN_TRIES_MAX PD_THREAD_TRIES_MAX /* each is lost to an append that is on the disk then */
-
 /* ---- what all files use ---- */
 
 int64_t pd_run_now(const pd_run_context *run)
@@ -296,11 +294,10 @@ static pd_code begin(pd_run_context *run, const pd_run_options *o, pd_error *err
   pd_code code = PD_CONFLICT;
   bool is_commit = false;
   if (!*run->id) TRY(new_id(run->id, err));
-  for (int i = 0; i < BEGIN_TRIES_MAX; i++) {
+  do { /* each is lost to an append that is on the disk then */
     is_commit = false;
     code = begin_once(run, o, &ack, &is_commit, &why);
-    if (!is_race(code, &why)) break;
-  }
+  } while (is_race(code, &why));
   if (code && is_commit && strcmp(pd_error_name(&why), "RunActive") != 0)
     pd_run_emit(run, (pd_run_event){.kind = PD_RUN_EVENT_STATE_ERROR, .reason = PD_REASON_USER_MESSAGE, .error = &why});
   if (code && err) *err = why;

@@ -21,7 +21,6 @@
 #define PD_THREAD_KEY_SIZE 40 /* a word, a slash, 20 digits */
 #define PD_THREADS_REF "threads"
 #define PD_THREAD_META_SIZE_MAX 65536
-#define PD_THREAD_TRIES_MAX 100000 /* against others who write the same thread */
 
 #define PD_KEY_THREAD "thread"
 #define PD_KEY_VERSION "version"

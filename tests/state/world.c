@@ -21,15 +21,20 @@ static int64_t world_now(void *ctx)
 
 static void open_home(world *w)
 {
-  pd_home_options options = {.now_ms = world_now, .now_ctx = w};
+  pd_home_options options = {.now_ms = world_now, .now_ctx = w, .folder = w->folder};
   if (pd_home_open(w->uri, &options, &w->home, &w->err)) fail_msg("cannot open the home: %s", w->err.message);
 }
 
 void world_open(world *w, const char *config)
 {
+  world_open_at(w, NULL, config);
+}
+
+void world_open_at(world *w, const char *uri, const char *config)
+{
   memset(w, 0, sizeof *w);
   w->folder = temp_folder_new();
-  w->uri = text_of("sqlite:%s", w->folder);
+  w->uri = uri ? text_of("%s", uri) : text_of("sqlite:%s", w->folder);
   w->agent = "main";
   w->now_ms = BEGINNING_MS;
   if (config) {

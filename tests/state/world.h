@@ -18,6 +18,8 @@ typedef struct world {
 
 /* `config` is the text of perdure.toml; NULL: none. Aborts the test on a failure. */
 void world_open(world *w, const char *config);
+/* The same with its stores at another URI, such as `gate:memory:NAME`. The folder is for files beside them. */
+void world_open_at(world *w, const char *uri, const char *config);
 void world_close(world *w);
 /* For cmocka: each test gets a world without a configuration as its state. */
 int world_set_up(void **state);

@@ -1,6 +1,7 @@
 /* perdure_test.c: perdure: under the contract, and what its commits cost. */
 #include "base/base.h"
 #include "storage/folder_storage.h"
+#include "support/gate_backend.h"
 #include "support/temp_folder.h"
 
 #include <perdure/agent.h>
@@ -277,6 +278,54 @@ static void perdure__stores_in_memory_say_what_they_are(void **state)
   free(document);
 }
 
+typedef struct rival {
+  pd_store *store;
+  unsigned left;
+} rival;
+
+/* Commits to the snapshots' ref, or to that of the epochs, before each append of the storage. */
+static void come_first(void *ctx, const char *store)
+{
+  rival *r = ctx;
+  (void)store;
+  static const char *const refs[] = {PD_SNAPSHOT_REF, "agent-epoch"};
+  if (!r->left) return;
+  r->left--;
+  for (size_t i = 0; i < COUNT_OF(refs); i++) {
+    pd_note note = {.ref = refs[i], .reason = "rival"};
+    assert_int_equal(pd_put(r->store, pd_text("rival"), pd_text("1"), &note, NULL, NULL), PD_OK);
+  }
+}
+
+/* Decision 065: a save or a claim is lost only to a commit that is on the disk, so nothing counts how often. */
+static void perdure__a_save_that_loses_every_race_goes_on(void **state)
+{
+  (void)state;
+  const unsigned losses = getenv("PERDURE_SANITIZER") ? 150 : 10050; /* the limit was 10,000 */
+  rival r = {0};
+  uint64_t epoch;
+  gate_backend_install();
+  pd_storage *s = storage_open("perdure:gate:memory:storage-races");
+  char *document = snapshot_new("x", 3, 3);
+  assert_int_equal(pd_storage_claim(s, "x", &epoch, NULL), PD_OK);
+  storage_save(s, "x", document);
+  assert_int_equal(pd_store_open("memory:storage-races", "x", NULL, &r.store, NULL), PD_OK);
+  gate_before_append(come_first, &r);
+  r.left = losses;
+  free(document);
+  document = snapshot_new("x", 4, 3);
+  storage_save(s, "x", document);
+  assert_int_equal(r.left, 0);
+  storage_expect(s, "x", document);
+  r.left = losses;
+  assert_int_equal(pd_storage_claim(s, "x", &epoch, NULL), PD_OK);
+  assert_int_equal(r.left, 0);
+  gate_before_append(NULL, NULL);
+  pd_store_close(r.store, NULL);
+  pd_storage_close(s);
+  free(document);
+}
+
 static void perdure__a_full_disk_loses_nothing(void **state)
 {
   (void)state;
@@ -296,6 +345,7 @@ int main(void)
     cmocka_unit_test_setup_teardown(perdure__a_ref_of_somebody_else_is_not_overwritten, folder_set_up, folder_tear_down),
     cmocka_unit_test_setup_teardown(perdure__more_agents_than_stores_that_are_kept_open, folder_set_up, folder_tear_down),
     cmocka_unit_test(perdure__stores_in_memory_say_what_they_are),
+    cmocka_unit_test(perdure__a_save_that_loses_every_race_goes_on),
     cmocka_unit_test(perdure__a_full_disk_loses_nothing),
   };
   return storage_contract_run(&target, own, COUNT_OF(own));

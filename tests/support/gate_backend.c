@@ -9,6 +9,7 @@
 typedef struct gate_handle {
   pd_backend base;
   pd_backend *inner;
+  char *store;
 } gate_handle;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -17,6 +18,8 @@ static unsigned shut_ops, waiting;
 static uint64_t turn; /* those that came before it changed go on */
 static pd_code fails_with;
 static uint64_t counts[8], records_read;
+static void (*before_append)(void *ctx, const char *store);
+static void *before_ctx;
 
 static void let_go(unsigned still_shut, pd_code code)
 {
@@ -55,6 +58,14 @@ void gate_await(unsigned count)
 {
   pthread_mutex_lock(&lock);
   while (waiting < count) pthread_cond_wait(&changed, &lock);
+  pthread_mutex_unlock(&lock);
+}
+
+void gate_before_append(void (*fn)(void *ctx, const char *store), void *ctx)
+{
+  pthread_mutex_lock(&lock);
+  before_append = fn;
+  before_ctx = ctx;
   pthread_mutex_unlock(&lock);
 }
 
@@ -115,11 +126,14 @@ static pd_code gate_open_store(const char *rest, const char *store, unsigned fla
   gate_handle *h = calloc(1, sizeof *h);
   if (!h) return pd_error_set(err, PD_NO_MEMORY, "no memory for a gate");
   h->base.ops = &gate_ops;
-  pd_code code = ops->open(inner_rest, store, flags, &h->inner, err);
-  if (code)
+  h->store = strdup(store);
+  pd_code code = h->store ? ops->open(inner_rest, store, flags, &h->inner, err) : pd_error_set(err, PD_NO_MEMORY, "no memory for a gate");
+  if (code) {
+    free(h->store);
     free(h);
-  else
+  } else {
     *out = &h->base;
+  }
   return code;
 }
 
@@ -127,6 +141,7 @@ static void gate_close(pd_backend *b)
 {
   if (!b) return;
   inner_of(b)->ops->close(inner_of(b));
+  free(((gate_handle *)b)->store);
   free(b);
 }
 
@@ -138,6 +153,11 @@ static unsigned gate_flags(const pd_backend *b)
 static pd_code gate_log_append(pd_backend *b, uint64_t seq, const pd_bytes *records, size_t count, pd_error *err)
 {
   TRY(pass(GATE_LOG_APPEND, err));
+  pthread_mutex_lock(&lock);
+  void (*fn)(void *, const char *) = before_append;
+  void *ctx = before_ctx;
+  pthread_mutex_unlock(&lock);
+  if (fn) fn(ctx, ((const gate_handle *)b)->store);
   return inner_of(b)->ops->log_append(inner_of(b), seq, records, count, err);
 }
 
@@ -191,6 +211,15 @@ static void gate_log_release(pd_backend *b)
   inner_of(b)->ops->log_release(inner_of(b));
 }
 
+static pd_code gate_stores(const char *rest, void (*visit)(void *ctx, const char *store), void *ctx, pd_error *err)
+{
+  const pd_backend_ops *ops = NULL;
+  const char *inner_rest = NULL;
+  TRY(pd_backend_find(rest, &ops, &inner_rest, err));
+  if (!ops->stores) return pd_error_set(err, PD_UNSUPPORTED, "what is behind the gate does not list its stores");
+  return ops->stores(inner_rest, visit, ctx, err);
+}
+
 static const pd_backend_ops gate_ops = {
   .abi = PD_BACKEND_ABI,
   .scheme = "gate",
@@ -205,11 +234,13 @@ static const pd_backend_ops gate_ops = {
   .bag_get = gate_bag_get,
   .log_claim = gate_log_claim,
   .log_release = gate_log_release,
+  .stores = gate_stores,
 };
 
 void gate_backend_install(void)
 {
   pd_code code = pd_backend_register(&gate_ops, NULL);
   if (code && code != PD_EXISTS) abort();
+  gate_before_append(NULL, NULL);
   gate_open();
 }

@@ -30,6 +30,9 @@ void gate_open_with(pd_code code);
 void gate_pass(void);
 /* Wait until `count` calls wait at the gate. A test that hangs here is killed by its time limit. */
 void gate_await(unsigned count);
+/* Before each append through the gate `fn` is called, in the thread that appends: for a rival who always comes first (through a handle that
+ * does not go through the gate), or a disk that takes its time. `store` is the store's name. NULL: none. */
+void gate_before_append(void (*fn)(void *ctx, const char *store), void *ctx);
 /* Calls of these kinds since the last reset; and the records that log_read visited. */
 uint64_t gate_calls(unsigned ops);
 uint64_t gate_records_read(void);
