@@ -87,6 +87,13 @@ PD_API void pd_home_close_idle(pd_home *home, uint64_t idle_ms);
  * and erases them, too. One record, the first time; kept with the store. */
 PD_API PD_MUST_USE pd_code pd_history_leave(pd_store *store, pd_error *err);
 
+/* Is it a ref that perdure keeps for itself in an agent's store: a thread, a mailbox, a snapshot, a restore? The history of an agent's
+ * state does not show it: threads.*, mailbox.* and their like do. */
+PD_API bool pd_history_hides(const char *ref);
+/* pd_resolve for a reader of an agent's state, who may not reach hidden refs by any name of a point: `~2` and `@TIME` are main's, and
+ * PD_NOT_FOUND is also said of a point on a hidden ref, by its ref, number, tag, message or commit id. */
+PD_API PD_MUST_USE pd_code pd_history_resolve(pd_store *store, const char *at, pd_commit *out, pd_error *err);
+
 /* How many sessions there are now. Some of them may have idled out since they were last looked at. */
 PD_API size_t pd_session_count(pd_home *home);
 
@@ -124,6 +131,7 @@ typedef struct pd_ctx {
   const char *agent;   /* the agent on whose behalf; needed, but by the operator where the capability does not need one */
   const char *session; /* its session; NULL: none */
   bool is_operator;    /* the human side: needs no approvals, and may use what is only the operator's */
+  bool is_onlooker;    /* somebody who looks at what is the agent's: the agent was not active, and is not said to have been */
   /* Called now and then by what may take long: backup, restore, verify; and, with total 0, by what waits (queue.receive) or visits
    * every store (state.snapshot.create), which has nothing to tell. Return false to give up: the answer is then PD_INVALID, named
    * Cancelled, and nothing is changed. Not called any more once the result is being put in place. May be NULL. */
@@ -137,6 +145,8 @@ typedef struct pd_ctx {
 PD_API PD_MUST_USE pd_code pd_session_begin(pd_home *home, const char *agent, char out_id[PD_SESSION_ID_SIZE], pd_error *err);
 /* End it: its state and its subscriptions are gone. PD_SESSION if there is none, or it is another agent's. */
 PD_API PD_MUST_USE pd_code pd_session_end(pd_home *home, const char *agent, const char *id, pd_error *err);
+/* Is it a session of `agent` (NULL: of anybody) that lives? `id` may be NULL. It may end the moment after. */
+PD_API bool pd_session_is_alive(pd_home *home, const char *agent, const char *id);
 
 /* ---- calling ------------------------------------------------------------------------------------------------------ */
 

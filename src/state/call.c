@@ -339,7 +339,7 @@ static pd_code conclude(pd_frame *frame, pd_code code, pd_buf *out, pd_error *er
     answer_failure(frame->capability, frame, err, out);
   }
   audit(frame, err, code);
-  if (*frame->agent && !frame->ctx->is_operator) pd_activity_note(frame->home, frame->agent, frame->now_ms);
+  if (*frame->agent && !frame->ctx->is_operator && !frame->ctx->is_onlooker) pd_activity_note(frame->home, frame->agent, frame->now_ms);
   pd_buf_done(&frame->details);
   hold(frame, NULL);
   return code;
@@ -400,7 +400,7 @@ struct pd_begun {
 /* Would the call wait for the disk, whatever it is: to conclude it, or because it finds sessions that have idled out? */
 static bool is_slow(const pd_ctx *ctx, int64_t now_ms)
 {
-  bool is_noted = ctx->agent && *ctx->agent && !ctx->is_operator;
+  bool is_noted = ctx->agent && *ctx->agent && !ctx->is_operator && !ctx->is_onlooker;
   if (is_noted && pd_activity_must_wait(ctx->home, ctx->agent, now_ms)) return true;
   return pd_sessions_are_due(ctx->home, now_ms) || pd_audit_must_wait(ctx->home);
 }

@@ -120,6 +120,14 @@ pd_code pd_history_point_at(pd_store *store, const char *at, pd_point_in *out, p
   return check_maker(store, out, at, err);
 }
 
+pd_code pd_history_resolve(pd_store *store, const char *at, pd_commit *out, pd_error *err)
+{
+  pd_point_in point;
+  TRY(pd_history_point_at(store, at, &point, err));
+  *out = point.commit;
+  return PD_OK;
+}
+
 pd_code pd_history_point(pd_frame *frame, pd_store *store, const char *field, const char *otherwise, pd_point_in *out, pd_error *err)
 {
   char at[AT_SIZE_MAX + 1];

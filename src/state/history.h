@@ -41,8 +41,7 @@ PD_MUST_USE pd_code pd_history_point_at(pd_store *store, const char *at, pd_poin
 /* PD_NOT_FOUND: nothing was written yet (NotFound); the input `key` is not there at `at` (KeyNotFound). */
 pd_code pd_history_none(pd_frame *frame, pd_error *err);
 pd_code pd_history_no_key(pd_frame *frame, const char *at, pd_error *err);
-/* V2: is it a ref that perdure keeps for itself? */
-bool pd_history_hides(const char *ref);
+/* V2: pd_history_hides, pd_history_resolve: state.h. */
 
 /* V3: may keys that are `subject` or begin with it (NULL: any) be read? PD_DENIED (PermissionDenied). */
 PD_MUST_USE pd_code pd_history_may_read(pd_frame *frame, const pd_bytes *subject, pd_error *err);

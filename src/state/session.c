@@ -309,7 +309,7 @@ pd_code pd_session_begin(pd_home *home, const char *agent, char out_id[PD_SESSIO
 
 static pd_code refuse(const char *id, pd_error *err)
 {
-  if (!id || !*id) return pd_error_set(err, PD_SESSION, "no session was named; session.begin makes one");
+  if (!id || !*id) return pd_error_set(err, PD_SESSION, "no live session of this agent was named; session.begin makes one");
   return pd_error_set(err, PD_SESSION, "there is no session '%.64s': it has ended, or it never was this agent's", id);
 }
 

@@ -33,8 +33,6 @@ struct pd_session {
 
 /* ---- for every file of the room ---- */
 
-/* Is it a session of `agent` that has not ended? Does not count as a use of it. Takes locks S4. `id` may be NULL: false. */
-bool pd_session_is_alive(pd_home *home, const char *agent, const char *id);
 /* When the agent was last active before its session `id` began; false if there is no such session. For activity.c. */
 bool pd_session_before(pd_home *home, const char *agent, const char *id, int64_t *out_ms);
 

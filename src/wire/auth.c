@@ -128,10 +128,9 @@ static bool is_in_rate(pd_request *request)
   return false;
 }
 
-bool pd_auth_admits(pd_request *request)
+static bool find_caller(pd_request *request)
 {
   const char *text = token_of(request);
-  request->caller.server = request->server;
   if (!take_session(request)) return false;
   if (request->server->options->no_auth) return take_agent(request) && take_role(request, "agent");
   if (text) return take_token(request, text) && is_in_rate(request);
@@ -139,6 +138,22 @@ bool pd_auth_admits(pd_request *request)
   return refuse(request, MHD_HTTP_UNAUTHORIZED, "Unauthorized",
                 "Send Authorization: Bearer TOKEN (perdure --token-file FILE, PERDURE_TOKEN); perdure token create makes one.",
                 "who calls? There is no token");
+}
+
+/* What is recorded as the session of a call was one: another name is dropped, as if it had not been given. The operator who acts for no
+ * agent may name anybody's. */
+static void check_session(pd_caller *caller)
+{
+  if (*caller->session && !pd_session_is_alive(caller->server->home, *caller->agent ? caller->agent : NULL, caller->session))
+    caller->session[0] = 0;
+}
+
+bool pd_auth_admits(pd_request *request)
+{
+  request->caller.server = request->server;
+  if (!find_caller(request)) return false;
+  check_session(&request->caller);
+  return true;
 }
 
 /* ---- what a caller may do ---- */
@@ -151,4 +166,14 @@ pd_code pd_caller_permits(const pd_caller *caller, const char *capability, pd_by
 bool pd_caller_is_narrow(const pd_caller *caller)
 {
   return caller->has_token && caller->token.prefixes[0][0];
+}
+
+bool pd_caller_is_scoped(const pd_caller *caller)
+{
+  return pd_caller_is_narrow(caller) || (caller->has_token && caller->token.capabilities[0][0]);
+}
+
+bool pd_caller_sees_hidden(const pd_caller *caller)
+{
+  return caller->is_operator && !pd_caller_is_scoped(caller);
 }

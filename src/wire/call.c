@@ -73,11 +73,13 @@ static bool is_json(const pd_request *request)
 pd_code pd_wire_call(const pd_caller *caller, const pd_ctx *ctx, const char *capability, pd_bytes input, pd_buf *out, pd_error *err)
 {
   int64_t begun_us = pd_clock_monotonic_us();
+  pd_ctx who = *ctx;
+  who.is_onlooker = caller->token.role == PD_ROLE_AUDITOR;
   pd_code code = pd_caller_permits(caller, capability, input, err);
   if (code)
     pd_wire_error(out, err, NULL, NULL);
   else
-    code = pd_call(ctx, capability, input, out, err);
+    code = pd_call(&who, capability, input, out, err);
   pd_metrics_call(caller->server->metrics, capability, code, pd_clock_monotonic_us() - begun_us);
   return code;
 }
@@ -90,6 +92,7 @@ static pd_ctx ctx_of(const pd_request *request)
     .agent = *caller->agent ? caller->agent : NULL,
     .session = *caller->session ? caller->session : NULL,
     .is_operator = caller->is_operator,
+    .is_onlooker = caller->token.role == PD_ROLE_AUDITOR,
   };
 }
 

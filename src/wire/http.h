@@ -95,6 +95,11 @@ typedef struct pd_caller {
 PD_MUST_USE pd_code pd_caller_permits(const pd_caller *caller, const char *capability, pd_bytes input, pd_error *err);
 /* Is it limited to some keys? */
 bool pd_caller_is_narrow(const pd_caller *caller);
+/* …or to some capabilities? */
+bool pd_caller_is_scoped(const pd_caller *caller);
+/* May it read refs that pd_history_hides, past the capabilities that are about them? The operator may, and the auditor, unless their token
+ * is narrowed. */
+bool pd_caller_sees_hidden(const pd_caller *caller);
 
 /* ---- routes (route.c) ---- */
 

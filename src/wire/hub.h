@@ -38,6 +38,7 @@ typedef struct pd_hub_request {
   pd_watch_options options;
   struct MHD_Connection *connection;
   int fd;         /* -1: unknown */
+  bool is_open;   /* refs that pd_history_hides are told, too */
   bool is_direct; /* it may be written to past libmicrohttpd: not with TLS */
 } pd_hub_request;
 

@@ -317,7 +317,7 @@ static int read_message(pd_mcp *mcp, const pd_mcp_peer *peer, pd_json json, pd_m
   if (out->id.kind != PD_JSON_NONE && out->id.kind != PD_JSON_NULL) {
     pthread_mutex_lock(&mcp->lock); /* who cancels looks at it */
     snprintf(exchange->id, sizeof exchange->id, "%.*s", (int)out->id.raw.size, (const char *)out->id.raw.data);
-    exchange->session = peer->session;
+    exchange->session = peer->session ? peer->session->number : 0;
     pthread_mutex_unlock(&mcp->lock);
   }
   return wrong;

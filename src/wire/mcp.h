@@ -9,6 +9,8 @@
  * M2  A request that was cancelled or whose exchange was hung up is not answered.
  * M3  A requestState is good once, for the very request that it was made for, by the agent that it was made for, and not for long.
  * M4  A subscriber hears of a commit once, whatever the number of keys in it that fit one subscription.
+ * M5  A request is cancelled by its own session or its own connection. Without a session, as over HTTP in the modern era, closing the
+ *     connection is what cancels, and notifications/cancelled is ignored.
  *
  * THREADS     A pd_mcp may be used by any number of threads. Callbacks of a pd_mcp_out come from any thread, one at a time for an exchange,
  *             and must not call back into the pd_mcp.

@@ -20,7 +20,7 @@ typedef struct question {
 } question;
 
 struct pd_mcp_pending {
-  char agent[PD_NAME_SIZE_MAX + 1];
+  char agent[PD_NAME_SIZE_MAX + 1], realm[PD_TOKEN_ID_SIZE];
   pd_mcp_exchange *exchange;
   pd_mcp_session *session; /* held */
   pd_buf message, state, otherwise;
@@ -91,6 +91,7 @@ static pd_code fill(pd_mcp_turn *turn, pd_mcp_pending *p, pd_bytes message, pd_j
 {
   pd_json name;
   snprintf(p->agent, sizeof p->agent, "%s", turn->peer->agent);
+  snprintf(p->realm, sizeof p->realm, "%s", turn->peer->realm ? turn->peer->realm : "");
   p->expires_ms = turn->mcp->now_ms(turn->mcp->now_ctx) + ASK_MS;
   TRY(copy(&p->message, message, err));
   TRY(copy(&p->state, pd_buf_bytes(&turn->kept), err));
@@ -158,7 +159,8 @@ static pd_mcp_pending *note(pd_mcp *mcp, const pd_mcp_peer *peer, const pd_mcp_m
   pthread_mutex_lock(&mcp->lock);
   for (pd_mcp_pending **at = &mcp->pending; *at && !ready; at = &(*at)->next) {
     pd_mcp_pending *p = *at;
-    if (strcmp(p->agent, peer->agent) != 0 || (peer->session && peer->session != p->session)) continue; /* clients lose their header */
+    if (strcmp(p->agent, peer->agent) != 0 || strcmp(p->realm, peer->realm ? peer->realm : "") != 0) continue;
+    if (peer->session && peer->session != p->session) continue; /* clients lose their header */
     for (size_t i = 0; i < p->count; i++)
       if (!p->questions[i].answer.size && pd_bytes_equal(answer->id.raw, pd_text(p->questions[i].id)))
         note_answer(p, &p->questions[i], answer);

@@ -70,10 +70,10 @@ void pd_mcp_exchange_done(pd_mcp_exchange *exchange, int status)
 
 void pd_mcp_exchange_cancel(pd_mcp *mcp, const pd_mcp_session *session, pd_json id)
 {
-  if (id.raw.size > PD_MCP_ID_SIZE_MAX) return;
+  if (!session || id.raw.size > PD_MCP_ID_SIZE_MAX) return; /* ids of requests are small numbers, and every client's are the same */
   pthread_mutex_lock(&mcp->lock);
   for (pd_mcp_exchange *e = mcp->live; e; e = e->next)
-    if (*e->id && e->session == session && pd_bytes_equal(pd_text(e->id), id.raw)) atomic_store(&e->is_cancelled, true);
+    if (*e->id && e->session == session->number && pd_bytes_equal(pd_text(e->id), id.raw)) atomic_store(&e->is_cancelled, true);
   pthread_mutex_unlock(&mcp->lock);
 }
 

@@ -215,10 +215,11 @@ static bool is_json(const pd_request *request)
   return type && strncasecmp(type, json, sizeof json - 1) == 0 && strchr("; \t", type[sizeof json - 1]);
 }
 
-/* What a session hears of, its token may hear of: one that is narrowed to keys has sessions of its own. */
+/* What a session hears of, its token may hear of: one that is narrowed has sessions of its own, and so has one that is not the agent's. */
 static const char *realm_of(const pd_caller *caller)
 {
-  return pd_caller_is_narrow(caller) ? caller->token.id : NULL;
+  bool is_agents = !caller->has_token || caller->token.role == PD_ROLE_AGENT;
+  return !is_agents || pd_caller_is_scoped(caller) ? caller->token.id : NULL;
 }
 
 /* False: an answer is in the request. */

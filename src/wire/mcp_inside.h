@@ -24,7 +24,7 @@ struct pd_mcp_exchange {
   bool is_over;
   atomic_bool is_cancelled;
   atomic_uint refs;
-  const pd_mcp_session *session;   /* of the request; an address to compare, nothing else */
+  uint64_t session;                /* of the request: pd_mcp_session.number; 0: none, and then nobody but its own connection cancels it */
   char id[PD_MCP_ID_SIZE_MAX + 1]; /* of the request, as JSON text; "" if there is none */
   pd_mcp_exchange *next, **link;   /* in pd_mcp.live; link NULL: not there */
 };
@@ -36,7 +36,7 @@ void pd_mcp_exchange_release(pd_mcp *mcp, pd_mcp_exchange *exchange); /* takes N
 void pd_mcp_exchange_send(pd_mcp_exchange *exchange, pd_bytes message, int status, bool is_last);
 void pd_mcp_exchange_session(pd_mcp_exchange *exchange, const char *id);
 void pd_mcp_exchange_done(pd_mcp_exchange *exchange, int status);
-/* Cancel the request `id` of the session. */
+/* Cancel the request `id` of the session. M5 */
 void pd_mcp_exchange_cancel(pd_mcp *mcp, const pd_mcp_session *session, pd_json id);
 
 /* ---- mcp_listen.c: who wants to hear what ---- */
@@ -68,6 +68,7 @@ void pd_mcp_listen_sweep(pd_mcp *mcp, bool is_end);
 
 struct pd_mcp_session {
   pd_mcp *mcp;
+  uint64_t number; /* from 1 on, of this process; no other has it */
   atomic_uint refs;
   char id[PD_MCP_SESSION_ID_SIZE]; /* "": stdio */
   char agent[PD_NAME_SIZE_MAX + 1], realm[PD_TOKEN_ID_SIZE];
@@ -152,7 +153,8 @@ struct pd_mcp {
   int64_t (*now_ms)(void *ctx);
   void *now_ctx;
   uint8_t session_key[KEY_SIZE], state_key[KEY_SIZE];
-  atomic_bool is_hurrying; /* who waits should not */
+  atomic_bool is_hurrying;             /* who waits should not */
+  atomic_uint_fast64_t session_number; /* that was given last */
 
   pthread_mutex_t lock; /* of what follows; an exchange's lock may be taken under it, never the other way round */
   pd_mcp_exchange *live;

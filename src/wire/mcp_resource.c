@@ -45,6 +45,10 @@ pd_code pd_mcp_may_read(pd_mcp_turn *turn, const char *capability, pd_bytes key,
 pd_code pd_mcp_home_admit(pd_mcp_turn *turn, const char *uri, pd_error *err)
 {
   CLEANUP(pd_mcp_topic_done) pd_mcp_topic topic = {0};
+  if (!*uri) { /* that there are other keys than before */
+    TRY(pd_mcp_may_read(turn, "state.persistent.list", (pd_bytes){0}, err));
+    return pd_mcp_may_read(turn, "state.shared.list", (pd_bytes){0}, err);
+  }
   TRY(pd_mcp_topic_parse(uri, &topic, err));
   if (topic.kind == PD_MCP_COMMIT) return PD_OK; /* it never changes, so nothing is ever told */
   bool has_key = topic.kind != PD_MCP_THREAD;

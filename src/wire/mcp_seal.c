@@ -71,8 +71,9 @@ static pd_code bind(const pd_mcp_turn *turn, pd_id *out, pd_error *err)
   CLEANUP(pd_buf_done) pd_buf text = {0};
   pd_json params = turn->message->params;
   static const char *const names[] = {"name", "uri", "arguments"};
-  TRY(pd_buf_printf(&text, err, "%zu:%s%zu:%s", strlen(turn->peer->agent), turn->peer->agent, strlen(turn->message->method),
-                    turn->message->method));
+  const char *realm = turn->peer->realm ? turn->peer->realm : "";
+  TRY(pd_buf_printf(&text, err, "%zu:%s%zu:%s%zu:%s", strlen(turn->peer->agent), turn->peer->agent, strlen(realm), realm,
+                    strlen(turn->message->method), turn->message->method));
   for (size_t i = 0; i < COUNT_OF(names); i++) {
     CLEANUP(pd_buf_done) pd_buf canonical = {0};
     pd_json value = pd_json_member(params, names[i]);

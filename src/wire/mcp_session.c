@@ -26,6 +26,7 @@ static pd_mcp_session *new_session(pd_mcp *mcp, const char *agent, const char *r
   pd_mcp_session *s = calloc(1, sizeof *s);
   if (!s) return NULL;
   s->mcp = mcp;
+  s->number = atomic_fetch_add(&mcp->session_number, 1) + 1;
   s->level = PD_MCP_SILENT;
   s->used_ms = mcp->now_ms(mcp->now_ctx);
   atomic_init(&s->refs, 1);

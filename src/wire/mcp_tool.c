@@ -180,6 +180,12 @@ static bool report(void *ctx, uint64_t done, uint64_t total)
   return !pd_mcp_is_cancelled(turn) && (total || !atomic_load(&turn->mcp->is_hurrying));
 }
 
+/* Who can put nothing into a session needs none begun for it: an auditor makes nothing. */
+static bool may_begin(const pd_mcp_turn *turn)
+{
+  return pd_mcp_sees(turn, "session.begin") || pd_mcp_sees(turn, "state.session.set");
+}
+
 /* Call in the session of this connection; if that one has idled away, in a new one. */
 static pd_code call_in_session(pd_mcp_turn *turn, const char *capability, pd_json arguments, pd_buf *out, pd_error *err)
 {
@@ -187,10 +193,11 @@ static pd_code call_in_session(pd_mcp_turn *turn, const char *capability, pd_jso
   char session[PD_SESSION_ID_SIZE] = "";
   TRY(take_session(arguments, &input, session, err));
   bool is_given = *session;
-  if (!is_given) TRY(pd_mcp_state_session(turn, false, session, err));
-  pd_ctx who = {.home = turn->mcp->home, .agent = turn->peer->agent, .session = session};
+  if (!is_given && may_begin(turn)) TRY(pd_mcp_state_session(turn, false, session, err));
+  pd_ctx who = {.home = turn->mcp->home, .agent = turn->peer->agent};
+  if (!is_given || pd_session_is_alive(who.home, who.agent, session)) who.session = session; /* another is not recorded as one */
   pd_code code = pd_mcp_call(turn, &who, capability, pd_buf_bytes(&input), out, err);
-  if (code != PD_SESSION || is_given) return code;
+  if (code != PD_SESSION || is_given || !may_begin(turn)) return code;
   TRY(pd_mcp_state_session(turn, true, session, err));
   return pd_mcp_call(turn, &who, capability, pd_buf_bytes(&input), out, err);
 }

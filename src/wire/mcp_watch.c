@@ -26,7 +26,7 @@ typedef struct target {
 typedef struct eye {
   pd_mcp *mcp;
   char name[PD_NAME_SIZE_MAX + 1]; /* of the store */
-  pd_store *store;                 /* borrowed while it is watched */
+  pd_store *store;                 /* borrowed while it is watched; NULL: it is not there yet, and watching does not make it */
   pd_watch *watch;
   target *targets;
   struct eye *next;
@@ -152,20 +152,43 @@ static void leave(eyes *all, eye *e)
   pthread_cond_broadcast(&all->left);
 }
 
+static void sleep_a_little(void)
+{
+  nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000L}, NULL);
+}
+
+/* A store that was not there when it was first watched: all that is in it is news. */
+static void come(eyes *all, eye *e)
+{
+  pd_watch_options all_of_it = {.from = {.seq = 2}}; /* the first record makes main */
+  pd_store *store = NULL;
+  pd_watch *watch = NULL;
+  if (pd_home_borrow(e->mcp->home, e->name, false, &store, NULL)) return sleep_a_little();
+  if (pd_watch_open(store, &all_of_it, &watch, NULL)) {
+    pd_home_return(e->mcp->home, store);
+    return sleep_a_little();
+  }
+  pthread_mutex_lock(&all->lock);
+  e->store = store;
+  e->watch = watch;
+  pthread_mutex_unlock(&all->lock);
+}
+
 static void *look(void *ctx)
 {
   eye *e = ctx;
   eyes *all = e->mcp->inside;
   for (;;) {
     pd_watch_event event;
-    pd_code code = pd_watch_next(e->watch, LOOK_MS, &event, NULL);
+    if (!e->watch) come(all, e); /* only this thread sets it */
+    pd_code code = e->watch ? pd_watch_next(e->watch, LOOK_MS, &event, NULL) : PD_NOT_FOUND;
     pthread_mutex_lock(&all->lock);
     if (code == PD_OK) take(e, &event);
     bool is_done = all->must_stop || !e->targets;
     if (is_done) leave(all, e);
     pthread_mutex_unlock(&all->lock);
     if (is_done) return NULL;
-    if (code && code != PD_NOT_FOUND) nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000L}, NULL); /* a disk that fails */
+    if (code && code != PD_NOT_FOUND) sleep_a_little(); /* a disk that fails */
   }
 }
 
@@ -177,8 +200,9 @@ static pd_code open_eye(eyes *all, pd_mcp *mcp, const char *name, eye **out, pd_
   if (!e) return pd_error_memory(err, "a watch");
   e->mcp = mcp;
   snprintf(e->name, sizeof e->name, "%s", name);
-  pd_code code = pd_home_borrow(mcp->home, name, true, &e->store, err);
+  pd_code code = pd_home_borrow(mcp->home, name, false, &e->store, err); /* who only wants to hear makes no store */
   if (!code) code = pd_watch_open(e->store, NULL, &e->watch, err);
+  if (code == PD_NOT_FOUND && !e->store) code = PD_OK;
   e->next = all->first;
   if (!code && pthread_create(&thread, NULL, look, e)) code = pd_error_set(err, PD_STORAGE, "cannot start a thread to watch '%s'", name);
   if (code) {
@@ -197,6 +221,8 @@ static pd_code open_eye(eyes *all, pd_mcp *mcp, const char *name, eye **out, pd_
 static pd_code newest(eye *e, uint64_t *out, pd_error *err)
 {
   pd_watch *now = NULL;
+  *out = 0;
+  if (!e->store) return PD_OK;
   TRY(pd_watch_open(e->store, NULL, &now, err));
   uint64_t next = pd_watch_where(now).seq;
   *out = next ? next - 1 : 0;

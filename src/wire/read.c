@@ -122,6 +122,12 @@ pd_code pd_read_store(const pd_request *request, const char *name, bool create, 
   return code;
 }
 
+/* A point in history that the caller may read at: threads, mailboxes and snapshots are read by their capabilities. */
+static pd_code resolve(const reading *r, const char *at, pd_commit *out, pd_error *err)
+{
+  return pd_caller_sees_hidden(&r->request->caller) ? pd_resolve(r->store, at, out, err) : pd_history_resolve(r->store, at, out, err);
+}
+
 /* ---- state ---- */
 
 static pd_code read_key(reading *r, pd_error *err)
@@ -272,8 +278,8 @@ static pd_code read_diff(reading *r, pd_error *err)
   char before[PD_ID_HEX_SIZE + 2];
   pd_commit commit;
   snprintf(before, sizeof before, "%s~", r->at);
-  pd_code code = pd_resolve(r->store, from && *from ? from : before, &commit, err);
-  if (code == PD_NOT_FOUND && !from) code = pd_resolve(r->store, "root", &commit, err);
+  pd_code code = resolve(r, from && *from ? from : before, &commit, err);
+  if (code == PD_NOT_FOUND && !from) code = resolve(r, "root", &commit, err);
   TRY(code);
   r->limit = DIFFERENCES_MAX;
   put_id(&r->w, "from", &commit.id);
@@ -306,7 +312,7 @@ static pd_code run(reading *r, pd_error *err)
   TRY(pd_read_permit(r->request, r->store_name, like_capability(r), key, err));
   TRY(pd_read_store(r->request, r->store_name, false, &r->store, err));
   const char *at = pd_request_query(r->request, strcmp(r->what, "diff") == 0 ? "to" : "at");
-  TRY(pd_resolve(r->store, at && *at ? at : REF, &r->commit, err));
+  TRY(resolve(r, at && *at ? at : REF, &r->commit, err));
   pd_id_hex(&r->commit.id, r->at); /* so that it does not move meanwhile */
   TRY(r->key ? read_key(r, err) : read_object(r, err));
   snprintf(r->request->etag, sizeof r->request->etag, "\"%s\"", r->at);

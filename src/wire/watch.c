@@ -39,11 +39,14 @@ static pd_code begin(pd_request *request, pd_error *err)
     .is_direct = request->conn && !request->conn->listener->is_tls,
   };
   if (strcmp(wanted.options.ref, "*") == 0) wanted.options.ref = NULL;
+  wanted.is_open = pd_caller_sees_hidden(caller);
   TRY(pd_sse_from(pd_request_header(request, "Last-Event-ID"), pd_request_query(request, "from"), &wanted.options.from, err));
   bool is_shared = strcmp(wanted.name, "shared") == 0, is_own = strcmp(wanted.name, caller->agent) == 0;
   bool is_auditor = caller->token.role == PD_ROLE_AUDITOR; /* who changes nothing: makes no store, and needs no leave to subscribe */
   const char *like = !is_shared ? "state.persistent.list" : is_auditor ? "state.shared.list" : "state.shared.watch";
   TRY(pd_read_permit(request, wanted.name, like, prefix, err));
+  if (!wanted.is_open && wanted.options.ref && pd_history_hides(wanted.options.ref))
+    return pd_error_named(err, PD_DENIED, "PermissionDenied", "the ref '%.200s' is not followed here", wanted.options.ref);
   TRY(pd_read_store(request, wanted.name, !is_auditor && (is_shared || is_own), &wanted.store, err));
   pd_code code = pd_hub_add(request->server->hub, &wanted, &request->stream, err);
   pd_home_return(request->server->home, wanted.store);

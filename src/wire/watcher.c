@@ -45,6 +45,7 @@ static bool wants(const pd_watcher *w, const pd_news *news, const pd_news_item *
   if (!item->is_whole) return true;
   const char *ref = pd_news_ref(news, item);
   if (*w->ref && *ref && strcmp(w->ref, ref) != 0) return false;
+  if (!w->is_open && pd_history_hides(ref)) return false;
   return !item->is_change || pd_bytes_starts(pd_news_key(news, item), pd_buf_bytes(&w->prefix));
 }
 
@@ -146,7 +147,7 @@ static pd_code fill(pd_watcher *w, pd_buf *out, bool *out_is_live, pd_error *err
   while (out->size < FILL_SIZE) {
     pd_code code = pd_watch_next(w->watch, 0, &event, err);
     if (code == PD_OK) {
-      TRY(pd_sse_event(out, &event, err));
+      if (w->is_open || !pd_history_hides(event.ref)) TRY(pd_sse_event(out, &event, err));
       continue;
     }
     if (code != PD_NOT_FOUND) return code;
@@ -155,7 +156,8 @@ static pd_code fill(pd_watcher *w, pd_buf *out, bool *out_is_live, pd_error *err
       *out_is_live = true;
       return PD_OK;
     }
-    if (pd_watch_next(w->watch, 1, &event, err) == PD_OK) TRY(pd_sse_event(out, &event, err));
+    if (pd_watch_next(w->watch, 1, &event, err) == PD_OK && (w->is_open || !pd_history_hides(event.ref)))
+      TRY(pd_sse_event(out, &event, err));
   }
   return PD_OK;
 }
@@ -256,6 +258,7 @@ static pd_code set_up(pd_watcher *w, pd_hub *hub, const pd_hub_request *request,
   w->connection = request->connection;
   w->fd = request->is_direct ? request->fd : -1;
   w->job.run = run_job;
+  w->is_open = request->is_open;
   int size = SEND_SIZE;
   if (request->fd >= 0)
     setsockopt(request->fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size); /* else the system keeps megabytes for who does not read */

@@ -45,6 +45,7 @@ struct pd_watcher {
   size_t sent; /* of the queue */
   int fd;      /* -1: only libmicrohttpd writes */
   bool is_live, is_asleep, is_over;
+  bool is_open;           /* it hears of hidden refs, too */
   pd_watch_cursor joined; /* what lies before was sent: by itself, until it became live, and since */
   int64_t pushed_ms;
   pd_buf prefix;
