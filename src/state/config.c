@@ -30,7 +30,7 @@ const pd_config_item pd_config_items[] = {
    "agents' stores open at once; beyond it those that nobody uses are closed"},
   {"store.idle", PD_UNIT_MS, AT(store_idle_ms), 600 * SECOND, 0, 3650 * DAY,
    "a server closes an agent's store after this time without use; 0: never"},
-  {"snapshot.keep", PD_UNIT_COUNT, AT(snapshot_keep), 50, 1, 100000, "system snapshots kept"},
+  {"snapshot.keep", PD_UNIT_COUNT, AT(snapshot_keep), 50, 1, 100000, "system snapshots kept of each agent, and of the operator"},
   {"backup.keep", PD_UNIT_COUNT, AT(backup_keep), 10, 1, 100000, "backups kept"},
   {"alert.keep", PD_UNIT_COUNT, AT(alert_keep), 1000, 1, 100000, "alerts kept of one agent"},
   {"process.keep", PD_UNIT_COUNT, AT(process_keep), 1000, 1, 100000, "process events kept of one agent"},

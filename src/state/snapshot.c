@@ -253,6 +253,7 @@ static pd_code write_snapshot(pd_frame *frame, const char *id, pd_heads *heads, 
   pd_json_put_time(&w, "timestamp", frame->now_ms);
   pd_json_put_number(&w, "format", 1);
   pd_json_put_text(&w, "created_by", *frame->agent ? frame->agent : "operator");
+  pd_json_put_bool(&w, "by_operator", frame->ctx->is_operator);
   TRY(write_agents(&w, frame->home, heads, frame->now_ms, err));
   TRY(write_approvals(&w, frame->home, frame->now_ms, err));
   TRY(write_alerts(&w, frame->home, err));
@@ -280,14 +281,21 @@ static pd_code keep_head(void *ctx, pd_store *store, pd_lease *lease, pd_head *h
   return PD_OK;
 }
 
-/* Remove the oldest beyond snapshot.keep, and the tags of all that are gone. It is no failure of the new one if that fails now: the
- * next one tries again. Returns how many went. */
+/* N6 */
+static bool is_of_caller(const pd_frame *frame, const pd_snapshot_info *info)
+{
+  return info->is_operators ? frame->ctx->is_operator : !frame->ctx->is_operator && strcmp(info->maker, frame->agent) == 0;
+}
+
+/* Remove the caller's oldest beyond snapshot.keep, and the tags of all that are gone. It is no failure of the new one if that fails now:
+ * the next one tries again. Returns how many went. */
 static uint64_t prune(pd_frame *frame, int folder, const pd_note *note, pd_heads *heads)
 {
   CLEANUP(pd_snapshot_list_done) pd_snapshot_list list = {0};
-  uint64_t removed = 0;
+  uint64_t removed = 0, kept = 0;
   if (pd_snapshot_list_read(folder, &list, NULL) == PD_OK)
-    for (size_t i = frame->home->config.snapshot_keep; i < list.count; i++) {
+    for (size_t i = 0; i < list.count; i++) {
+      if (!is_of_caller(frame, &list.items[i]) || kept++ < frame->home->config.snapshot_keep) continue;
       char name[PD_SNAPSHOT_ID_SIZE + 8];
       snprintf(name, sizeof name, "%s.json", list.items[i].id);
       if (unlinkat(folder, name, 0) == 0) removed++;
@@ -386,6 +394,7 @@ pd_code pd_cap_state_snapshot_load(pd_frame *frame, pd_error *err)
   pd_json json;
   TRY(pd_snapshot_load(frame, id, &text, &json, err));
   pd_json_key(&frame->out, "snapshot");
+  if (!frame->ctx->is_operator) return pd_snapshot_write_for(&frame->out, json, frame->agent);
   pd_json_value(&frame->out, json);
   return PD_OK;
 }

@@ -7,6 +7,9 @@
  *     once, and a tag without either file is left over and may go.
  * N3  Nothing in the folder is followed if it is a symbolic link, nor the folder itself.
  * N4  A snapshot holds names, numbers and ids; never a key or value of an agent.
+ * N5  An agent that loads one sees of other agents what agents.list and system.health tell it: totals (snapshot_view.c).
+ * N6  Each maker has snapshot.keep of them: nobody's creating removes what another made. What the operator makes, for an agent or not, is
+ *     the operator's.
  */
 #ifndef PD_STATE_SNAPSHOT_H
 #define PD_STATE_SNAPSHOT_H
@@ -25,6 +28,8 @@ typedef struct pd_snapshot_info {
   char id[PD_SNAPSHOT_ID_SIZE];
   int64_t time_ms; /* as the file tells it */
   uint64_t size;
+  bool is_operators;
+  char maker[PD_NAME_SIZE_MAX + 1]; /* the agent, if it is not the operator's */
 } pd_snapshot_info;
 
 typedef struct pd_snapshot_skip {
@@ -57,6 +62,11 @@ void pd_snapshot_list_done(pd_snapshot_list *list);
 bool pd_snapshot_is_there(int folder, const char *id);
 /* Remove part files that nobody can be writing any more. */
 void pd_snapshot_clean(int folder);
+
+/* ---- snapshot_view.c ---- */
+
+/* Write the snapshot as `agent` may see it. N5 */
+PD_MUST_USE pd_code pd_snapshot_write_for(pd_json_writer *w, pd_json snapshot, const char *agent);
 
 /* ---- snapshot.c ---- */
 

@@ -233,6 +233,16 @@ static pd_code skip(pd_snapshot_list *list, const char *name, const char *why, p
   return PD_OK;
 }
 
+/* Older ones say it by the name alone. */
+static void take_maker(pd_json snapshot, pd_snapshot_info *info)
+{
+  pd_json maker = pd_json_member(snapshot, "created_by"), by_operator = pd_json_member(snapshot, "by_operator");
+  info->is_operators = by_operator.kind == PD_JSON_BOOL ? pd_json_true(by_operator) : pd_json_is(maker, "operator");
+  if (info->is_operators || maker.kind != PD_JSON_STRING || maker.raw.size < 2) return;
+  snprintf(info->maker, sizeof info->maker, "%.*s", (int)(maker.raw.size - 2),
+           (const char *)maker.raw.data + 1); /* names need no escapes */
+}
+
 static pd_code take_file(int folder, const char *name, pd_snapshot_list *list, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf text = {0};
@@ -250,6 +260,7 @@ static pd_code take_file(int folder, const char *name, pd_snapshot_list *list, p
   if (code) return skip(list, name, why.message, err);
   info.time_ms = pd_json_time(pd_json_member(json, "timestamp"));
   info.size = text.size;
+  take_maker(json, &info);
   TRY(pd_array_grow(&list->items, list->count, &list->capacity, sizeof list->items[0], "a list of snapshots", err));
   list->items[list->count++] = info;
   return PD_OK;

@@ -537,7 +537,7 @@ static void snapshot_load__out_snapshot__tells_agents_resources_approvals_alerts
   assert_int_equal(pd_resolve(s, "main", &head, &w.err), PD_OK);
   assert_int_equal(pd_store_close(s, &w.err), PD_OK);
   snprintf(quoted, sizeof quoted, "\"%s\"", pd_id_hex(&head.id, hex));
-  w.agent = "bob";
+  w.is_operator = true; /* what an agent sees of it: snapshot_view_test.c */
   world_ok(&w, "state.snapshot.load", "{\"snapshot_id\":\"snap-20261115T100000Z\"}");
   assert_string_equal(world_out(&w, "snapshot.snapshot_id"), "\"snap-20261115T100000Z\"");
   assert_string_equal(world_out(&w, "snapshot.timestamp"), "\"2026-11-15T10:00:00.000Z\"");
