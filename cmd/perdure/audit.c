@@ -69,6 +69,8 @@ static pd_code print_page(cli_session *cli, audit_query *q, pd_json_writer *w, b
     if (!pd_json_u64(pd_json_member(line, "seq"), &q->before)) return pd_error_set(err, PD_CORRUPT, "a line of the audit has no number");
   }
   *out_has_more = pd_json_true(pd_json_member(answer, "has_more"));
+  uint64_t next = 0; /* a server that is older has none; a page may have no lines, and still not be the last */
+  if (*out_has_more && pd_json_u64(pd_json_member(answer, "next_before"), &next)) q->before = next;
   return PD_OK;
 }
 

@@ -96,6 +96,8 @@ PD_API PD_MUST_USE pd_code pd_history_resolve(pd_store *store, const char *at, p
 
 /* How many sessions there are now. Some of them may have idled out since they were last looked at. */
 PD_API size_t pd_session_count(pd_home *home);
+/* Look at them: those that have idled out end. May wait for the disk. Each call does so, too, when it is time. */
+PD_API void pd_sessions_sweep(pd_home *home);
 
 /* ---- configuration ------------------------------------------------------------------------------------------------- */
 
@@ -132,6 +134,7 @@ typedef struct pd_ctx {
   const char *session; /* its session; NULL: none */
   bool is_operator;    /* the human side: needs no approvals, and may use what is only the operator's */
   bool is_onlooker;    /* somebody who looks at what is the agent's: the agent was not active, and is not said to have been */
+  const char *token;   /* the id of the token that was shown, for the audit; NULL: none */
   /* Called now and then by what may take long: backup, restore, verify; and, with total 0, by what waits (queue.receive) or visits
    * every store (state.snapshot.create), which has nothing to tell. Return false to give up: the answer is then PD_INVALID, named
    * Cancelled, and nothing is changed. Not called any more once the result is being put in place. May be NULL. */
@@ -192,6 +195,22 @@ typedef struct pd_deed {
 
 /* Add a line to the audit. Never fails: what cannot be written is kept and tried again, and system.health says so. */
 PD_API void pd_audit_tell(pd_home *home, const pd_deed *deed);
+
+/* Something that was asked for past pd_call: a read by another way, told as the capability that it is like, or a request that was refused
+ * before it came to pd_call. Texts are borrowed. */
+typedef struct pd_access {
+  const char *capability;   /* "state.persistent.get"; also a name that is not a capability: "store.read" */
+  const char *agent;        /* under whose name; NULL: nobody's */
+  const char *session;      /* NULL: none */
+  const char *token;        /* the id of the token that was shown; NULL: none, or an unknown one */
+  pd_bytes subject;         /* the key, prefix or id that it was about, never a value: cut at PD_KEY_SIZE_MAX */
+  const char *outcome;      /* "ok" or the error's name (pd_error_name); static storage */
+  bool is_operator;         /* asked by the operator or an auditor */
+  bool is_joined_by_minute; /* all that are alike within a minute share a line, so that a stranger cannot fill the audit */
+} pd_access;
+
+/* Add a line to the audit, as pd_audit_tell; alike ones share a line that counts them. Does not wait for the disk, whatever happens. */
+PD_API void pd_audit_access(pd_home *home, const pd_access *access);
 
 /* ---- what there is ------------------------------------------------------------------------------------------------ */
 

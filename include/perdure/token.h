@@ -50,7 +50,10 @@ typedef struct pd_token_info {
 /* Is `text` a token that is good now? PD_DENIED named Unauthorized if not, whatever the reason. Compares in constant time. */
 PD_API PD_MUST_USE pd_code pd_token_check(pd_home *home, const char *text, pd_token_info *out, pd_error *err);
 
-/* The same for a token that was good before, without its text: for answers that last, which have to end with their token. */
+/* The id that `text` claims to be, if there is such a token, be it expired or the secret wrong: for the audit of what was refused. */
+PD_API bool pd_token_claimed(pd_home *home, const char *text, char out_id[PD_TOKEN_ID_SIZE]);
+
+/* pd_token_check for a token that was good before, without its text: for answers that last, which have to end with their token. */
 PD_API PD_MUST_USE pd_code pd_token_recheck(pd_home *home, const pd_token_mark *mark, pd_error *err);
 
 /* May it call this, as far as the token is concerned? Its capabilities; its prefixes, which every `key` and `prefix` of the input has to

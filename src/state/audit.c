@@ -27,6 +27,7 @@ struct pd_audit {
   char message[256];
   pthread_t thread;
   bool has_thread, is_closing, is_urgent;
+  pd_audit_joined *joined;
 };
 
 /* ---- a batch in memory ---- */
@@ -55,7 +56,7 @@ static void batch_done(pd_audit_batch *batch)
 
 static bool batch_is_full(const pd_audit_batch *batch)
 {
-  return batch->count >= PD_AUDIT_LINES_MAX || batch->texts.size + PD_KEY_SIZE_MAX + 4 * TEXT_MAX > PD_AUDIT_TEXTS_MAX;
+  return batch->count >= PD_AUDIT_LINES_MAX || batch->texts.size + PD_KEY_SIZE_MAX + 5 * TEXT_MAX > PD_AUDIT_TEXTS_MAX;
 }
 
 static bool batch_is_empty(const pd_audit_batch *batch)
@@ -75,6 +76,7 @@ static void texts_of(const pd_audit_entry *entry, const char *known, pd_bytes ou
   out[PD_AUDIT_SESSION] = cut(pd_text(entry->session), TEXT_MAX);
   out[PD_AUDIT_APPROVAL] = cut(pd_text(entry->approval), TEXT_MAX);
   out[PD_AUDIT_SUBJECT] = cut(entry->subject, PD_KEY_SIZE_MAX);
+  out[PD_AUDIT_TOKEN] = cut(pd_text(entry->token ? entry->token : ""), TEXT_MAX);
   out[PD_AUDIT_NAME] = known ? (pd_bytes){0} : cut(pd_text(entry->capability), TEXT_MAX);
 }
 
@@ -97,12 +99,12 @@ static pd_code append_line(pd_audit_batch *batch, const pd_audit_entry *entry, c
   TRY(pd_array_grow(&batch->lines, batch->count, &batch->capacity, sizeof batch->lines[0], "audit lines", NULL));
   pd_audit_line *line = &batch->lines[batch->count];
   *line = (pd_audit_line){
-    .first_ms = entry->time_ms,
+    .first_ms = entry->first_ms ? entry->first_ms : entry->time_ms,
     .last_ms = entry->time_ms,
     .capability = known,
     .outcome = entry->outcome,
     .input_hash = entry->input_hash,
-    .count = 1,
+    .count = entry->count ? entry->count : 1,
     .text_at = (uint32_t)batch->texts.size,
     .permission = (uint8_t)entry->permission,
     .is_operator = entry->is_operator,
@@ -120,12 +122,19 @@ static pd_code append_line(pd_audit_batch *batch, const pd_audit_entry *entry, c
   return PD_OK;
 }
 
+/* Refused before anything was done: nobody waits for evidence of it, and whoever tries again and again shall not fill the disk. */
+static bool is_refused(const pd_audit_entry *entry)
+{
+  return strcmp(entry->outcome, "PermissionDenied") == 0 && !entry->is_operator;
+}
+
 /* A3, or a line of its own. */
 static pd_code batch_add(pd_audit_batch *batch, const pd_audit_entry *entry, const char *known)
 {
   pd_bytes texts[PD_AUDIT_TEXT_COUNT];
   texts_of(entry, known, texts);
-  if (entry->commit || entry->permission != PD_PERMIT_AUTONOMOUS) return append_line(batch, entry, known, texts);
+  bool is_shared = entry->permission == PD_PERMIT_AUTONOMOUS || entry->is_hasty || is_refused(entry);
+  if (entry->commit || !is_shared) return append_line(batch, entry, known, texts);
   uint64_t mark;
   memcpy(&mark, entry->input_hash.bytes, sizeof mark);
   mark = pd_mix64(mark, (uintptr_t)entry->outcome ^ (texts[0].size ? *(const uint8_t *)texts[0].data : 0u));
@@ -133,7 +142,8 @@ static pd_code batch_add(pd_audit_batch *batch, const pd_audit_entry *entry, con
   if (pd_map64_add(&batch->alike, mark, &slot, NULL, NULL)) return append_line(batch, entry, known, texts);
   if (*slot && is_alike(batch, &batch->lines[*slot - 1], entry, known, texts)) {
     pd_audit_line *line = &batch->lines[*slot - 1];
-    line->count++;
+    line->count += entry->count ? entry->count : 1;
+    if (entry->first_ms && entry->first_ms < line->first_ms) line->first_ms = entry->first_ms;
     if (entry->time_ms > line->last_ms) line->last_ms = entry->time_ms;
     return PD_OK;
   }
@@ -253,7 +263,8 @@ static bool has_room(pd_audit *audit)
 void pd_audit_add(pd_home *home, const pd_audit_entry *entry)
 {
   pd_audit *audit = home->audit;
-  bool is_now = !home->config.audit_flush_ms || entry->permission == PD_PERMIT_APPROVAL || entry->permission == PD_PERMIT_OPERATOR;
+  bool is_watched = entry->permission == PD_PERMIT_APPROVAL || entry->permission == PD_PERMIT_OPERATOR;
+  bool is_now = !home->config.audit_flush_ms || (is_watched && !is_refused(entry));
   pthread_mutex_lock(&audit->lock);
   if (!has_room(audit) || batch_add(&audit->waiting, entry, entry->is_known ? entry->capability : NULL)) {
     audit->lost++;
@@ -272,6 +283,34 @@ void pd_audit_add(pd_home *home, const pd_audit_entry *entry)
   }
 }
 
+bool pd_audit_add_hasty(pd_home *home, const pd_audit_entry *entry)
+{
+  pd_audit *audit = home->audit;
+  pthread_mutex_lock(&audit->lock);
+  bool is_added = !batch_is_full(&audit->waiting) && batch_add(&audit->waiting, entry, entry->is_known ? entry->capability : NULL) == PD_OK;
+  if (is_added) audit->added++;
+  bool is_urgent = audit->waiting.count > PD_AUDIT_LINES_MAX / 2;
+  if (is_urgent) audit->is_urgent = true;
+  if (!audit->is_closing && has_thread(audit) && (is_urgent || audit->waiting.count == 1))
+    pthread_cond_signal(&audit->wake); /* without a thread, the next call or the close writes it */
+  pthread_mutex_unlock(&audit->lock);
+  return is_added;
+}
+
+void pd_audit_lose(pd_home *home)
+{
+  pd_audit *audit = home->audit;
+  pthread_mutex_lock(&audit->lock);
+  audit->lost++;
+  audit->waiting.lost++;
+  pthread_mutex_unlock(&audit->lock);
+}
+
+pd_audit_joined *pd_audit_joined_of(pd_home *home)
+{
+  return home->audit->joined;
+}
+
 bool pd_audit_must_wait(pd_home *home)
 {
   pd_audit *audit = home->audit;
@@ -286,6 +325,7 @@ bool pd_audit_must_wait(pd_home *home)
 pd_code pd_audit_flush(pd_home *home, pd_error *err)
 {
   pd_audit *audit = home->audit;
+  pd_audit_joined_tell(home);
   pthread_mutex_lock(&audit->lock);
   uint64_t ticket = audit->added;
   pthread_mutex_unlock(&audit->lock);
@@ -306,6 +346,11 @@ pd_code pd_audit_new(pd_home *home, pd_audit **out, pd_error *err)
   pd_audit *made = calloc(1, sizeof *made);
   if (!made) return pd_error_memory(err, "the audit");
   made->home = home;
+  pd_code code = pd_audit_joined_new(&made->joined, err);
+  if (code) {
+    free(made);
+    return code;
+  }
   pthread_condattr_t monotonic;
   pthread_condattr_init(&monotonic);
   pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -330,6 +375,7 @@ void pd_audit_free(pd_audit *audit)
   if (pd_audit_flush(audit->home, NULL)) {
     /* nobody is left who could be told; the lines are lost with the process */
   }
+  pd_audit_joined_free(audit->joined);
   batch_done(&audit->waiting);
   batch_done(&audit->writing);
   pthread_cond_destroy(&audit->wake);

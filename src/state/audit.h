@@ -8,7 +8,8 @@
  * A1  A line's chain is SHA-256(chain of the line before || the line's JSON); the first line's predecessor is 32 zero bytes.
  * A2  A batch is one key, `batch/` and its first line's number in 20 digits; batch and `head` change in one commit, bound to the
  *     version of `head`: whoever loses the race chains its lines to the winner's.
- * A3  Calls that changed nothing, needed nobody and are alike in all but their time share a line within a batch; it counts them.
+ * A3  Calls that changed nothing and needed nobody or were refused share a line within a batch if they are alike in all but their time; it
+ *     counts them. What strangers ask for shares one within a minute (audit_access.c).
  * A4  No value, and no other content of an input than the key or id it is about, is ever in a line.
  * A5  Adding never fails a call. A slow disk slows callers down; a failing one makes lines wait in bounded memory, then counts them
  *     as lost, and the first line that can be written again says how many.
@@ -28,7 +29,8 @@
 #define PD_AUDIT_LINES_MAX 32768                     /* of one batch */
 #define PD_AUDIT_TEXTS_MAX ((size_t)4 * 1024 * 1024) /* bytes of their texts */
 
-/* A line as it waits in memory. Its texts lie one after the other in the batch's `texts`: agent, session, approval, subject, name. */
+/* A line as it waits in memory. Its texts lie one after the other in the batch's `texts`:
+ * agent, session, approval, subject, name, token. */
 typedef struct pd_audit_line {
   int64_t first_ms, last_ms;
   const char *capability; /* static storage; NULL: the name is in the texts */
@@ -36,12 +38,12 @@ typedef struct pd_audit_line {
   pd_id input_hash, commit;
   uint64_t count;
   uint32_t text_at;
-  uint16_t sizes[5];
+  uint16_t sizes[6];
   uint8_t permission;
   bool is_operator, has_commit;
 } pd_audit_line;
 
-enum { PD_AUDIT_AGENT = 0, PD_AUDIT_SESSION, PD_AUDIT_APPROVAL, PD_AUDIT_SUBJECT, PD_AUDIT_NAME, PD_AUDIT_TEXT_COUNT };
+enum { PD_AUDIT_AGENT = 0, PD_AUDIT_SESSION, PD_AUDIT_APPROVAL, PD_AUDIT_SUBJECT, PD_AUDIT_NAME, PD_AUDIT_TOKEN, PD_AUDIT_TEXT_COUNT };
 
 /* What will be one batch. */
 typedef struct pd_audit_batch {
@@ -93,6 +95,16 @@ PD_MUST_USE pd_code pd_audit_head_read(pd_store *store, const char *at, pd_audit
 PD_MUST_USE pd_code pd_audit_write(pd_home *home, const pd_audit_batch *batch, pd_error *err);
 
 /* ---- for the neighbours ---- */
+
+/* audit_access.c: what waits to be told with others that are alike. */
+typedef struct pd_audit_joined pd_audit_joined;
+PD_MUST_USE pd_code pd_audit_joined_new(pd_audit_joined **out, pd_error *err);
+void pd_audit_joined_free(pd_audit_joined *joined); /* takes NULL */
+pd_audit_joined *pd_audit_joined_of(pd_home *home);
+/* Count a line that found no room. */
+void pd_audit_lose(pd_home *home);
+/* Add the lines that are owed, as far as there is room. */
+void pd_audit_joined_tell(pd_home *home);
 
 /* Write what waits in memory. */
 PD_MUST_USE pd_code pd_audit_flush(pd_home *home, pd_error *err);

@@ -1,4 +1,9 @@
-/* audit_read.c: `audit.list` and `operator.feed`: the chain from its newest line back. */
+/*
+ * audit_read.c: `audit.list` and `operator.feed`: the chain from its newest line back.
+ *
+ * One call looks at WALK_MAX lines, whatever fits: a query that nothing fits would else walk the whole chain and hold a thread as long. The
+ * answer then says where to go on (`next_before`), and the batch of a given `before` is found by halving, not by walking.
+ */
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/clock.h"
@@ -10,12 +15,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#define WALK_MAX 20000 /* lines that one call looks at */
+#define BATCH_COST 20  /* reading a batch takes as long as so many lines */
+
 typedef struct line_query {
   pd_bytes agent, capability; /* empty: any; the capability may have * and ? */
   bool own_only;              /* not what the operator did in the agent's name */
   bool notable_only;          /* the operator's feed */
   int64_t since_ms;
   uint64_t before, limit, count;
+  uint64_t walked, next; /* next: the last line that was looked at; 0: none */
   bool has_more;
 } line_query;
 
@@ -39,8 +48,6 @@ int64_t pd_audit_time(pd_json line)
 
 static bool is_wanted(const line_query *q, pd_json line)
 {
-  uint64_t seq = 0;
-  if (!pd_json_u64(pd_json_member(line, "seq"), &seq) || (q->before && seq >= q->before)) return false;
   if (q->agent.size && !pd_bytes_equal(inside(pd_json_member(line, "agent")), q->agent)) return false;
   if (q->own_only && pd_json_member(line, "operator").kind) return false;
   if (q->capability.size && !pd_glob_match(q->capability, inside(pd_json_member(line, "capability")))) return false;
@@ -52,9 +59,14 @@ static pd_code visit_line(line_query *q, pd_bytes text, pd_json_writer *out, pd_
 {
   pd_json line;
   if (pd_json_parse(text, &line, NULL)) return pd_error_set(err, PD_CORRUPT, "a line of the audit is no JSON; see audit.verify");
-  if (!is_wanted(q, line)) return PD_OK;
-  q->has_more = q->count == q->limit;
+  uint64_t seq = 0;
+  if (!pd_json_u64(pd_json_member(line, "seq"), &seq) || (q->before && seq >= q->before)) return PD_OK;
+  bool is_line = is_wanted(q, line);
+  q->has_more = q->walked >= WALK_MAX || (is_line && q->count == q->limit);
   if (q->has_more) return PD_OK;
+  q->walked++;
+  q->next = seq;
+  if (!is_line) return PD_OK;
   q->count++;
   pd_json_value(out, line);
   return out->code;
@@ -78,11 +90,50 @@ static pd_code visit_batch(line_query *q, pd_bytes rest, uint64_t count, pd_json
   return code;
 }
 
+/* Does a batch begin at a line after `after` and before `before`? The first such one in *out. */
+static pd_code next_batch(pd_store *store, const char *at, uint64_t after, uint64_t before, uint64_t *out, pd_error *err)
+{
+  char from[PD_AUDIT_KEY_SIZE], to[PD_AUDIT_KEY_SIZE];
+  pd_scan scan = {.from = pd_text(pd_audit_key(after + 1, from)), .to = pd_text(pd_audit_key(before, to)), .keys_only = true};
+  pd_iter *iter = NULL;
+  pd_entry entry;
+  *out = 0;
+  TRY(pd_iter_open(store, at, &scan, &iter, err));
+  pd_code code = pd_iter_next(iter, &entry, NULL, err);
+  if (!code && entry.key.size == strlen(from)) {
+    memcpy(from, entry.key.data, entry.key.size);
+    *out = strtoull(from + strlen(PD_AUDIT_BATCH), NULL, 10);
+  }
+  pd_iter_close(iter);
+  return code == PD_NOT_FOUND ? PD_OK : code;
+}
+
+/* The batch that has the last line before q->before. */
+static pd_code batch_before(pd_store *store, const char *at, const pd_audit_head *head, uint64_t before, uint64_t *out, pd_error *err)
+{
+  uint64_t found = 0, low = head->start_batch ? head->start_batch - 1 : 0, high = before;
+  *out = head->batch;
+  if (!before || head->batch < before) return PD_OK;
+  while (low + 1 < high) { /* the last batch before `before` begins after `low`, unless there is none */
+    uint64_t middle = low + (high - low) / 2, next;
+    TRY(next_batch(store, at, middle - 1, before, &next, err));
+    if (next)
+      found = low = next;
+    else
+      high = middle;
+  }
+  *out = found;
+  return PD_OK;
+}
+
 static pd_code visit_back(pd_store *store, const char *at, uint64_t batch, line_query *q, pd_json_writer *out, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf text = {0};
   char key[PD_AUDIT_KEY_SIZE];
   while (batch && !q->has_more) {
+    q->has_more = q->walked >= WALK_MAX;
+    if (q->has_more) break;
+    q->walked += BATCH_COST;
     pd_audit_top top;
     pd_bytes rest;
     pd_code code = pd_get(store, at, pd_text(pd_audit_key(batch, key)), &text, NULL, err);
@@ -114,9 +165,12 @@ static pd_code answer(pd_frame *frame, line_query *q, pd_error *err)
   if (code && code != PD_NOT_FOUND) return code;
   pd_json_key(&frame->out, "lines");
   pd_json_open(&frame->out, '[');
-  if (code == PD_OK) TRY(visit_back(store, hex, head.batch, q, &frame->out, err));
+  uint64_t batch = 0;
+  if (code == PD_OK) TRY(batch_before(store, hex, &head, q->before, &batch, err));
+  if (batch) TRY(visit_back(store, hex, batch, q, &frame->out, err));
   pd_json_close(&frame->out, ']');
   pd_json_put_bool(&frame->out, "has_more", q->has_more);
+  if (q->has_more && q->next) pd_json_put_number(&frame->out, "next_before", q->next);
   return PD_OK;
 }
 

@@ -43,6 +43,7 @@ static void line_json(pd_json_writer *w, const pd_audit_batch *batch, const pd_a
   put_time(w, "time", line->first_ms);
   pd_json_put_bytes(w, "agent", pd_audit_text(batch, line, PD_AUDIT_AGENT));
   put_unless_empty(w, "session", pd_audit_text(batch, line, PD_AUDIT_SESSION));
+  put_unless_empty(w, "token", pd_audit_text(batch, line, PD_AUDIT_TOKEN));
   if (line->is_operator) pd_json_put_bool(w, "operator", true);
   pd_json_put_bytes(w, "capability", name);
   pd_json_put_text(w, "permission", pd_permission_name((pd_permission)line->permission));

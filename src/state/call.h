@@ -102,16 +102,21 @@ PD_MUST_USE pd_code pd_permit(pd_frame *frame, pd_error *err);
 /* One line of the audit. Texts are borrowed. */
 typedef struct pd_audit_entry {
   int64_t time_ms;
-  const char *agent, *session, *capability, *outcome, *approval; /* outcome: "ok" or the error's name */
+  int64_t first_ms;                                                      /* of the first of `count` calls; 0: time_ms */
+  uint64_t count;                                                        /* 0: 1 */
+  const char *agent, *session, *token, *capability, *outcome, *approval; /* outcome: "ok" or the error's name; token: NULL: none */
   bool is_operator;
   bool is_known; /* `capability` is one, and so of static storage */
   pd_permission permission;
   pd_bytes subject; /* the key, prefix or id that the call was about; never a value */
   pd_id input_hash;
   const pd_id *commit; /* NULL: none */
+  bool is_hasty;       /* it does not wait for room, nor for the disk; and it changed nothing */
 } pd_audit_entry;
 
 /* audit.c: never fails the call: what cannot be written is kept and tried again, and system.health says so. */
 void pd_audit_add(pd_home *home, const pd_audit_entry *entry);
+/* The same for an entry in haste. False: there is no room now, and nothing was added. */
+PD_MUST_USE bool pd_audit_add_hasty(pd_home *home, const pd_audit_entry *entry);
 
 #endif

@@ -43,8 +43,6 @@ void pd_session_on_end(pd_home *home, void (*ended)(void *ctx, const char *agent
 
 /* Is it time to look for sessions that have idled out? Whoever does ends them, and what their ends have to tell is written to the disk. */
 bool pd_sessions_are_due(pd_home *home, int64_t now_ms);
-/* Look, if it is time. */
-void pd_sessions_sweep(pd_home *home);
 
 /* A session as others see it. Texts are borrowed until the visitor returns. */
 typedef struct pd_session_info {

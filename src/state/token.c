@@ -185,6 +185,15 @@ pd_code pd_token_check(pd_home *home, const char *text, pd_token_info *out, pd_e
   return find_good(home, text + strlen(TEXT_BEGIN), pd_sha256(pd_text(text)), out, err);
 }
 
+bool pd_token_claimed(pd_home *home, const char *text, char out_id[PD_TOKEN_ID_SIZE])
+{
+  pd_token token = {0};
+  const char *id = text + strlen(TEXT_BEGIN);
+  if (!is_formed(text) || pd_token_load(home, (pd_bytes){id, PD_TOKEN_ID_SIZE - 1}, &token, NULL, NULL)) return false;
+  memcpy(out_id, token.info.id, PD_TOKEN_ID_SIZE);
+  return true;
+}
+
 pd_code pd_token_recheck(pd_home *home, const pd_token_mark *mark, pd_error *err)
 {
   pd_token_info info;

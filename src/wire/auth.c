@@ -6,6 +6,7 @@
  * with Perdure-Role: agent.
  */
 #include "base/base.h"
+#include "base/buf.h"
 #include "base/error.h"
 #include "wire/http.h"
 
@@ -16,6 +17,17 @@
 
 static bool refuse(pd_request *request, unsigned status, const char *name, const char *hint, const char *message)
 {
+  if (status != MHD_HTTP_BAD_REQUEST) {
+    const pd_caller *caller = &request->caller;
+    pd_access refused = {
+      .capability = "token.refuse",
+      .agent = *caller->token.agent ? caller->token.agent : NULL,
+      .token = *caller->token.id ? caller->token.id : NULL,
+      .outcome = name,
+      .is_joined_by_minute = true,
+    };
+    pd_audit_access(request->server->home, &refused);
+  }
   pd_reply_failure(request, status, status == MHD_HTTP_BAD_REQUEST ? PD_INVALID : PD_DENIED, name, hint, "%s", message);
   return false;
 }
@@ -100,8 +112,10 @@ static bool take_token(pd_request *request, const char *text)
     pd_reply_error(request, &err);
     return false;
   }
-  if (code)
+  if (code) {
+    if (!pd_token_claimed(request->server->home, text, caller->token.id)) caller->token.id[0] = 0;
     return refuse(request, MHD_HTTP_UNAUTHORIZED, "Unauthorized", "Ask the operator for a token: perdure token create.", err.message);
+  }
   caller->has_token = true;
   caller->is_operator = caller->token.role != PD_ROLE_AGENT;
   if (role && strcmp(role, "agent") == 0 && caller->is_operator) return take_agent(request) && step_down(caller);
@@ -161,6 +175,32 @@ bool pd_auth_admits(pd_request *request)
 pd_code pd_caller_permits(const pd_caller *caller, const char *capability, pd_bytes input, pd_error *err)
 {
   return caller->has_token ? pd_token_permits(&caller->token, capability, input, err) : PD_OK;
+}
+
+void pd_caller_audit(const pd_caller *caller, const char *capability, pd_bytes subject, pd_code code, const pd_error *err)
+{
+  pd_access access = {
+    .capability = capability,
+    .agent = *caller->agent ? caller->agent : NULL,
+    .session = *caller->session ? caller->session : NULL,
+    .token = caller->has_token ? caller->token.id : NULL,
+    .subject = subject,
+    .outcome = code ? pd_error_name(err) : "ok",
+    .is_operator = caller->is_operator,
+  };
+  pd_audit_access(caller->server->home, &access);
+}
+
+pd_code pd_caller_calls(const pd_caller *caller, const char *capability, pd_bytes input, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf key = {0};
+  pd_json json;
+  pd_code code = pd_caller_permits(caller, capability, input, err);
+  if (!code) return PD_OK;
+  bool has_key = pd_json_parse(input, &json, NULL) == PD_OK && (pd_json_decode(pd_json_member(json, "key"), &key, NULL) == PD_OK ||
+                                                                pd_json_decode(pd_json_member(json, "prefix"), &key, NULL) == PD_OK);
+  pd_caller_audit(caller, capability, has_key ? pd_buf_bytes(&key) : (pd_bytes){0}, code, err);
+  return code;
 }
 
 bool pd_caller_is_narrow(const pd_caller *caller)

@@ -75,7 +75,8 @@ pd_code pd_wire_call(const pd_caller *caller, const pd_ctx *ctx, const char *cap
   int64_t begun_us = pd_clock_monotonic_us();
   pd_ctx who = *ctx;
   who.is_onlooker = caller->token.role == PD_ROLE_AUDITOR;
-  pd_code code = pd_caller_permits(caller, capability, input, err);
+  who.token = caller->has_token ? caller->token.id : NULL;
+  pd_code code = pd_caller_calls(caller, capability, input, err);
   if (code)
     pd_wire_error(out, err, NULL, NULL);
   else
@@ -93,6 +94,7 @@ static pd_ctx ctx_of(const pd_request *request)
     .session = *caller->session ? caller->session : NULL,
     .is_operator = caller->is_operator,
     .is_onlooker = caller->token.role == PD_ROLE_AUDITOR,
+    .token = caller->has_token ? caller->token.id : NULL,
   };
 }
 
@@ -163,7 +165,7 @@ bool pd_route_call_begin(pd_request *request)
   pd_bytes input = pd_buf_bytes(&request->body);
   if (!is_call(request)) return true;
   pd_ctx ctx = ctx_of(request);
-  pd_code code = pd_caller_permits(&request->caller, request->rest, input, &err);
+  pd_code code = pd_caller_calls(&request->caller, request->rest, input, &err);
   if (code)
     pd_wire_error(&request->out, &err, NULL, NULL);
   else

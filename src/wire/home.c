@@ -224,7 +224,7 @@ void pd_route_home(pd_request *request)
 {
   pd_error err = {0};
   const struct verb *verb = find_verb(request);
-  pd_code code = verb ? pd_raw_permit(request, verb->writes, &err)
+  pd_code code = verb ? pd_raw_permit(request, "home", verb->writes, &err)
                       : pd_error_set(&err, PD_NOT_FOUND, "there is nothing at %.256s for %s", request->path, request->method);
   if (!code) code = verb->run(request, &err);
   if (!code) return pd_reply(request, MHD_HTTP_OK);

@@ -93,6 +93,10 @@ typedef struct pd_caller {
 
 /* What the caller's token lets it call. PD_DENIED. */
 PD_MUST_USE pd_code pd_caller_permits(const pd_caller *caller, const char *capability, pd_bytes input, pd_error *err);
+/* The same, and a refusal is a line of the audit. */
+PD_MUST_USE pd_code pd_caller_calls(const pd_caller *caller, const char *capability, pd_bytes input, pd_error *err);
+/* A line of the audit: the caller asked for what `capability` tells, of `subject`, and this came of it. */
+void pd_caller_audit(const pd_caller *caller, const char *capability, pd_bytes subject, pd_code code, const pd_error *err);
 /* Is it limited to some keys? */
 bool pd_caller_is_narrow(const pd_caller *caller);
 /* …or to some capabilities? */
@@ -301,8 +305,10 @@ PD_MUST_USE pd_code pd_listen_passed(pd_server *server, pd_error *err);
 PD_MUST_USE pd_code pd_lock_home(pd_server *server, pd_error *err);
 /* request.c: the callbacks that a daemon is started with. */
 PD_MUST_USE pd_code pd_daemon_start(pd_listener *listener, unsigned threads, pd_error *err);
-/* read.c: may the caller read of the store `name` what a call of `like` tells? `key` may be NULL. PD_DENIED. */
+/* read.c: may the caller read of the store `name` what a call of `like` tells? `key` may be NULL. PD_DENIED, which is a line of
+ * the audit; what came of a read that was permitted is for pd_read_audit. */
 PD_MUST_USE pd_code pd_read_permit(const pd_request *request, const char *name, const char *like, const char *key, pd_error *err);
+void pd_read_audit(const pd_request *request, const char *name, const char *like, const char *key, pd_code code, const pd_error *err);
 /* The store, which may be made if it is the caller's own or the shared one; to be given back (pd_home_return). PD_NOT_FOUND, also for
  * `system`. */
 PD_MUST_USE pd_code pd_read_store(const pd_request *request, const char *name, bool create, pd_store **out, pd_error *err);

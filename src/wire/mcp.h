@@ -80,6 +80,7 @@ typedef struct pd_mcp_peer {
   const char *name;        /* Mcp-Name */
   /* May a person behind this client approve what needs approval? False: ApprovalRequired is all it hears. */
   bool may_approve;
+  const char *token; /* the id of the token that was shown, for the audit; NULL: none */
   pd_mcp_gate gate;
 } pd_mcp_peer;
 

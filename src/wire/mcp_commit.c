@@ -31,7 +31,11 @@ static pd_code show(pd_mcp_turn *turn, const char *store, const char *id, pd_buf
 pd_code pd_mcp_commit_read(pd_mcp_turn *turn, const char *uri, const char *id)
 {
   CLEANUP(pd_buf_done) pd_buf text = {0};
-  if (!is_hex(id) || pd_mcp_is_narrow(turn) || !pd_mcp_sees(turn, PD_MCP_COMMITS)) return pd_mcp_not_found(turn, uri);
+  if (!is_hex(id)) return pd_mcp_not_found(turn, uri);
+  if (pd_mcp_is_narrow(turn) || !pd_mcp_sees(turn, PD_MCP_COMMITS)) {
+    pd_mcp_audit(turn, PD_MCP_COMMITS, pd_text(id), "PermissionDenied");
+    return pd_mcp_not_found(turn, uri);
+  }
   pd_code code = show(turn, "own", id, &text);
   if (code == PD_NOT_FOUND) code = show(turn, "shared", id, &text);
   if (code == PD_NOT_FOUND || code == PD_INVALID) return pd_mcp_not_found(turn, uri);

@@ -46,6 +46,8 @@ bool pd_mcp_is_narrow(const pd_mcp_turn *turn);
 bool pd_mcp_sees(const pd_mcp_turn *turn, const char *capability);
 /* May it read, past the door, what a call about `key` (a key, or a prefix of keys; data NULL: any) would tell? PD_DENIED. */
 PD_MUST_USE pd_code pd_mcp_may_read(pd_mcp_turn *turn, const char *capability, pd_bytes key, pd_error *err);
+/* A line of the audit: the peer asked for what `capability` tells, past the door; `outcome` is "ok" or an error's name, static. */
+void pd_mcp_audit(const pd_mcp_turn *turn, const char *capability, pd_bytes subject, const char *outcome);
 
 /* ---- mcp_commit.c ---- */
 

@@ -277,6 +277,7 @@ static void admit(const pd_request *request, pd_mcp_peer *peer)
 {
   peer->gate = (pd_mcp_gate){
     .call = call_within_scopes, .sees = sees_by_scopes, .prefix = prefix_of_scopes, .ctx = (void *)(uintptr_t)&request->caller};
+  peer->token = request->caller.has_token ? request->caller.token.id : NULL;
   peer->realm = realm_of(&request->caller);
   const pd_serve_options *options = request->server->options;
   peer->may_approve = options->mcp_approvals && !options->no_mcp_approvals;

@@ -48,7 +48,9 @@ static pd_code walk_prefix(pd_mcp_turn *turn, pd_mcp_topic_kind tier, pd_bytes p
   bool is_shared = tier == PD_MCP_SHARED;
   pd_scan scan = {.prefix = prefix, .after = after, .keys_only = true};
   pd_store *store = NULL;
-  if (pd_mcp_may_read(turn, is_shared ? "state.shared.list" : "state.persistent.list", prefix, err)) return PD_OK;
+  const char *like = is_shared ? "state.shared.list" : "state.persistent.list";
+  if (pd_mcp_may_read(turn, like, prefix, err)) return PD_OK;
+  pd_mcp_audit(turn, like, prefix, "ok");
   pd_code code = pd_home_borrow(turn->mcp->home, is_shared ? "shared" : turn->peer->agent, false, &store, err);
   if (code == PD_NOT_FOUND) return PD_OK; /* nothing was ever put there */
   TRY(code);

@@ -42,6 +42,18 @@ pd_code pd_mcp_may_read(pd_mcp_turn *turn, const char *capability, pd_bytes key,
   return pd_error_named(err, PD_DENIED, "PermissionDenied", "agent '%s' may not read this: %s is not free for it", agent, capability);
 }
 
+void pd_mcp_audit(const pd_mcp_turn *turn, const char *capability, pd_bytes subject, const char *outcome)
+{
+  pd_access access = {
+    .capability = capability,
+    .agent = turn->peer->agent,
+    .token = turn->peer->token,
+    .subject = subject,
+    .outcome = outcome,
+  };
+  pd_audit_access(turn->mcp->home, &access);
+}
+
 pd_code pd_mcp_home_admit(pd_mcp_turn *turn, const char *uri, pd_error *err)
 {
   CLEANUP(pd_mcp_topic_done) pd_mcp_topic topic = {0};
@@ -52,7 +64,10 @@ pd_code pd_mcp_home_admit(pd_mcp_turn *turn, const char *uri, pd_error *err)
   TRY(pd_mcp_topic_parse(uri, &topic, err));
   if (topic.kind == PD_MCP_COMMIT) return PD_OK; /* it never changes, so nothing is ever told */
   bool has_key = topic.kind != PD_MCP_THREAD;
-  return pd_mcp_may_read(turn, kinds[topic.kind].capability, has_key ? pd_buf_bytes(&topic.rest) : (pd_bytes){0}, err);
+  const char *like = kinds[topic.kind].capability;
+  pd_code code = pd_mcp_may_read(turn, like, has_key ? pd_buf_bytes(&topic.rest) : (pd_bytes){0}, err);
+  pd_mcp_audit(turn, like, pd_buf_bytes(&topic.rest), code ? pd_error_name(err) : "ok");
+  return code;
 }
 
 /* ---- URIs ---- */

@@ -225,7 +225,9 @@ void pd_route_metrics(pd_request *request)
 {
   store_list list = {0};
   pd_error err = {0};
-  if (write_all(request, &list, &err)) {
+  pd_code code = write_all(request, &list, &err);
+  if (code == PD_DENIED) pd_caller_audit(&request->caller, "metrics.read", (pd_bytes){0}, code, &err);
+  if (code) {
     pd_reply_error(request, &err);
   } else {
     request->type = "text/plain; version=0.0.4; charset=utf-8";

@@ -76,31 +76,9 @@ static const char *like_capability(const reading *r)
   return strcmp(r->what, "state") == 0 ? "state.persistent.list" : "state.persistent.history";
 }
 
-static pd_code check_policy(const pd_request *request, const char *capability, const char *key, pd_error *err)
+/* What the scopes of the token and the policy say. */
+static pd_code judge(const pd_caller *caller, const char *name, const char *like, const char *key, pd_error *err)
 {
-  CLEANUP(pd_buf_done) pd_buf input = {0};
-  CLEANUP(pd_buf_done) pd_buf out = {0};
-  pd_json_writer w = {.out = &input, .err = err};
-  pd_json answer;
-  const char *agent = request->caller.agent;
-  pd_json_open(&w, '{');
-  pd_json_put_text(&w, "agent", agent);
-  pd_json_put_text(&w, "capability", capability);
-  if (key && *key) pd_json_put_text(&w, "key", key);
-  pd_json_close(&w, '}');
-  TRY(w.code);
-  pd_ctx ctx = {.home = request->server->home, .agent = agent, .is_operator = true};
-  TRY(pd_call(&ctx, "policy.check", pd_buf_bytes(&input), &out, err));
-  TRY(pd_json_parse(pd_buf_bytes(&out), &answer, err));
-  pd_json permission = pd_json_member(answer, "permission");
-  if (pd_json_is(permission, "autonomous") || pd_json_is(permission, "notify")) return PD_OK;
-  return pd_error_named(err, PD_DENIED, "PermissionDenied", "policy does not let agent %s read this: %s is not free for it", agent,
-                        capability);
-}
-
-pd_code pd_read_permit(const pd_request *request, const char *name, const char *like, const char *key, pd_error *err)
-{
-  const pd_caller *caller = &request->caller;
   CLEANUP(pd_buf_done) pd_buf input = {0};
   pd_json_writer w = {.out = &input, .err = err};
   pd_json_open(&w, '{');
@@ -108,11 +86,30 @@ pd_code pd_read_permit(const pd_request *request, const char *name, const char *
   pd_json_close(&w, '}');
   TRY(w.code);
   TRY(pd_caller_permits(caller, like, pd_buf_bytes(&input), err));
-  if (caller->is_operator) return PD_OK;
-  if (strcmp(name, "shared") != 0 && strcmp(name, caller->agent) != 0)
+  bool is_foreign = strcmp(name, "shared") != 0 && strcmp(name, caller->agent) != 0;
+  if (is_foreign && !caller->is_operator)
     return pd_error_named(err, PD_DENIED, "PermissionDenied", "agent %s may read its own state and shared, not that of '%s'", caller->agent,
                           name);
-  return check_policy(request, like, key, err);
+  pd_bytes about = key && *key ? pd_text(key) : (pd_bytes){0};
+  pd_permission permission = pd_permission_of(caller->server->home, caller->agent, like, about);
+  if (caller->is_operator ? permission < PD_PERMIT_BLOCKED : permission <= PD_PERMIT_NOTIFY) return PD_OK;
+  return pd_error_named(err, PD_DENIED, "PermissionDenied", "policy does not let %s%s read this: %s is not free for it",
+                        *caller->agent ? "agent " : "the operator", caller->agent, like);
+}
+
+void pd_read_audit(const pd_request *request, const char *name, const char *like, const char *key, pd_code code, const pd_error *err)
+{
+  pd_caller who = request->caller;
+  bool is_own = strcmp(name, "shared") == 0 || strcmp(name, who.agent) == 0;
+  if (who.is_operator && !is_own) snprintf(who.agent, sizeof who.agent, "%s", name); /* as with calls: whose state it was */
+  pd_caller_audit(&who, like, pd_text(key ? key : ""), code, err);
+}
+
+pd_code pd_read_permit(const pd_request *request, const char *name, const char *like, const char *key, pd_error *err)
+{
+  pd_code code = judge(&request->caller, name, like, key, err);
+  if (code) pd_read_audit(request, name, like, key, code, err);
+  return code;
 }
 
 pd_code pd_read_store(const pd_request *request, const char *name, bool create, pd_store **out, pd_error *err)
@@ -304,12 +301,8 @@ static pd_code read_object(reading *r, pd_error *err)
   return r->w.code;
 }
 
-static pd_code run(reading *r, pd_error *err)
+static pd_code answer(reading *r, pd_error *err)
 {
-  TRY(split_path(r, err));
-  bool is_list = strcmp(r->what, "state") == 0;
-  const char *key = r->key ? r->key : is_list ? pd_request_query(r->request, "prefix") : NULL;
-  TRY(pd_read_permit(r->request, r->store_name, like_capability(r), key, err));
   TRY(pd_read_store(r->request, r->store_name, false, &r->store, err));
   const char *at = pd_request_query(r->request, strcmp(r->what, "diff") == 0 ? "to" : "at");
   TRY(resolve(r, at && *at ? at : REF, &r->commit, err));
@@ -317,6 +310,17 @@ static pd_code run(reading *r, pd_error *err)
   TRY(r->key ? read_key(r, err) : read_object(r, err));
   snprintf(r->request->etag, sizeof r->request->etag, "\"%s\"", r->at);
   return PD_OK;
+}
+
+static pd_code run(reading *r, pd_error *err)
+{
+  TRY(split_path(r, err));
+  bool is_list = strcmp(r->what, "state") == 0;
+  const char *key = r->key ? r->key : is_list ? pd_request_query(r->request, "prefix") : NULL;
+  TRY(pd_read_permit(r->request, r->store_name, like_capability(r), key, err));
+  pd_code code = answer(r, err);
+  pd_read_audit(r->request, r->store_name, like_capability(r), key, code, err);
+  return code;
 }
 
 void pd_route_agents(pd_request *request)

@@ -151,23 +151,40 @@ pd_lane pd_route_store_lane(pd_request *request)
 
 /* ---- who may ---- */
 
-pd_code pd_raw_permit(const pd_request *request, bool writes, pd_error *err)
+/* K1 */
+static pd_code judge(const pd_request *request, const char *name, bool writes, pd_error *err)
 {
   const pd_caller *caller = &request->caller;
   if (!caller->is_operator)
     return pd_error_named(err, PD_DENIED, "PermissionDenied",
                           "logs and bags are the operator's; an agent uses capabilities (POST /v1/call/NAME)");
   if (writes && caller->token.role == PD_ROLE_AUDITOR) return pd_error_named(err, PD_DENIED, "PermissionDenied", "an auditor only looks");
-  return pd_caller_permits(caller, writes ? "store.write" : "store.read", pd_text("{}"), err);
+  TRY(pd_caller_permits(caller, writes ? "store.write" : "store.read", pd_text("{}"), err));
+  if (strcmp(name, "system") != 0 || (!writes && caller->token.role == PD_ROLE_OPERATOR)) return PD_OK;
+  return pd_error_named(err, PD_DENIED, "PermissionDenied", "the store 'system' is written by the server alone, and read by the operator");
 }
 
-/* K1 */
-static pd_code permit(const pd_raw_call *call, bool writes, pd_error *err)
+/* A remote command reads record by record: a line a minute is enough to tell that it did. */
+static void audit_access(const pd_request *request, const char *name, bool writes, pd_code code, const pd_error *err)
 {
-  TRY(pd_raw_permit(call->request, writes, err));
-  if (strcmp(call->name, "system") != 0) return PD_OK;
-  if (!writes && call->request->caller.token.role == PD_ROLE_OPERATOR) return PD_OK;
-  return pd_error_named(err, PD_DENIED, "PermissionDenied", "the store 'system' is written by the server alone, and read by the operator");
+  const pd_caller *caller = &request->caller;
+  pd_access access = {
+    .capability = writes ? "store.write" : "store.read",
+    .agent = *caller->agent ? caller->agent : NULL,
+    .token = caller->has_token ? caller->token.id : NULL,
+    .subject = pd_text(name),
+    .outcome = code ? pd_error_name(err) : "ok",
+    .is_operator = caller->is_operator,
+    .is_joined_by_minute = true,
+  };
+  pd_audit_access(request->server->home, &access);
+}
+
+pd_code pd_raw_permit(const pd_request *request, const char *name, bool writes, pd_error *err)
+{
+  pd_code code = judge(request, name, writes, err);
+  if (code || !writes) audit_access(request, name, writes, code, err); /* what was written is told by its deed */
+  return code;
 }
 
 /* ---- answering ---- */
@@ -199,7 +216,7 @@ static pd_code answer(pd_raw_call *call, const struct verb *verb, pd_error *err)
   if (size > PD_NAME_SIZE_MAX) return pd_error_set(err, PD_INVALID, "no store has so long a name");
   snprintf(call->name, sizeof call->name, "%.*s", (int)size, request->rest);
   TRY(pd_agent_check(call->name, err));
-  TRY(permit(call, verb->writes, err));
+  TRY(pd_raw_permit(request, call->name, verb->writes, err));
   TRY(flush(call, verb, err));
   pd_code code = pd_raw_borrow(request->server->raw, call->name, verb->creates, &call->b, err);
   if (code == PD_NOT_FOUND) return pd_error_set(err, PD_NOT_FOUND, "there is no store '%s' here", call->name);
@@ -233,7 +250,7 @@ void pd_route_stores(pd_request *request)
 {
   pd_error err = {0};
   pd_json_writer w = {.out = &request->out, .err = &err};
-  pd_code code = pd_raw_permit(request, false, &err);
+  pd_code code = pd_raw_permit(request, "", false, &err);
   pd_json_open(&w, '{');
   pd_json_key(&w, "stores");
   pd_json_open(&w, '[');

@@ -48,8 +48,8 @@ PD_MUST_USE pd_code pd_raw_answer(pd_raw_call *call, const char *name, uint64_t 
 /* K3: `text` is what was done to the store, as "12-14". */
 void pd_raw_audit(const pd_raw_call *call, const char *deed, const char *text, pd_code code, const pd_error *err, const pd_id *commit);
 
-/* May the caller use raw routes at all, K1? PD_DENIED. */
-PD_MUST_USE pd_code pd_raw_permit(const pd_request *request, bool writes, pd_error *err);
+/* May the caller use the raw routes of `name`, K1? PD_DENIED. Refusals and reads are lines of the audit, one a minute for all alike. */
+PD_MUST_USE pd_code pd_raw_permit(const pd_request *request, const char *name, bool writes, pd_error *err);
 
 /* raw_log.c */
 PD_MUST_USE pd_code pd_raw_log_read(pd_raw_call *call, pd_error *err);

@@ -45,11 +45,13 @@ static pd_code begin(pd_request *request, pd_error *err)
   bool is_auditor = caller->token.role == PD_ROLE_AUDITOR; /* who changes nothing: makes no store, and needs no leave to subscribe */
   const char *like = !is_shared ? "state.persistent.list" : is_auditor ? "state.shared.list" : "state.shared.watch";
   TRY(pd_read_permit(request, wanted.name, like, prefix, err));
+  pd_code code = PD_OK;
   if (!wanted.is_open && wanted.options.ref && pd_history_hides(wanted.options.ref))
-    return pd_error_named(err, PD_DENIED, "PermissionDenied", "the ref '%.200s' is not followed here", wanted.options.ref);
-  TRY(pd_read_store(request, wanted.name, !is_auditor && (is_shared || is_own), &wanted.store, err));
-  pd_code code = pd_hub_add(request->server->hub, &wanted, &request->stream, err);
+    code = pd_error_named(err, PD_DENIED, "PermissionDenied", "the ref '%.200s' is not followed here", wanted.options.ref);
+  if (!code) code = pd_read_store(request, wanted.name, !is_auditor && (is_shared || is_own), &wanted.store, err);
+  if (!code) code = pd_hub_add(request->server->hub, &wanted, &request->stream, err);
   pd_home_return(request->server->home, wanted.store);
+  pd_read_audit(request, wanted.name, like, prefix, code, err);
   return code;
 }
 

@@ -229,6 +229,16 @@ want_true [ "$(holders)" = 1 ]
 run session end "$second"
 want_code 0
 
+t session__a_holder_leaves_no_lines_in_the_audit_by_itself
+want_true [ "$(holders)" = 1 ]
+sleep 1 # what was done before is on disk
+run audit -n 1000
+before=$(grep -vc audit.list "$out")
+sleep 3 # it looks each second whether it still holds something
+run audit -n 1000
+want_code 0
+want_true [ "$(grep -vc audit.list "$out")" = "$before" ]
+
 t session__after_the_end_there_is_nothing_and_the_holder_leaves
 run session end
 want_code 0

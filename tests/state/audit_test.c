@@ -4,6 +4,7 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "state/audit.h"
+#include "state/audit_desk.h"
 #include "support/temp_folder.h"
 
 #include <fcntl.h>
@@ -18,28 +19,7 @@
 
 #include <cmocka.h>
 
-#define GET "state.session.get"
 #define DAY_MS ((int64_t)86400000)
-
-/* As the operator, who then is the agent again. */
-static void operator_ok(world *w, const char *capability, const char *input)
-{
-  w->is_operator = true;
-  world_ok(w, capability, input);
-  w->is_operator = false;
-}
-
-static void get_key(world *w, const char *key)
-{
-  (void)world_callf(w, GET, "{\"key\":\"%s\"}", key); /* there is no session: refused, and audited all the same */
-}
-
-static size_t count_of(world *w, const char *needle)
-{
-  size_t count = 0;
-  for (const char *at = (const char *)w->out.data; (at = strstr(at, needle)); at++) count++;
-  return count;
-}
 
 static pd_store *open_system(world *w)
 {
@@ -52,12 +32,6 @@ static void put_audit(world *w, pd_store *store, const char *key, pd_bytes value
 {
   pd_note note = {.ref = PD_AUDIT_REF};
   if (pd_put(store, pd_text(key), value, &note, NULL, &w->err)) fail_msg("%s", w->err.message);
-}
-
-static void verify_is(world *w, bool is_valid)
-{
-  operator_ok(w, "audit.verify", "{}");
-  if (strcmp(world_out(w, "valid"), is_valid ? "true" : "false") != 0) fail_msg("%s", (const char *)w->out.data);
 }
 
 static void audit__every_call_is_a_line_with_who_what_when_and_outcome(void **state)
@@ -534,6 +508,18 @@ static void audit__a_clock_a_year_ahead_for_one_call_removes_nothing_and_keeps_n
 
 /* ---- failures ---- */
 
+/* The newest lines that fit, page by page. */
+static void find_first(world *w, const char *filter)
+{
+  char input[128];
+  snprintf(input, sizeof input, "{%s}", filter);
+  operator_ok(w, "audit.list", input);
+  while (strcmp(world_out(w, "lines"), "[]") == 0 && strcmp(world_out(w, "has_more"), "true") == 0) {
+    snprintf(input, sizeof input, "{%s,\"before\":%llu}", filter, strtoull(world_out(w, "next_before"), NULL, 10));
+    operator_ok(w, "audit.list", input);
+  }
+}
+
 static void audit__a_write_that_fails_fails_no_call_and_is_made_up_for(void **state)
 {
   (void)state;
@@ -565,9 +551,9 @@ static void audit__a_write_that_fails_fails_no_call_and_is_made_up_for(void **st
   assert_int_equal(pd_audit_flush(w.home, &w.err), PD_OK);
   pd_audit_status_get(w.home, &status);
   assert_false(status.is_failing);
-  operator_ok(&w, "audit.list", "{\"agent\":\"main\"}");
+  find_first(&w, "\"agent\":\"main\"");
   assert_string_equal(world_out(&w, "lines.0.subject"), "\"during\"");
-  operator_ok(&w, "audit.list", "{\"capability\":\"audit.lost\"}");
+  find_first(&w, "\"capability\":\"audit.lost\"");
   char lost[32];
   snprintf(lost, sizeof lost, "%llu", (unsigned long long)status.lost);
   assert_string_equal(world_out(&w, "lines.0.count"), lost);
