@@ -42,7 +42,26 @@ static bool take_status(pd_json value, pd_approval_status *out)
 
 pd_code pd_approval_parse(pd_json object, pd_approval *out, pd_error *err)
 {
-  enum { ID, AGENT, SESSION, CAPABILITY, HASH, INPUT, POLICY, CREATED, EXPIRES, STATUS, DECIDED, BY, REASON, USABLE, USED, TOLD, COUNT };
+  enum {
+    ID,
+    AGENT,
+    SESSION,
+    CAPABILITY,
+    HASH,
+    INPUT,
+    RESOLVED,
+    POLICY,
+    CREATED,
+    EXPIRES,
+    STATUS,
+    DECIDED,
+    BY,
+    REASON,
+    USABLE,
+    USED,
+    TOLD,
+    COUNT
+  };
   pd_json_field f[COUNT] = {
     [ID] = {.name = "id"},
     [AGENT] = {.name = "agent"},
@@ -50,6 +69,7 @@ pd_code pd_approval_parse(pd_json object, pd_approval *out, pd_error *err)
     [CAPABILITY] = {.name = "capability"},
     [HASH] = {.name = "input_hash"},
     [INPUT] = {.name = "input"},
+    [RESOLVED] = {.name = "resolved"},
     [POLICY] = {.name = "policy"},
     [CREATED] = {.name = "created_at"},
     [EXPIRES] = {.name = "expires_at"},
@@ -70,6 +90,7 @@ pd_code pd_approval_parse(pd_json object, pd_approval *out, pd_error *err)
     .capability = f[CAPABILITY].value,
     .input_hash = f[HASH].value,
     .input = f[INPUT].value,
+    .resolved = f[RESOLVED].value,
     .policy = f[POLICY].value,
     .decided_by = f[BY].value,
     .reason = f[REASON].value,
@@ -107,6 +128,7 @@ void pd_approval_json(pd_json_writer *w, const pd_approval *item)
   put_value(w, "capability", item->capability);
   put_value(w, "input_hash", item->input_hash);
   put_value(w, "input", item->input);
+  put_value(w, "resolved", item->resolved);
   put_value(w, "policy", item->policy);
   put_time(w, "created_at", item->created_ms);
   put_time(w, "expires_at", item->expires_ms);

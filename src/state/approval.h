@@ -10,6 +10,9 @@
  *     only found the vault locked gives it back.
  * P4  Of a denial, and of a request that nobody decided in time, the agent is told once by the answer of the same call; the call after
  *     that asks anew.
+ * P5  What is asked for could be done when it was asked for: the call was foreseen (foresee.h), and its facts are in the item as
+ *     `resolved`. The approved call runs with them. If they do not hold any more the approval expires, and the call after that asks anew;
+ *     so does a pending one when the call is made again and its facts are others.
  */
 #ifndef PD_STATE_APPROVAL_H
 #define PD_STATE_APPROVAL_H
@@ -32,6 +35,7 @@ const char *pd_approval_status_name(pd_approval_status status);
 /* An item. The JSON values are slices of the lists' texts; PD_JSON_NONE: there is none. Times are 0 if there is none. */
 typedef struct pd_approval {
   pd_json id, agent, session, capability, input_hash, input; /* input: as the operator may see it */
+  pd_json resolved;                                          /* what names in it stand for: the facts of foresee.h */
   pd_json policy;                                            /* why approval is needed, if a policy says so */
   pd_json decided_by, reason;
   pd_approval_status status;

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "state/approval.h"
+#include "state/foresee.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,6 +70,12 @@ static void request_json(pd_json_writer *w, const pd_frame *frame, const char *i
   for (size_t i = 0; i < frame->capability->field_count; i++)
     if (frame->input->fields[i].kind != PD_JSON_NONE) shown_field(w, frame->input, i);
   pd_json_close(w, '}');
+  if (frame->facts.size) {
+    pd_json_key(w, "resolved");
+    pd_json_open(w, '{');
+    pd_json_raw(w, pd_buf_bytes(&frame->facts));
+    pd_json_close(w, '}');
+  }
   if (policy && *policy) pd_json_put_text(w, "policy", policy);
   pd_json_put_text(w, "created_at", pd_time_text(frame->now_ms, time));
   if (expires_ms) pd_json_put_text(w, "expires_at", pd_time_text(expires_ms, time));
@@ -164,36 +171,109 @@ static bool is_usable(const pd_approval *item, int64_t now_ms)
   return item->status == PD_APPROVED && !item->used_ms && (!item->usable_ms || item->usable_ms > now_ms);
 }
 
+/* Is what was found out now what the item says? Both are as perdure writes them (F3). */
+static bool has_facts(const pd_approval *item, const pd_frame *frame)
+{
+  pd_bytes raw = item->resolved.raw;
+  if (item->resolved.kind == PD_JSON_NONE) return !frame->facts.size;
+  return raw.size == frame->facts.size + 2 && memcmp((const char *)raw.data + 1, frame->facts.data, frame->facts.size) == 0;
+}
+
+/* P5: it is over, with the reason why. `text` holds that. */
+static pd_code let_expire(pd_approval *item, int64_t now_ms, const char *why, pd_buf *text, pd_error *err)
+{
+  pd_json_writer w = {.out = text, .err = err};
+  pd_json_text(&w, pd_text(why));
+  TRY(w.code);
+  TRY(pd_json_parse(pd_buf_bytes(text), &item->reason, err));
+  item->status = PD_EXPIRED;
+  item->told_ms = now_ms;
+  if (!item->decided_ms) item->decided_ms = now_ms;
+  return PD_OK;
+}
+
+/* *out_lost: others changed the approvals meanwhile. */
+static pd_code save(pd_approvals *all, bool *out_lost, pd_error *err)
+{
+  pd_code code = pd_approvals_save(all, NULL, err);
+  *out_lost = code == PD_CONFLICT;
+  return code;
+}
+
+static pd_code is_stale(pd_frame *frame, pd_approvals *all, pd_approval *item, const pd_error *why, bool *out_lost, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf text = {0};
+  char reason[PD_ERROR_MESSAGE_MAX];
+  snprintf(reason, sizeof reason, "%.400s", why->message);
+  TRY(let_expire(item, frame->now_ms, reason, &text, err));
+  all->history.is_changed = true;
+  TRY(save(all, out_lost, err));
+  name_in_answer(frame, item);
+  return pd_error_named(err, PD_DENIED, "ApprovalStale", "%s was approved for another state than this, and nothing was changed (%s): %s",
+                        frame->capability->name, frame->approval, reason);
+}
+
+/* P3, P5. */
+static pd_code use(pd_frame *frame, pd_approvals *all, pd_approval *item, bool *out_lost, pd_error *err)
+{
+  pd_error why = {0};
+  if (item->resolved.kind != PD_JSON_NONE) TRY(pd_foresee_bind(frame, item->resolved.raw, err));
+  pd_code code = pd_foresee(frame, &why);
+  if (!code && !has_facts(item, frame)) code = pd_error_set(&why, PD_CONFLICT, "what it would do is not what was approved");
+  if (code == PD_CONFLICT) return is_stale(frame, all, item, &why, out_lost, err);
+  if (code && err) *err = why;
+  TRY(code); /* it could not be done: the approval stays */
+  item->used_ms = frame->now_ms;
+  all->history.is_changed = true;
+  TRY(save(all, out_lost, err));
+  frame->is_approved = true;
+  name_in_answer(frame, item);
+  pd_buf_clear(&frame->details); /* the details of a failure that is to come are its own */
+  return PD_OK;
+}
+
+/* P5: a request for what is no more; the one that is about to be made takes its place. */
+static pd_code supersede(pd_approvals *all, pd_approval *at, pd_buf *text, pd_error *err)
+{
+  pd_approval item = *at;
+  TRY(let_expire(&item, all->now_ms, "asked for again, as things are now", text, err));
+  size_t after = all->pending.count - (size_t)(at - all->pending.items) - 1;
+  memmove(at, at + 1, after * sizeof *at);
+  all->pending.count--;
+  all->pending.is_changed = true;
+  return pd_approvals_remember(all, &item, err);
+}
+
 /* One look, one change at most. */
-static pd_code settle_once(pd_frame *frame, const pd_id *hash, uint64_t ttl_ms, const char *policy, pd_error *err)
+static pd_code settle_once(pd_frame *frame, const pd_id *hash, uint64_t ttl_ms, const char *policy, bool *out_lost, pd_error *err)
 {
   pd_note note = {.author = frame->agent, .run = frame->ctx->session, .reason = frame->capability->name};
   CLEANUP(pd_approvals_done) pd_approvals all = {0};
   CLEANUP(pd_buf_done) pd_buf text = {0};
+  CLEANUP(pd_buf_done) pd_buf reason = {0};
   char hex[PD_ID_HEX_SIZE];
   pd_approval made;
   pd_id_hex(hash, hex);
   TRY(pd_approvals_read(frame->home, frame->now_ms, &note, &all, err));
   pd_approval *item = find(&all.pending, frame, hex);
-  if (!item) {
-    item = find(&all.history, frame, hex);
-    if (item && is_usable(item, frame->now_ms)) {
-      item->used_ms = frame->now_ms;
-      all.history.is_changed = true;
-      TRY(pd_approvals_save(&all, NULL, err));
-      name_in_answer(frame, item);
-      pd_buf_clear(&frame->details); /* the details of a failure that is to come are its own */
-      return PD_OK;
-    }
-    if (item && !item->used_ms && !item->told_ms) {
-      item->told_ms = frame->now_ms;
-      all.history.is_changed = true;
-    } else {
-      TRY(request(&all, frame, hash, ttl_ms, policy, &text, &made, err));
-      item = &made;
-    }
+  bool is_pending = item != NULL;
+  if (!item) item = find(&all.history, frame, hex);
+  if (!is_pending && item && is_usable(item, frame->now_ms)) return use(frame, &all, item, out_lost, err);
+  bool is_told = !item || item->used_ms || item->told_ms;
+  if (is_pending || is_told) TRY(pd_foresee(frame, err));
+  if (is_pending && !has_facts(item, frame)) {
+    TRY(supersede(&all, item, &reason, err));
+    is_pending = false;
+    is_told = true;
   }
-  TRY(pd_approvals_save(&all, NULL, err));
+  if (!is_pending && !is_told) {
+    item->told_ms = frame->now_ms;
+    all.history.is_changed = true;
+  } else if (!is_pending) {
+    TRY(request(&all, frame, hash, ttl_ms, policy, &text, &made, err));
+    item = &made;
+  }
+  TRY(save(&all, out_lost, err));
   return answer(frame, item, err);
 }
 
@@ -201,9 +281,12 @@ pd_code pd_approval_settle(pd_frame *frame, uint64_t ttl_ms, const char *policy,
 {
   pd_id hash;
   TRY(pd_input_hash(frame->input, &hash, err));
-  pd_code code = PD_CONFLICT;
-  while (code == PD_CONFLICT) code = settle_once(frame, &hash, ttl_ms, policy, err); /* lost to another's change, which is on the disk */
-  return code;
+  for (;;) {
+    bool is_lost = false;
+    pd_code code = settle_once(frame, &hash, ttl_ms, policy, &is_lost, err);
+    if (!is_lost) return code; /* else lost to another's change, which is on the disk */
+    pd_foresee_unbind(frame);
+  }
 }
 
 static pd_code give_back_once(const pd_frame *frame, pd_error *err)

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "state/backup.h"
-#include "state/call.h"
+#include "state/foresee.h"
 #include "state/run.h"
 #include "state/vault.h"
 
@@ -187,6 +187,7 @@ static pd_code begin(pd_frame *frame, const char *folder, pd_backup_out *out, pd
   CLEANUP(pd_secret_done) pd_secret key = {0};
   TRY(pd_secret_new(&key, PD_KEY_BYTES, err));
   TRY(pd_vault_use_current(frame->home, key.data, &out->head.kdf, &out->head.wrapped, err));
+  TRY(pd_brink(frame, err));
   TRY(next_sequence(frame->home, &out->head.sequence, err));
   out->head.created_ms = frame->now_ms;
   return pd_backup_out_begin(out, folder, key.data, err);

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "state/backup.h"
-#include "state/call.h"
+#include "state/foresee.h"
 #include "state/run.h"
 #include "state/vault.h"
 
@@ -109,6 +109,9 @@ pd_code pd_cap_state_backup_export(pd_frame *frame, pd_error *err)
     return pd_error_set(err, PD_INVALID, "an input is too long");
   TRY(pd_backup_find(frame->home, id, &in, err));
   TRY(choose_target(path, id, target, err));
+  pd_fact_id(frame, "backup_hash", &in.head.hash);
+  pd_fact_text(frame, "exported_path", target);
+  TRY(pd_brink(frame, err));
   TRY(export_to(&in, target, err));
   pd_json_put_text(&frame->out, "exported_path", target);
   pd_json_put_number(&frame->out, "size_bytes", in.file_size);
@@ -169,6 +172,8 @@ pd_code pd_cap_state_backup_import(pd_frame *frame, pd_error *err)
   TRY(pd_backup_folder(frame->home, folder, err));
   TRY(open_foreign(path, &in, err));
   TRY(pd_backup_in_unlock_by(&in, frame->home, err));
+  pd_fact_id(frame, "backup_hash", &in.head.hash);
+  TRY(pd_brink(frame, err));
   TRY(pd_backup_in_verify(&in, err));
   TRY(find_copy(folder, &in.head, id, sizeof id, err));
   bool is_new = !*id;

@@ -10,6 +10,7 @@
 #include "state/activity.h"
 #include "state/approval.h"
 #include "state/audit.h"
+#include "state/foresee.h"
 #include "state/home.h"
 #include "state/session.h"
 
@@ -107,6 +108,14 @@ static void hold(pd_frame *frame, pd_held *held)
 {
   pd_home_let(frame->home, frame->held);
   frame->held = held;
+}
+
+static void free_parts(pd_frame *frame)
+{
+  hold(frame, NULL);
+  pd_buf_done(&frame->details);
+  pd_buf_done(&frame->facts);
+  pd_foresee_unbind(frame);
 }
 
 pd_code pd_frame_own(pd_frame *frame, bool create, pd_store **out, pd_error *err)
@@ -342,8 +351,7 @@ static pd_code conclude(pd_frame *frame, pd_code code, pd_buf *out, pd_error *er
   }
   audit(frame, err, code);
   if (*frame->agent && !frame->ctx->is_operator && !frame->ctx->is_onlooker) pd_activity_note(frame->home, frame->agent, frame->now_ms);
-  pd_buf_done(&frame->details);
-  hold(frame, NULL);
+  free_parts(frame);
   return code;
 }
 
@@ -436,9 +444,8 @@ pd_code pd_frame_store(pd_frame *frame, const char *name, pd_store **out, pd_err
 
 static void free_begun(pd_begun *begun)
 {
-  hold(&begun->frame, NULL);
+  free_parts(&begun->frame);
   pd_input_done(&begun->input);
-  pd_buf_done(&begun->frame.details);
   free(begun);
 }
 

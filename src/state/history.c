@@ -5,6 +5,7 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "state/foresee.h"
 #include "state/policy.h"
 #include "state/quota.h"
 #include "state/restore.h"
@@ -133,7 +134,9 @@ pd_code pd_history_point(pd_frame *frame, pd_store *store, const char *field, co
   char at[AT_SIZE_MAX + 1];
   if (!otherwise) otherwise = PD_STATE_REF;
   bool is_given = pd_in_string(frame, field, at, sizeof at) && *at;
-  return pd_history_point_at(store, is_given ? at : otherwise, out, err);
+  TRY(pd_history_point_at(store, is_given ? at : otherwise, out, err));
+  if (is_given) pd_fact_text(frame, field, out->at);
+  return PD_OK;
 }
 
 /* ---- who may see it ---- */

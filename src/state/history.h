@@ -128,7 +128,8 @@ typedef struct pd_turn {
   pd_bytes prefix; /* only keys that begin with it are looked at */
   pd_rows rows;    /* what differs */
   bool is_too_much;
-  bool is_again; /* others were faster, so that all of it is done once more */
+  bool is_again;         /* others were faster, so that all of it is done once more */
+  const pd_input *input; /* that it was looked for with */
 } pd_turn;
 
 /* Take the inputs `ref` and `expected_head`, and see where the ref is. PD_NOT_FOUND, PD_CONFLICT (HeadMoved). */
@@ -139,6 +140,10 @@ PD_MUST_USE pd_code pd_turn_look(pd_turn *turn, pd_error *err);
 PD_MUST_USE pd_code pd_turn_compare(pd_turn *turn, pd_error *err);
 /* The same, and W1 to W4 hold for it. */
 PD_MUST_USE pd_code pd_turn_settle(pd_turn *turn, pd_error *err);
+/* pd_brink, with the head and the target as facts; then pd_turn_is_of. */
+PD_MUST_USE pd_code pd_turn_brink(pd_turn *turn, pd_error *err);
+/* PD_CONFLICT, once: an approval was used since it was looked for, so it has to be looked for again with what was approved. */
+PD_MUST_USE pd_code pd_turn_is_of(const pd_turn *turn, pd_error *err);
 /* Did others move the ref meanwhile? Then once more. Nothing counts: the refusal rests on a commit that is on the disk (decision 065). */
 bool pd_turn_again(pd_turn *turn, pd_code code);
 void pd_turn_done(pd_turn *turn);

@@ -2,6 +2,7 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "state/foresee.h"
 #include "state/history.h"
 #include "state/quota.h"
 #include "state/run.h"
@@ -170,6 +171,22 @@ static pd_code stage_row(rollback *r, pd_edit *edit, const pd_row *row, pd_error
   return pd_edit_put(edit, key, pd_buf_bytes(&value), PD_ANY_VERSION, err);
 }
 
+/* W1, unless its bytes are gone: then it is left as it is. */
+static pd_code may_change(rollback *r, const pd_row *row, pd_error *err)
+{
+  pd_bytes key = pd_row_key(&r->turn.rows, row);
+  pd_code code = row->has_after ? pd_history_check_value(r->turn.frame, r->turn.store, r->turn.to.at, key, err) : PD_OK;
+  if (code == PD_ERASED) return PD_OK;
+  TRY(code);
+  return pd_history_may_write(r->turn.frame, key, !row->has_after, err);
+}
+
+static pd_code foresee_rows(rollback *r, pd_error *err)
+{
+  for (size_t i = 0; i < r->turn.rows.count; i++) TRY(may_change(r, &r->turn.rows.items[i], err));
+  return pd_turn_brink(&r->turn, err);
+}
+
 /* One try. *out_made: there was something to commit. */
 static pd_code roll(rollback *r, const pd_note *note, pd_ack *out, bool *out_made, pd_error *err)
 {
@@ -178,9 +195,11 @@ static pd_code roll(rollback *r, const pd_note *note, pd_ack *out, bool *out_mad
   r->changed = r->skipped.count = r->skipped.keys.size = 0;
   TRY(pd_history_point(turn->frame, turn->store, "to", NULL, &turn->to, err));
   TRY(pd_turn_compare(turn, err));
+  if (turn->frame->foresees) return foresee_rows(r, err);
   TRY(pd_history_leave(turn->store, err));
   TRY(pd_edit_begin(turn->store, note, &edit, err));
   for (size_t i = 0; i < turn->rows.count; i++) TRY(stage_row(r, edit, &turn->rows.items[i], err));
+  TRY(pd_turn_is_of(turn, err));
   *out_made = r->changed > 0;
   return r->changed ? finish(turn->frame, &edit, out, err) : PD_OK;
 }

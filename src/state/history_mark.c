@@ -7,6 +7,7 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "state/foresee.h"
 #include "state/history.h"
 #include "state/run.h"
 #include "state/threads.h"
@@ -91,6 +92,9 @@ pd_code pd_cap_history_tag(pd_frame *frame, pd_error *err)
   TRY(find_tag(frame, store, name, &search, err));
   if (search.is_found && !search.is_own && may_move) return not_yours(frame, "tag", name, err);
   if (!search.is_found) TRY(check_count(frame, store, err));
+  if (frame->foresees && search.is_found && !may_move) return pd_error_set(err, PD_EXISTS, "there is a tag '%s' already", name);
+  pd_fact_text(frame, "at", point.at);
+  TRY(pd_brink(frame, err));
   TRY(pd_tag_set(store, name, point.at, may_move, &note, &commit, err));
   pd_json_put_text(&frame->out, "name", name);
   pd_out_id(frame, "commit", &commit.id);
@@ -103,11 +107,15 @@ pd_code pd_cap_history_untag(pd_frame *frame, pd_error *err)
   pd_history_texts texts;
   pd_note note = pd_history_note(frame, &texts);
   mark_search search;
+  pd_point_in point = {0};
   pd_store *store;
   TRY(take_name(frame, name, err));
   TRY(pd_history_own(frame, &store, err));
   TRY(find_tag(frame, store, name, &search, err));
   if (search.is_found && !search.is_own) return not_yours(frame, "tag", name, err);
+  if (frame->foresees) TRY(pd_history_point_at(store, name, &point, err));
+  pd_fact_text(frame, "commit", point.at);
+  TRY(pd_brink(frame, err));
   TRY(pd_tag_delete(store, name, &note, err));
   pd_json_put_text(&frame->out, "name", name);
   pd_json_put_bool(&frame->out, "removed", true);
@@ -136,6 +144,8 @@ pd_code pd_cap_history_pin(pd_frame *frame, pd_error *err)
   TRY(pd_history_own(frame, &store, err));
   TRY(find_pin(frame, store, &point, &search, err));
   if (!search.is_found) TRY(check_count(frame, store, err));
+  pd_fact_text(frame, "at", point.at);
+  TRY(pd_brink(frame, err));
   if (!search.is_found || search.is_own) TRY(pd_pin_set(store, point.at, &note, NULL, err));
   pd_out_id(frame, "commit", &point.commit.id);
   pd_json_put_bool(&frame->out, "pinned", true);
@@ -152,6 +162,8 @@ pd_code pd_cap_history_unpin(pd_frame *frame, pd_error *err)
   TRY(pd_history_own(frame, &store, err));
   TRY(find_pin(frame, store, &point, &search, err));
   if (search.is_found && !search.is_own) return not_yours(frame, "the pin of", point.at, err);
+  pd_fact_text(frame, "at", point.at);
+  TRY(pd_brink(frame, err));
   TRY(pd_pin_delete(store, point.at, &note, err));
   pd_out_id(frame, "commit", &point.commit.id);
   pd_json_put_bool(&frame->out, "removed", true);

@@ -8,6 +8,7 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "state/foresee.h"
 #include "state/history.h"
 #include "state/quota.h"
 #include "state/run.h"
@@ -201,7 +202,19 @@ static pd_code settle(merging *m, pd_error *err)
   for (size_t i = 0; i < r->change_count; i++)
     if (!r->changes[i].is_delete) TRY(pd_history_check_value(frame, m->turn.store, theirs, r->changes[i].key, err));
   for (size_t i = 0; i < r->change_count; i++) TRY(pd_history_may_write(frame, r->changes[i].key, r->changes[i].is_delete, err));
+  TRY(pd_brink(frame, err));
+  TRY(pd_turn_is_of(&m->turn, err));
   return pd_history_leave(m->turn.store, err);
+}
+
+/* What is merged, and also what it is merged into if conflicts would be decided without anybody seeing them. */
+static pd_code find_point(merging *m, const char *field, pd_error *err)
+{
+  pd_frame *frame = m->turn.frame;
+  TRY(pd_history_point(frame, m->turn.store, field, NULL, &m->turn.to, err));
+  pd_fact_text(frame, field, m->turn.to.at);
+  if (m->options.policy != PD_MERGE_FAIL || m->count) pd_fact_id(frame, "expected_head", &m->turn.head.id);
+  return PD_OK;
 }
 
 /* As a dry run, or for good. PD_CONFLICT only if the ref was moved by others: conflicts are in the result. */
@@ -235,12 +248,13 @@ static pd_code merge_by(pd_frame *frame, const char *field, merge_call call, pd_
   bool is_written;
   pd_code code;
   TRY(pd_turn_begin(frame, &m.turn, err));
-  TRY(pd_history_point(frame, m.turn.store, field, NULL, &m.turn.to, err));
   TRY(take_options(&m, err));
+  TRY(find_point(&m, field, err));
   if (call != pd_revert) TRY(pd_quota_room(frame, false, err)); /* what takes back may go on */
   if (call != pd_merge) m.options.parent_number = (uint32_t)pd_in_int(frame, "parent", 0);
   do {
     if (m.turn.is_again) TRY(pd_turn_look(&m.turn, err));
+    if (m.turn.is_again) TRY(find_point(&m, field, err));
     code = try_once(&m, &is_written, err);
   } while (pd_turn_again(&m.turn, code));
   TRY(code);

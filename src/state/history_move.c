@@ -2,6 +2,7 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "state/foresee.h"
 #include "state/history.h"
 #include "state/quota.h"
 #include "state/run.h"
@@ -98,10 +99,10 @@ static pd_code move(pd_turn *turn, pd_code (*find)(pd_turn *, pd_error *), pd_co
   do {
     if (turn->is_again) TRY(pd_turn_look(turn, err));
     TRY(find(turn, err));
-    TRY(pd_turn_settle(turn, err));
     note.ref = turn->ref;
     note.expect_head = &turn->head.id;
-    code = act(turn, &note, out, err);
+    code = pd_turn_settle(turn, err);
+    if (!code) code = act(turn, &note, out, err);
   } while (pd_turn_again(turn, code));
   return code;
 }
@@ -175,12 +176,17 @@ pd_code pd_cap_history_fork(pd_frame *frame, pd_error *err)
   pd_note note = pd_history_note(frame, &texts);
   pd_point_in point;
   pd_store *store;
+  pd_ref is;
   pd_ack ack;
   TRY(take_name(frame, ref, err));
   TRY(pd_history_own(frame, &store, err));
   TRY(pd_history_point(frame, store, "at", NULL, &point, err));
   TRY(check_count(frame, store, err));
   TRY(pd_quota_room(frame, false, err));
+  if (frame->foresees && pd_ref_get(store, ref, &is, NULL) == PD_OK)
+    return pd_error_set(err, PD_EXISTS, "there is a ref '%s' already", ref);
+  pd_fact_text(frame, "at", point.at);
+  TRY(pd_brink(frame, err));
   TRY(pd_history_leave(store, err));
   TRY(pd_fork(store, ref, point.at, &note, &ack, err));
   pd_quota_look_again(frame); /* what the fork holds counts */
@@ -199,6 +205,9 @@ pd_code pd_cap_history_drop(pd_frame *frame, pd_error *err)
   TRY(take_name(frame, ref, err));
   TRY(pd_history_own(frame, &store, err));
   TRY(pd_ref_get(store, ref, &is, err));
+  pd_fact_id(frame, "commit", &is.commit.id);
+  TRY(pd_brink(frame, err));
+  if (frame->is_approved) note.expect_head = &is.commit.id;
   TRY(pd_history_leave(store, err));
   TRY(pd_ref_delete(store, ref, &note, err));
   pd_json_put_text(&frame->out, "ref", ref);

@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "state/approval.h"
+#include "state/foresee.h"
 #include "state/history.h"
 #include "state/policy.h"
 #include "state/quota.h"
@@ -85,6 +86,7 @@ pd_code pd_history_may_write(pd_frame *frame, pd_bytes key, bool is_delete, pd_e
   pd_policy_ask(frame->home, pd_capability_get(like), pd_text(frame->agent), &key, &verdict);
   if (verdict.permission <= PD_PERMIT_NOTIFY) return PD_OK;
   if (verdict.permission != PD_PERMIT_BLOCKED && frame->ctx->is_operator) return PD_OK;
+  if (verdict.permission == PD_PERMIT_APPROVAL && frame->foresees) return PD_OK; /* it is asked for */
   if (verdict.permission == PD_PERMIT_APPROVAL)
     return *frame->approval ? PD_OK : pd_approval_settle(frame, verdict.ttl_ms, verdict.reason, err);
   return pd_error_named(err, PD_DENIED, "PermissionDenied",
@@ -167,7 +169,22 @@ pd_code pd_turn_settle(pd_turn *turn, pd_error *err)
     const pd_row *row = &turn->rows.items[i];
     TRY(pd_history_may_write(frame, pd_row_key(&turn->rows, row), !row->has_after, err));
   }
+  TRY(pd_turn_brink(turn, err));
   return pd_history_leave(turn->store, err);
+}
+
+pd_code pd_turn_brink(pd_turn *turn, pd_error *err)
+{
+  pd_fact_id(turn->frame, "expected_head", &turn->head.id);
+  pd_fact_text(turn->frame, "to", turn->to.at);
+  TRY(pd_brink(turn->frame, err));
+  return pd_turn_is_of(turn, err);
+}
+
+pd_code pd_turn_is_of(const pd_turn *turn, pd_error *err)
+{
+  if (turn->input == turn->frame->input) return PD_OK;
+  return pd_error_set(err, PD_CONFLICT, "%s was approved meanwhile", turn->frame->capability->name); /* for nobody's eyes */
 }
 
 /* ---- one after the other ---- */
@@ -183,6 +200,7 @@ pd_code pd_turn_begin(pd_frame *frame, pd_turn *out, pd_error *err)
 pd_code pd_turn_look(pd_turn *turn, pd_error *err)
 {
   pd_ref ref;
+  turn->input = turn->frame->input;
   TRY(pd_ref_get(turn->store, turn->ref, &ref, err));
   turn->head = ref.commit;
   turn->can_redo = ref.can_redo;

@@ -4,7 +4,7 @@
 #include "base/base.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "state/call.h"
+#include "state/foresee.h"
 #include "state/run.h"
 
 #include <stdio.h>
@@ -61,6 +61,18 @@ static bool is_chosen(const pd_backup_store *store, const char *agent)
   return !*agent || (pd_backup_is_agent(store) && strcmp(store->name, agent) == 0);
 }
 
+static bool has_agent(const pd_backup_in *in, const char *agent)
+{
+  for (size_t i = 0; i < in->manifest.count; i++)
+    if (is_chosen(&in->manifest.stores[i], agent)) return true;
+  return false;
+}
+
+static pd_code no_agent(const pd_backup_in *in, const char *agent, pd_error *err)
+{
+  return pd_error_named(err, PD_NOT_FOUND, "BackupNotFound", "the backup %s holds nothing of agent '%s'", in->head.id, agent);
+}
+
 static pd_code stage_all(pd_home *home, pd_backup_in *in, const char *agent, pd_restore_plan *plan, pd_error *err)
 {
   plan->stores = calloc(in->manifest.count + 1, sizeof plan->stores[0]);
@@ -70,8 +82,7 @@ static pd_code stage_all(pd_home *home, pd_backup_in *in, const char *agent, pd_
     TRY(stage_store(home, in, &in->manifest.stores[i], &plan->stores[plan->count], err));
     plan->count++;
   }
-  if (plan->count || !*agent) return PD_OK;
-  return pd_error_named(err, PD_NOT_FOUND, "BackupNotFound", "the backup %s holds nothing of agent '%s'", in->head.id, agent);
+  return plan->count || !*agent ? PD_OK : no_agent(in, agent, err);
 }
 
 static pd_code restore(pd_frame *frame, pd_backup_in *in, const char *agent, pd_restore_plan *plan, pd_error *err)
@@ -118,6 +129,9 @@ pd_code pd_cap_state_backup_restore(pd_frame *frame, pd_error *err)
   pd_in_string(frame, "agent", agent, sizeof agent);
   TRY(pd_backup_find(frame->home, id, &in, err));
   TRY(pd_backup_in_unlock_by(&in, frame->home, err));
+  pd_fact_id(frame, "backup_hash", &in.head.hash);
+  if (*agent && !has_agent(&in, agent)) return no_agent(&in, agent, err);
+  TRY(pd_brink(frame, err));
   in.frame = frame;
   TRY(pd_backup_in_verify(&in, err));
   TRY(pd_restore_count_newer(frame->home, *agent ? agent : in.head.agent, in.head.created_ms, &newer, err));

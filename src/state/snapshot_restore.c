@@ -13,7 +13,9 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "base/sha256.h"
 #include "state/backup.h"
+#include "state/foresee.h"
 #include "state/history.h"
 #include "state/run.h"
 #include "state/snapshot.h"
@@ -224,6 +226,14 @@ static void write_stores(pd_json_writer *w, const plan *p, bool is_dry)
   pd_json_close(w, ']');
 }
 
+/* The snapshot that was approved, and no other that took its name; of one store, where it goes to. */
+static void note_targets(pd_frame *frame, const plan *p, pd_bytes text)
+{
+  pd_id hash = pd_sha256(text);
+  pd_fact_id(frame, "snapshot_hash", &hash);
+  if (p->count == 1) pd_fact_id(frame, "commit", &p->steps[0].target);
+}
+
 pd_code pd_cap_state_snapshot_restore(pd_frame *frame, pd_error *err)
 {
   CLEANUP(plan_done) plan p = {.home = frame->home, .open_max = pd_leases_open_max(frame->home)};
@@ -235,6 +245,8 @@ pd_code pd_cap_state_snapshot_restore(pd_frame *frame, pd_error *err)
   pd_in_string(frame, "agent", only, sizeof only);
   TRY(pd_snapshot_load(frame, p.id, &text, &snapshot, err));
   TRY(make_plan(frame, &p, snapshot, only, err));
+  note_targets(frame, &p, pd_buf_bytes(&text));
+  TRY(pd_brink(frame, err));
   if (!is_dry) TRY(move_all(&p, &note, err));
   pd_json_put_bool(&frame->out, "restored", !is_dry);
   pd_json_put_text(&frame->out, "snapshot_id", p.id);

@@ -4,6 +4,7 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "state/foresee.h"
 #include "state/home.h"
 #include "state/quota.h"
 #include "state/run.h"
@@ -191,11 +192,23 @@ pd_code pd_cap_threads_append(pd_frame *frame, pd_error *err)
 
 /* ---- delete, rewind ---- */
 
+/* The version that is left behind is what was approved. */
+static pd_code foresee_version(pd_frame *frame, pd_thread *thread, pd_error *err)
+{
+  uint64_t is = pd_thread_version(thread), expected = pd_in_version(frame, "expected_version", is);
+  if (!frame->foresees) return PD_OK;
+  pd_fact_number(frame, "expected_version", is);
+  if (expected == is) return pd_brink(frame, err);
+  return pd_error_named(err, PD_CONFLICT, "VersionConflict", "thread '%s' is at version %llu, expected %llu", pd_thread_id(thread),
+                        (unsigned long long)is, (unsigned long long)expected);
+}
+
 pd_code pd_cap_threads_delete(pd_frame *frame, pd_error *err)
 {
   CLEANUP(pd_threads_shut) pd_thread *thread = NULL;
   pd_note note = pd_frame_note(frame);
   TRY(pd_threads_open(frame, &thread, err));
+  TRY(foresee_version(frame, thread, err));
   TRY(
     pd_thread_delete(pd_thread_store(thread), pd_thread_id(thread), pd_in_version(frame, "expected_version", PD_ANY_VERSION), &note, err));
   pd_quota_look_again(frame);
@@ -210,6 +223,8 @@ pd_code pd_cap_threads_rewind(pd_frame *frame, pd_error *err)
   pd_thread_point point;
   uint64_t expected = pd_in_version(frame, "expected_version", PD_ANY_VERSION);
   TRY(pd_threads_open(frame, &thread, err));
+  if (frame->foresees) TRY(pd_thread_point_get(thread, pd_in_version(frame, "version", 0), &point, err));
+  TRY(foresee_version(frame, thread, err));
   TRY(pd_thread_rewind(thread, pd_in_version(frame, "version", 0), expected, &note, &point, err));
   pd_json_put_number(&frame->out, "version", point.version);
   pd_out_commit(frame, &point.commit.id);

@@ -42,9 +42,11 @@ static pd_code shown_input(pd_mcp_turn *turn, pd_bytes id, pd_buf *out)
   pd_json json;
   TRY(call_operator(turn, "approvals.show", id, (pd_json){0}, &answer));
   TRY(pd_json_parse(pd_buf_bytes(&answer), &json, NULL));
-  pd_bytes raw = pd_json_member(pd_json_member(json, "approval"), "input").raw;
+  pd_json item = pd_json_member(json, "approval");
+  pd_bytes raw = pd_json_member(item, "input").raw, resolved = pd_json_member(item, "resolved").raw;
   TRY(pd_buf_append(out, raw.data, raw.size < SHOWN_MAX ? raw.size : SHOWN_MAX, NULL));
-  return raw.size > SHOWN_MAX ? pd_buf_printf(out, NULL, "…") : PD_OK;
+  if (raw.size > SHOWN_MAX) TRY(pd_buf_printf(out, NULL, "…"));
+  return resolved.size ? pd_buf_printf(out, NULL, ", which is %.*s", (int)resolved.size, (const char *)resolved.data) : PD_OK;
 }
 
 static pd_code write_form(pd_mcp_turn *turn, const char *capability, pd_bytes id, pd_buf *out)

@@ -62,7 +62,8 @@ want_out_has '"code":-32600'
 want_out_has '{"jsonrpc":"2.0","id":7,"result":{}}'
 
 t cli__mcp_tells_how_to_approve_and_the_same_call_runs_then
-printf '%s\n' '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"state_snapshot_restore","arguments":{"snapshot_id":"s"}}}' > "$lines"
+run persistent set plan 1
+printf '%s\n' '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"history_reset","arguments":{"to":"root"}}}' > "$lines"
 run_in "$lines" mcp
 want_out_has '\"code\":\"ApprovalRequired\"'
 want_out_like 'To approve: perdure approvals approve apr-'
@@ -71,7 +72,7 @@ run approvals approve "$id"
 want_code 0
 run_in "$lines" mcp
 want_out_unlike ApprovalRequired
-want_out_has '"isError":true'
+want_out_has '"isError":false'
 
 t cli__mcp_prints_the_lines_that_clients_need
 run mcp --print-config claude

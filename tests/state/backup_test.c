@@ -406,9 +406,9 @@ static void backup_create__a_locked_vault_does_not_use_up_the_approval(void **st
   (void)state;
   world w;
   open_with_state(&w);
-  pd_vault_lock(w.home);
   w.is_operator = false;
   world_fails(&w, "state.backup.create", "{}", "ApprovalRequired", "wait");
+  pd_vault_lock(w.home);
   char approve[128];
   snprintf(approve, sizeof approve, "{\"approval_id\":%s}", world_out(&w, "error.details.approval_id"));
   w.is_operator = true;

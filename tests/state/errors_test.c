@@ -45,7 +45,8 @@ static void process_list__err_InvalidTimestamp__for_whatever_is_no_time(void **s
 /* A request of main that waits: the input that names it. Freed by the caller. */
 static char *ask(world *w)
 {
-  world_fails(w, "state.backup.create", "{}", "ApprovalRequired", "wait");
+  world_ok(w, "state.persistent.set", "{\"key\":\"plan\",\"value\":1}");
+  world_fails(w, "history.reset", "{\"to\":\"root\"}", "ApprovalRequired", "wait");
   return text_of("{\"approval_id\":%s}", world_out(w, "error.details.approval_id"));
 }
 
