@@ -141,11 +141,27 @@ static void print_row(out_stream *o, const table *t, pd_json row, bool is_head)
   out_text(o, "\n");
 }
 
-static void print_table(out_stream *o, pd_json list, size_t indent, bool is_aligned)
+/* Columns by name: a member's key as JSON has it, quotes and all. `room` holds them. */
+static void fix_columns(table *t, const char *columns, char room[COLUMNS_MAX][NAME_SIZE + 2])
+{
+  while (columns && *columns && t->count < COLUMNS_MAX) {
+    size_t size = strcspn(columns, " ");
+    int length = snprintf(room[t->count], NAME_SIZE + 2, "\"%.*s\"", (int)size, columns);
+    t->names[t->count] = (pd_json){{room[t->count], (size_t)length}, PD_JSON_STRING};
+    t->count++;
+    columns += size + strspn(columns + size, " ");
+  }
+}
+
+static void print_table(out_stream *o, pd_json list, const char *columns, size_t indent, bool is_aligned)
 {
   table t = {.indent = indent, .is_aligned = is_aligned};
+  char room[COLUMNS_MAX][NAME_SIZE + 2];
   pd_json row;
-  measure(&t, list);
+  if (columns && !is_aligned)
+    fix_columns(&t, columns, room);
+  else
+    measure(&t, list);
   if (is_aligned && t.count) {
     out_set(o, OUT_DIM);
     print_row(o, &t, (pd_json){0}, true);
@@ -190,7 +206,7 @@ static void print_members(out_stream *o, pd_json object, size_t depth, bool is_r
     }
     if (is_deep && value.kind == PD_JSON_ARRAY) {
       out_text(o, "\n");
-      print_table(o, value, 2 * depth + 2, true);
+      print_table(o, value, NULL, 2 * depth + 2, true);
       continue;
     }
     out_text(o, " ");
@@ -260,12 +276,32 @@ static pd_code print_text(cli_session *cli, pd_json value, pd_error *err)
   return PD_OK;
 }
 
+/* The sections of a briefing that have lists, below its summary. */
+static void print_details(cli_session *cli, pd_json briefing)
+{
+  pd_json key, section, value;
+  pd_json_walk walk = pd_json_walk_begin(briefing);
+  while (pd_json_walk_next(&walk, &key, &section)) {
+    bool has_list = false;
+    pd_json_walk inner = pd_json_walk_begin(section);
+    while (section.kind == PD_JSON_OBJECT && pd_json_walk_next(&inner, NULL, &value))
+      has_list = has_list || (value.kind == PD_JSON_ARRAY && !is_empty(value));
+    if (!has_list) continue;
+    out_text(&cli->out, "\n");
+    out_set(&cli->out, OUT_NAME);
+    print_scalar(&cli->out, key);
+    out_set(&cli->out, OUT_PLAIN);
+    out_text(&cli->out, ":\n");
+    print_members(&cli->out, section, 1, true);
+  }
+}
+
 static bool is_false(pd_json value)
 {
   return value.kind == PD_JSON_BOOL && !pd_json_true(value);
 }
 
-pd_code answer_print(cli_session *cli, pd_bytes answer, pd_error *err)
+pd_code answer_print(cli_session *cli, pd_bytes answer, const char *columns, pd_error *err)
 {
   pd_json json;
   TRY(pd_json_parse(answer, &json, err));
@@ -283,21 +319,37 @@ pd_code answer_print(cli_session *cli, pd_bytes answer, pd_error *err)
       out_bytes(&cli->out, stored.raw), out_text(&cli->out, "\n");
   } else if (list.kind == PD_JSON_ARRAY) {
     cli->out.wants_pager = cli->has_pager;
-    print_table(&cli->out, list, 0, cli->out.is_terminal);
+    print_table(&cli->out, list, columns, 0, cli->out.is_terminal);
     tell_rest(cli, json, list);
   } else if (summary.kind == PD_JSON_STRING) {
-    return print_text(cli, summary, err);
+    cli->out.wants_pager = cli->has_pager;
+    TRY(print_text(cli, summary, err));
+    print_details(cli, pd_json_member(json, "briefing"));
   } else {
     print_members(&cli->out, json, 0, cli->out.is_terminal || has_objects(json));
   }
   return PD_OK;
 }
 
-pd_code answer_print_only(cli_session *cli, pd_bytes answer, const char *member, pd_error *err)
+pd_code answer_say(cli_session *cli, pd_bytes answer, const char *member, pd_error *err)
 {
   pd_json json;
   TRY(pd_json_parse(answer, &json, err));
   pd_json value = pd_json_member(json, member);
+  cli_say(cli, "%s: %.*s", member, (int)value.raw.size, (const char *)value.raw.data);
+  return PD_OK;
+}
+
+pd_code answer_print_only(cli_session *cli, pd_bytes answer, const char *member, bool is_raw, pd_error *err)
+{
+  pd_json json;
+  TRY(pd_json_parse(answer, &json, err));
+  pd_json value = pd_json_member(json, member);
+  if (is_raw) {
+    out_bytes(&cli->out, value.raw);
+    out_text(&cli->out, "\n");
+    return PD_OK;
+  }
   if (value.kind == PD_JSON_OBJECT) {
     cli->out.wants_pager = cli->has_pager;
     print_members(&cli->out, value, 0, true);
@@ -323,10 +375,11 @@ pd_code answer_failed(cli_session *cli, const pd_buf *answer, pd_code code, pd_e
              (const char *)approval.raw.data + 1);
   else if (code == PD_SESSION)
     snprintf(cli->hint, sizeof cli->hint, "a new session: export PERDURE_SESSION=$(perdure session begin)");
+  else if (code == PD_LOCKED && err && strncmp(err->message, "there is no vault", 17) == 0)
+    snprintf(cli->hint, sizeof cli->hint, "make one with: perdure vault init");
   else if (code == PD_LOCKED)
     snprintf(cli->hint, sizeof cli->hint, "unlock it with: perdure vault unlock");
   else if (pd_json_walk_next(&walk, NULL, &recovery) && pd_json_decode(pd_json_member(recovery, "hint"), &hint, NULL) == PD_OK)
     snprintf(cli->hint, sizeof cli->hint, "%.*s", (int)hint.size, (const char *)hint.data);
-  (void)err;
   return code;
 }

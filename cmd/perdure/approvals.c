@@ -35,6 +35,7 @@ static void print_item(out_stream *o, pd_json item)
   while (pd_json_walk_next(&walk, &key, &value)) {
     CLEANUP(pd_buf_done) pd_buf name = {0};
     CLEANUP(pd_buf_done) pd_buf text = {0};
+    if (pd_json_is(key, "approval_id")) continue; /* the same as id */
     if (pd_json_decode(key, &name, NULL) || pd_buf_byte(&name, 0, NULL)) return;
     bool is_text = value.kind == PD_JSON_STRING && pd_json_decode(value, &text, NULL) == PD_OK;
     out_printf(o, "%-13s ", (const char *)name.data);

@@ -80,14 +80,24 @@ static pd_code keep_field(parser *p, const char *text, size_t name_size, const c
   return PD_OK;
 }
 
-/* `call state.persistent.get --version 3` means the field, `perdure --version` the flag. */
+static bool is_global(const args_parsed *a, const args_option *option)
+{
+  for (size_t i = 0; a->global[i].name; i++)
+    if (&a->global[i] == option) return true;
+  return false;
+}
+
+/* `call state.persistent.get --version 3` means the field, `perdure --version` the flag; `call history.get --store shared` means the
+ * field, `perdure --store shared call …` where the home is. */
 static bool is_field(const parser *p, const args_option *option, const char *value)
 {
   const args_spec *spec = p->out->spec;
   if (!spec || !spec->takes_fields) return false;
   if (!option) return true;
   bool has_value = value || (p->index + 1 < p->argc && !is_option(p->argv[p->index + 1]));
-  return strcmp(option->name, ARGS_FLAG_OR_FIELD) == 0 && p->out->word_count && has_value;
+  if (!p->out->word_count || !has_value) return false;
+  if (strcmp(option->name, ARGS_FLAG_OR_FIELD) == 0) return true;
+  return spec->has_field && is_global(p->out, option) && spec->has_field(p->out, option->name, strlen(option->name));
 }
 
 static pd_code parse_long(parser *p, const char *text)

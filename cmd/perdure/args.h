@@ -22,12 +22,17 @@ typedef struct args_option {
   const char *help;
 } args_option;
 
+typedef struct args_parsed args_parsed;
+
 /* What a command takes. */
 typedef struct args_spec {
   const char *name;
   const args_option *options; /* ends with a NULL name */
   size_t word_min, word_max;
   bool takes_fields; /* options that are in no table are fields: --key plan, --flag (true); --version too, with a value */
+  /* Is this a field of what the words so far name (a capability, a verb)? Then an option of that name is the field, also if there is an
+   * option of all commands that is called so. NULL: no. */
+  bool (*has_field)(const args_parsed *args, const char *name, size_t name_size);
 } args_spec;
 
 /* A field as it was given; dashes of its name stand for underscores. */
@@ -43,7 +48,7 @@ typedef struct args_given {
   const char *value;
 } args_given;
 
-typedef struct args_parsed {
+struct args_parsed {
   const args_spec *spec; /* NULL: no command was given */
   const args_option *global;
   const char *global_values[ARGS_OPTION_MAX]; /* NULL: not given; "" for flags */
@@ -55,7 +60,7 @@ typedef struct args_parsed {
   const char **words; /* after the command */
   size_t word_count;
   char hint[160]; /* on an error: a suggestion, or "" */
-} args_parsed;
+};
 
 /* Parse argv[1…]; `out->words` is the caller's array of at least argc pointers. `find` gives the spec of a command or NULL; `near`
  * the known name that is most like an unknown one, or NULL. On PD_INVALID, what was understood until then is in `out`. */

@@ -135,8 +135,15 @@ static pd_code run_backup(cli_session *cli, const args_parsed *args, pd_error *e
                           : call_held(cli, args, verb, path, pd_buf_bytes(&input), &out, err);
   if (code && !out.size) return code;
   if (code) return answer_failed(cli, &out, code, err);
-  return verb->only && !cli->is_json ? answer_print_only(cli, pd_buf_bytes(&out), verb->only, err)
-                                     : answer_print(cli, pd_buf_bytes(&out), err);
+  return verb->only && !cli->is_json ? answer_print_only(cli, pd_buf_bytes(&out), verb->only, false, err)
+                                     : answer_print(cli, pd_buf_bytes(&out), NULL, err);
+}
+
+static bool has_field(const args_parsed *args, const char *name, size_t name_size)
+{
+  for (size_t i = 0; i < COUNT_OF(verbs); i++)
+    if (strcmp(args->words[0], verbs[i].name) == 0) return fields_has(verbs[i].capability, name, name_size);
+  return false;
 }
 
 static const args_option backup_options[] = {CLI_DOOR_OPTIONS,
@@ -146,7 +153,7 @@ static const args_option backup_options[] = {CLI_DOOR_OPTIONS,
                                              {0}};
 
 const cli_command cmd_backup = {
-  .spec = {"backup", backup_options, 1, 3, true},
+  .spec = {"backup", backup_options, 1, 3, true, has_field},
   .group = "agents",
   .summary = "Encrypted backups of all state, or of one agent's",
   .usage = "create [AGENT]|list|verify ID|restore ID [AGENT]|export ID PATH|import PATH",

@@ -38,16 +38,22 @@ static pd_code run_call(cli_session *cli, const args_parsed *args, pd_error *err
   return PD_OK;
 }
 
+static bool has_field(const args_parsed *args, const char *name, size_t name_size)
+{
+  return fields_has(args->words[0], name, name_size);
+}
+
 static const args_option call_options[] = {CLI_DOOR_OPTIONS, {0}};
 
 const cli_command cmd_call = {
-  .spec = {"call", call_options, 1, 2, true},
+  .spec = {"call", call_options, 1, 2, true, has_field},
   .group = "agents",
   .summary = "Call a capability",
   .usage = "CAPABILITY [JSON|-|@FILE | --FIELD VALUE…]",
   .about = "Calls a capability with its input as JSON, or field by field (--expected-version 3).\n"
-           "Prints the capability's answer as JSON. --agent says who calls; a field of that\n"
-           "name can only be given in JSON. Exit code 6: an operator has to approve or unlock.",
+           "Prints the capability's answer as JSON. After the capability's name, an option that is\n"
+           "one of its fields is the field (--store shared, --agent bob); before `call` it is the\n"
+           "option of all commands. Exit code 6: an operator has to approve or unlock.",
   .example = "$ perdure call state.persistent.set '{\"key\":\"plan\",\"value\":{\"step\":1}}'\n"
              "$ perdure call state.persistent.get --key plan",
   .run = run_call,

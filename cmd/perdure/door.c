@@ -37,6 +37,16 @@ static bool is_operator(const cli_session *cli, const args_parsed *args)
   return cli->is_operator || args_get(args, "operator");
 }
 
+/* Who calls: the agent, named or `main`. NULL: nobody but the operator, whose alerts, messages and process events are not an agent's unless
+ * one was named: so an alert for all can be sent. */
+static const char *caller(const cli_session *cli, bool is_operator, const char *capability)
+{
+  static const char *const sends[] = {"alerts.send", "queue.send", "process.record"};
+  for (size_t i = 0; is_operator && !cli->has_agent && i < COUNT_OF(sends); i++)
+    if (strcmp(capability, sends[i]) == 0) return NULL;
+  return cli->agent;
+}
+
 /* ---- the holder ---- */
 
 /* A connection to the holder; -1 if none runs. */
@@ -215,7 +225,8 @@ static pd_code write_request(const cli_session *cli, const args_parsed *args, co
   pd_json json;
   pd_json_open(&w, '{');
   pd_json_put_text(&w, "call", capability);
-  pd_json_put_text(&w, "agent", cli->agent);
+  const char *agent = caller(cli, is_operator(cli, args), capability);
+  if (agent) pd_json_put_text(&w, "agent", agent);
   if (session_of(args)) pd_json_put_text(&w, "session", session_of(args));
   if (is_operator(cli, args)) pd_json_put_bool(&w, "operator", true);
   if (is_told) pd_json_put_bool(&w, "progress", true);
@@ -271,7 +282,8 @@ static pd_code call_here(cli_session *cli, const args_parsed *args, const char *
   pd_home *home = NULL;
   pd_buf_clear(out);
   TRY(open_home(cli, capability, &home, err));
-  pd_ctx ctx = {.home = home, .agent = cli->agent, .session = session_of(args), .is_operator = is_operator(cli, args)};
+  pd_ctx ctx = {.home = home, .session = session_of(args), .is_operator = is_operator(cli, args)};
+  ctx.agent = caller(cli, ctx.is_operator, capability);
   pd_code code = pd_call(&ctx, capability, input, out, err);
   pd_code closed = pd_home_close(home, code ? NULL : err);
   return code ? code : closed;
@@ -280,7 +292,12 @@ static pd_code call_here(cli_session *cli, const args_parsed *args, const char *
 pd_code door_call(cli_session *cli, const args_parsed *args, const char *capability, pd_bytes input, pd_buf *out, pd_error *err)
 {
   pd_json json;
-  if (cli->is_remote) return far_call(cli, session_of(args), is_operator(cli, args), capability, input, out, err);
+  bool is_by_operator = is_operator(cli, args);
+  if (cli->is_remote) {
+    cli_session as = *cli;
+    as.agent = caller(cli, is_by_operator, capability);
+    return far_call(&as, session_of(args), is_by_operator, capability, input, out, err);
+  }
   if (strcmp(capability, "session.begin") == 0) TRY(door_start_holder(cli, err));
   if (input.size && pd_json_parse(input, &json, NULL)) return call_here(cli, args, capability, input, out, err); /* it will say why */
   pd_code code = door_call_holder(cli, args, capability, input, out, err);

@@ -42,7 +42,7 @@ void cli_error_json(pd_json_writer *w, const pd_error *err, const char *hint)
   pd_json_close(w, '}');
   pd_json_key(w, "recovery");
   pd_json_open(w, '[');
-  for (const pd_recovery *r = pd_code_recovery(err->code); r->action; r++) {
+  for (const pd_recovery *r = pd_error_recovery(err); r->action; r++) {
     pd_json_open(w, '{');
     pd_json_put_text(w, "action", r->action);
     pd_json_put_text(w, "hint", r->hint);
@@ -72,7 +72,7 @@ static const char *hint_for(const cli_session *cli, const pd_error *err)
 {
   if (*cli->hint) return cli->hint;
   if (strncmp(err->message, "the server at ", 14) == 0) return "is the server running (perdure serve), and is this its address?";
-  const pd_recovery *recovery = pd_code_recovery(err->code);
+  const pd_recovery *recovery = pd_error_recovery(err);
   return err->code == PD_INVALID || !recovery->hint ? "" : recovery->hint;
 }
 

@@ -88,12 +88,18 @@ static pd_code write_field(pd_json_writer *w, pd_json schema, const char *name, 
   return w->code;
 }
 
+/* Dashes stand for underscores. */
+static void field_name(const char *text, size_t size, char out[NAME_SIZE])
+{
+  snprintf(out, NAME_SIZE, "%.*s", (int)size, text);
+  for (char *at = out; *at; at++)
+    if (*at == '-') *at = '_';
+}
+
 static pd_code write_option(pd_json_writer *w, pd_json properties, const char *capability, const args_field *field, pd_error *err)
 {
   char name[NAME_SIZE], known[200];
-  snprintf(name, sizeof name, "%.*s", (int)field->name_size, field->name);
-  for (char *at = name; *at; at++)
-    if (*at == '-') *at = '_';
+  field_name(field->name, field->name_size, name);
   pd_json schema = schema_of(properties, name);
   if (schema.kind == PD_JSON_NONE) {
     list_names(properties, known, sizeof known);
@@ -125,6 +131,17 @@ pd_code fields_write(const char *capability, const char *const *names, const arg
   for (size_t i = 0; i < args->field_count; i++) TRY(write_option(&w, properties, capability, &args->fields[i], err));
   pd_json_close(&w, '}');
   return w.code;
+}
+
+bool fields_has(const char *capability, const char *name, size_t name_size)
+{
+  pd_capability_info info;
+  pd_json document;
+  char field[NAME_SIZE];
+  if (!capability || name_size >= sizeof field || pd_capability_find(capability, &info, NULL)) return false;
+  if (pd_json_parse(pd_text(info.document), &document, NULL)) return false;
+  field_name(name, name_size, field);
+  return schema_of(pd_json_member(pd_json_member(document, "inputs"), "properties"), field).kind != PD_JSON_NONE;
 }
 
 pd_code fields_full_path(const char *path, char out[FIELDS_PATH_SIZE], pd_error *err)

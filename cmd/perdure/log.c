@@ -101,6 +101,27 @@ static pd_code check_query(const args_parsed *args, bool is_graph, pd_error *err
   return PD_OK;
 }
 
+static bool stop_at_first(void *ctx, const pd_record *record)
+{
+  (void)record;
+  *(bool *)ctx = true;
+  return false;
+}
+
+/* A word that no commit has as a key and that is a ref: its commits are meant (`log thread/trip`). */
+static pd_code take_ref(cli_session *cli, const char *word, pd_log_query *query, pd_error *err)
+{
+  pd_ref ref;
+  bool is_key = false;
+  if (query->at || query->ref || query->whole_store || pd_ref_check(word, NULL) || pd_ref_get(cli->store, word, &ref, NULL)) return PD_OK;
+  TRY(pd_log(cli->store, &(pd_log_query){.key = query->key, .limit = 1}, stop_at_first, &is_key, err));
+  if (is_key) return PD_OK;
+  query->key = (pd_bytes){0};
+  query->at = word;
+  cli_say(cli, "'%s' is a ref, and no key: these are its commits", word);
+  return PD_OK;
+}
+
 static pd_code run_log(cli_session *cli, const args_parsed *args, pd_error *err)
 {
   const char *ref = args_get(args, "ref");
@@ -113,6 +134,7 @@ static pd_code run_log(cli_session *cli, const args_parsed *args, pd_error *err)
   if (args->word_count) TRY(pd_key_check(query.key, err));
   if (ref) TRY(pd_ref_check(ref, err));
   TRY(cli_open(cli, CLI_READ, err));
+  if (args->word_count) TRY(take_ref(cli, args->words[0], &query, err));
   cli->out.wants_pager = cli->has_pager;
   if (is_graph) return graph_print(cli, &query, err);
   log_view view = {.cli = cli, .is_first = true, .is_oneline = args_get(args, "oneline")};
@@ -135,9 +157,10 @@ const cli_command cmd_log = {
   .spec = {"log", log_options, 0, 1, false},
   .group = "history",
   .summary = "Show who changed what, when and why",
-  .usage = "[KEY]",
-  .about = "Shows commits, newest first, from the current head back; with KEY, only those that changed it.\n"
+  .usage = "[KEY|REF]",
+  .about = "Shows commits, newest first, from the current head back; with KEY, only those that changed it. A word that\n"
+           "is no key but a ref (thread/trip) shows the commits of that ref, as --at does.\n"
            "In the list of changes, + is a new key, ~ a changed one, - a removed one.",
-  .example = "$ perdure log -n 5\n$ perdure log plan\n$ perdure log --graph\n$ perdure --json log --all -n 100",
+  .example = "$ perdure log -n 5\n$ perdure log plan\n$ perdure log thread/trip\n$ perdure log --graph\n$ perdure --json log --all -n 100",
   .run = run_log,
 };

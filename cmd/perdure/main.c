@@ -251,6 +251,23 @@ static void free_text(char **text)
   free(*text);
 }
 
+/* What helps against a NotFound of this command; NULL: what the code itself says. */
+static const char *not_found_hint(const cli_command *command)
+{
+  static const char *const hints[][2] = {
+    {"agent", "agents with a snapshot are listed by: perdure agents"},
+    {"statestore", "its keys are listed by: perdure statestore list"},
+    {"resolve", "messages are listed by: perdure messages"},
+    {"vault", "make one with: perdure vault init"},
+  };
+  static const char *const groups[] = {"state", "history", "branches", "bundles"}; /* they work with keys and refs */
+  for (size_t i = 0; i < COUNT_OF(hints); i++)
+    if (strcmp(command->spec.name, hints[i][0]) == 0) return hints[i][1];
+  for (size_t i = 0; i < COUNT_OF(groups); i++)
+    if (strcmp(command->group, groups[i]) == 0) return "keys are listed by `perdure ls`, refs by `perdure refs`";
+  return NULL;
+}
+
 static pd_code dispatch(cli_session *cli, const args_parsed *args, pd_error *err)
 {
   const cli_command *command = args->spec ? find_command(args->spec->name) : NULL;
@@ -270,6 +287,8 @@ static pd_code dispatch(cli_session *cli, const args_parsed *args, pd_error *err
   cli->hint[0] = 0;
   TRY(choose_store(cli, command, args, &owned_uri, err));
   pd_code code = command->run(cli, args, err);
+  const char *hint = code == PD_NOT_FOUND && !*cli->hint ? not_found_hint(command) : NULL;
+  if (hint) snprintf(cli->hint, sizeof cli->hint, "%s", hint);
   if (code != PD_OK && cli->is_json) cli->out.buf.size = 0; /* half a document helps nobody */
   out_flush(&cli->out);
   /* `stats` and `doctor` tell of trouble; who sets one setting may be about to set another */

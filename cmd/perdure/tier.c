@@ -99,6 +99,38 @@ static const tier_verb verbs[] = {
   {"mailbox", "list", "mailbox.list", {"thread_id", NULL}, NULL},
 };
 
+/* How the answers of some verbs are printed for people and pipes. */
+typedef struct tier_look {
+  const char *capability;
+  const char *columns; /* of its list in a pipe, whatever members its rows have; NULL: those that they have */
+  const char *said;    /* the member that is told besides, on standard error; NULL: none */
+  bool is_value;       /* the one member that is printed is a value of the agent's: JSON in a pipe, as `get` prints it */
+} tier_look;
+
+static const tier_look looks[] = {
+  {.capability = "runs.list",
+   .columns = "id status title input owner attempts attempts_max progress result error reason created_at updated_at claimed_at lease_until "
+              "finished_at"},
+  {.capability = "alerts.list", .columns = "alert_id agent severity title message tags details timestamp acknowledged acknowledged_at"},
+  {.capability = "mailbox.list",
+   .columns = "number status kind sender body priority attempts attempts_max created_at dedupe_key retry_at claimed_by lease_until error "
+              "superseded_by"},
+  {.capability = "threads.list",
+   .columns = "thread_id owner parent meta created_at updated_at version message_count run_count active_run forked_from forked_version "
+              "commit"},
+  {.capability = "threads.runs",
+   .columns = "number run_id parent_run_id run_meta first_version finished_version started_at finished_at is_active"},
+  {.capability = "threads.state", .is_value = true},
+  {.capability = "state.shared.get", .said = "version"}, /* what the next `set` has to name */
+};
+
+static tier_look look_of(const char *capability)
+{
+  for (size_t i = 0; i < COUNT_OF(looks); i++)
+    if (strcmp(looks[i].capability, capability) == 0) return looks[i];
+  return (tier_look){0};
+}
+
 static const tier_verb *find_verb(const char *tier, const char *verb)
 {
   for (size_t i = 0; i < COUNT_OF(verbs); i++)
@@ -120,6 +152,14 @@ static pd_code no_verb(cli_session *cli, const char *tier, const char *verb, pd_
   return pd_error_set(err, PD_INVALID, *verb ? "%s has no verb '%s'" : "%s needs a verb%s", tier, verb);
 }
 
+static pd_code print_answer(cli_session *cli, const tier_verb *verb, pd_bytes answer, pd_error *err)
+{
+  tier_look look = look_of(verb->capability);
+  if (verb->only && !cli->is_json) return answer_print_only(cli, answer, verb->only, look.is_value && !cli->out.is_terminal, err);
+  TRY(answer_print(cli, answer, look.columns, err));
+  return look.said && !cli->exit_code ? answer_say(cli, answer, look.said, err) : PD_OK;
+}
+
 pd_code tier_run(cli_session *cli, const args_parsed *args, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf input = {0}, out = {0};
@@ -137,15 +177,19 @@ pd_code tier_run(cli_session *cli, const args_parsed *args, pd_error *err)
   TRY(fields_write(found->capability, found->names, args, &input, err));
   pd_code code = door_call(cli, args, found->capability, pd_buf_bytes(&input), &out, err);
   if (code) return answer_failed(cli, &out, code, err);
-  return found->only && !cli->is_json ? answer_print_only(cli, pd_buf_bytes(&out), found->only, err)
-                                      : answer_print(cli, pd_buf_bytes(&out), err);
+  return print_answer(cli, found, pd_buf_bytes(&out), err);
+}
+
+static bool has_field(const args_parsed *args, const char *name, size_t name_size)
+{
+  return fields_has(tier_capability(args->spec->name, args->words[0]), name, name_size);
 }
 
 static const args_option door_options[] = {CLI_DOOR_OPTIONS, {0}};
 
 #define TIER(identifier, name, summary_, usage_, about_, example_)                                                                         \
   const cli_command identifier = {                                                                                                         \
-    .spec = {name, door_options, 0, WORDS_MAX, true},                                                                                      \
+    .spec = {name, door_options, 0, WORDS_MAX, true, has_field},                                                                           \
     .group = "agents",                                                                                                                     \
     .summary = summary_,                                                                                                                   \
     .usage = usage_,                                                                                                                       \

@@ -78,7 +78,7 @@ static pd_code unlock_vault(cli_session *cli, pd_home *home, const args_parsed *
   CLEANUP(passphrase_done) passphrase pass = {0};
   bool exists = false;
   TRY(vault_exists(cli, home, args, &exists, err));
-  if (!exists) return pd_error_set(err, PD_NOT_FOUND, "there is no vault yet; make one with: perdure vault init");
+  if (!exists) return pd_error_set(err, PD_NOT_FOUND, "there is no vault yet");
   TRY(passphrase_read(args, "", "Passphrase", false, &pass, err));
   if (!cli->is_remote) TRY(door_start_holder(cli, err));
   TRY(vault_ask_holder(cli, "unlock", NULL, &pass, err));

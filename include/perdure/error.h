@@ -86,6 +86,8 @@ PD_API pd_class pd_code_class(pd_code code);
 PD_API const char *pd_class_name(pd_class class_);
 /* Recovery hints for a code: an array that ends with {NULL, NULL}; never NULL. Static storage. */
 PD_API const pd_recovery *pd_code_recovery(pd_code code);
+/* The same for an error: by its name if that has hints of its own (AgentFenced: stop), else by its code. */
+PD_API const pd_recovery *pd_error_recovery(const pd_error *err);
 
 #ifdef __cplusplus
 }

@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #define HINTS_MAX 3
 
@@ -14,7 +15,7 @@ typedef struct code_info {
 
 static const code_info infos[PD_CODE_COUNT] = {
   [PD_OK] = {"Ok", PD_CLASS_OK, {{0}}},
-  [PD_NOT_FOUND] = {"NotFound", PD_CLASS_STATE, {{"list", "List what is there: keys with `perdure ls`, refs with `perdure refs`."}}},
+  [PD_NOT_FOUND] = {"NotFound", PD_CLASS_STATE, {{"list", "List what is there, and check the name in the message."}}},
   [PD_CONFLICT] = {"VersionConflict", PD_CLASS_RETRY, {{"retry", "Read the current version, apply the change to it, and write again."}}},
   [PD_EXISTS] = {"AlreadyExists", PD_CLASS_STATE, {{"rename", "Choose another name, or remove the one that is there."}}},
   [PD_INVALID] = {"InvalidArgument", PD_CLASS_CALLER, {{"correct", "Correct the argument that the message names."}}},
@@ -34,7 +35,7 @@ static const code_info infos[PD_CODE_COUNT] = {
   [PD_RETIRED] = {"Retired",
                   PD_CLASS_STATE,
                   {{"pin", "Retention removed it; tag or pin what must stay, and keep more with `perdure gc`."}}},
-  [PD_SESSION] = {"SessionNotFound", PD_CLASS_STATE, {{"reconnect", "Establish a new session via the Gateway."}}},
+  [PD_SESSION] = {"SessionNotFound", PD_CLASS_STATE, {{"reconnect", "Begin a new session with session.begin."}}},
   [PD_LOCKED] = {"VaultLocked", PD_CLASS_STATE, {{"unlock_vault", "Unlock the vault with the master passphrase."}}},
   [PD_APPROVAL] = {"ApprovalRequired", PD_CLASS_STATE, {{"wait", "Ask the operator to approve it, then make the very same call again."}}},
   [PD_DENIED] = {"PermissionDenied", PD_CLASS_CALLER, {{"ask", "Ask the operator; the message says what is not allowed."}}},
@@ -45,6 +46,20 @@ static const code_info infos[PD_CODE_COUNT] = {
                           PD_CLASS_HOST,
                           {{"read", "Read what is there, then repeat the write with the version you expect."},
                            {"check_disk", "Check the disk, and open the store again."}}},
+};
+
+/* Names that need other hints than their code: what is true of every VersionConflict is wrong for a process that was taken over. */
+typedef struct name_info {
+  const char *name;
+  pd_recovery recovery[HINTS_MAX + 1];
+} name_info;
+
+static const name_info names[] = {
+  {"AgentFenced", {{"stop", "Another process opened or deleted the agent. End this one; do not retry."}}},
+  {"SnapshotChanged", {{"reload", "Load the snapshot again, apply the change to it, and save that."}}},
+  {"StepOutdated", {{"abort", "Abort the step: another process finished the event. Then ask for the next one."}}},
+  {"RunActive", {{"wait", "Finish or cancel the run that the message names, then begin this one."}}},
+  {"RunExists", {{"attach", "Go on with the run that is there, or begin one with another id."}}},
 };
 
 static const code_info *info_of(pd_code code)
@@ -73,10 +88,17 @@ const pd_recovery *pd_code_recovery(pd_code code)
   return info_of(code)->recovery;
 }
 
+const pd_recovery *pd_error_recovery(const pd_error *err)
+{
+  for (size_t i = 0; err->name && i < sizeof names / sizeof names[0]; i++)
+    if (strcmp(names[i].name, err->name) == 0) return names[i].recovery;
+  return pd_code_recovery(err->code);
+}
+
 const char *pd_class_name(pd_class class_)
 {
-  static const char *const names[] = {"ok", "retry", "caller", "state", "host", "bug"};
-  return (unsigned)class_ < sizeof names / sizeof names[0] ? names[class_] : "bug";
+  static const char *const class_names[] = {"ok", "retry", "caller", "state", "host", "bug"};
+  return (unsigned)class_ < sizeof class_names / sizeof class_names[0] ? class_names[class_] : "bug";
 }
 
 static pd_code set_v(pd_error *err, pd_code code, const char *fmt, va_list args)

@@ -220,7 +220,7 @@ void pd_activity_last(pd_home *home, const char *agent, const char *session, int
   if (pd_session_before(home, agent, session, out_ms)) return;
   active *at = find_or_add(home->activity, agent);
   int64_t last_ms = at ? atomic_load(&at->last_ms) : 0;
-  if (is_pause(home, last_ms, pd_home_now(home)))
+  if (!last_ms || is_pause(home, last_ms, pd_home_now(home))) /* no stretch of this process: another one may have been active */
     *out_ms = later(last_ms, read_stored(home, agent));
   else
     *out_ms = at ? atomic_load(&at->before_ms) : 0;

@@ -8,6 +8,7 @@
  *     back.
  * A3  What "last activity" means to an agent that comes back: its last call before the present stretch. A stretch is a session; without
  *     one, the calls of this process with no pause longer than session.idle (a session would have ended in such a pause).
+ *     state.briefing.generate itself is no activity: who asks again, also from another process, gets the same answer.
  */
 #ifndef PD_STATE_ACTIVITY_H
 #define PD_STATE_ACTIVITY_H

@@ -119,9 +119,8 @@ static void put_time(pd_json_writer *w, const char *key, int64_t time_ms)
   if (time_ms) pd_json_put_text(w, key, pd_time_text(time_ms, text));
 }
 
-void pd_approval_json(pd_json_writer *w, const pd_approval *item)
+static void put_members(pd_json_writer *w, const pd_approval *item)
 {
-  pd_json_open(w, '{');
   put_value(w, "id", item->id);
   put_value(w, "agent", item->agent);
   put_value(w, "session", item->session);
@@ -139,6 +138,21 @@ void pd_approval_json(pd_json_writer *w, const pd_approval *item)
   put_time(w, "usable_until", item->usable_ms);
   put_time(w, "used_at", item->used_ms);
   put_time(w, "told_at", item->told_ms);
+}
+
+/* As it is stored. */
+static void write_item(pd_json_writer *w, const pd_approval *item)
+{
+  pd_json_open(w, '{');
+  put_members(w, item);
+  pd_json_close(w, '}');
+}
+
+void pd_approval_json(pd_json_writer *w, const pd_approval *item)
+{
+  pd_json_open(w, '{');
+  put_value(w, "approval_id", item->id);
+  put_members(w, item);
   pd_json_close(w, '}');
 }
 
@@ -199,7 +213,7 @@ static pd_code list_write(pd_edit *edit, const char *key, const pd_approval_list
   pd_json_writer w = {.out = &text, .err = err};
   if (!list->is_changed) return PD_OK;
   pd_json_open(&w, '[');
-  for (size_t i = 0; i < list->count; i++) pd_approval_json(&w, &list->items[i]);
+  for (size_t i = 0; i < list->count; i++) write_item(&w, &list->items[i]);
   pd_json_close(&w, ']');
   TRY(w.code);
   return pd_edit_put(edit, pd_text(key), pd_buf_bytes(&text), list->version, err);

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "state/backup.h"
+#include "state/last_id.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -51,10 +52,17 @@ void pd_backup_sweep_drafts(const char *folder)
 
 static pd_code reserve_id(pd_backup_out *out, const char *folder, pd_error *err)
 {
-  pd_code code = PD_EXISTS;
-  for (unsigned n = 1; code == PD_EXISTS && n <= ID_TRIES_MAX; n++) {
+  CLEANUP(pd_last_id_done) pd_last_id last = {.fd = -1};
+  char stamp[PD_LAST_STAMP_SIZE];
+  pd_code code = pd_last_id_open(folder, &last, err);
+  pd_backup_id_text(out->head.created_ms, 1, out->head.id);
+  snprintf(stamp, sizeof stamp, "%s", out->head.id + strlen("bkp-"));
+  unsigned n = pd_last_id_next(&last, stamp);
+  if (!code) code = PD_EXISTS;
+  for (unsigned i = 0; code == PD_EXISTS && i < ID_TRIES_MAX; i++, n++) {
     pd_backup_id_text(out->head.created_ms, n, out->head.id);
     code = pd_backup_draft(folder, out->head.id, out->draft, out->path, &out->fd, err);
+    if (!code) TRY(pd_last_id_keep(&last, stamp, n, err)); /* else pd_backup_out_done removes the draft */
   }
   if (code) out->draft[0] = 0; /* it is another's, or none */
   return code;

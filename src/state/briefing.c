@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "state/activity.h"
+#include "state/health.h"
 #include "state/moment.h"
 #include "state/run.h"
 
@@ -35,13 +36,16 @@ typedef struct choice {
   bool is_short;    /* something was left out */
 } choice;
 
+static void section_done(pd_section *section)
+{
+  pd_buf_done(&section->brief);
+  pd_buf_done(&section->full);
+  pd_buf_done(&section->sentence);
+}
+
 static void briefing_done(pd_briefing *b)
 {
-  for (size_t i = 0; i < PD_BRIEF_COUNT; i++) {
-    pd_buf_done(&b->sections[i].brief);
-    pd_buf_done(&b->sections[i].full);
-    pd_buf_done(&b->sections[i].sentence);
-  }
+  for (size_t i = 0; i < PD_BRIEF_COUNT; i++) section_done(&b->sections[i]);
 }
 
 pd_code pd_brief_count(pd_buf *out, uint64_t count, const char *one, const char *many, pd_error *err)
@@ -153,6 +157,40 @@ static pd_code fit(const pd_briefing *b, uint64_t size_max, pd_buf *out, pd_erro
   }
 }
 
+/* ---- gathering ---- */
+
+static bool is_damage(pd_code code)
+{
+  return code == PD_CORRUPT || code == PD_STORAGE || code == PD_FORMAT || code == PD_READ_ONLY || code == PD_FULL;
+}
+
+/* Instead of a section that cannot be read: what is wrong with it. */
+static pd_code tell_failing(const char *name, const pd_error *why, pd_section *out, pd_error *err)
+{
+  section_done(out);
+  *out = (pd_section){0};
+  pd_json_writer w = {.out = &out->brief, .err = err};
+  pd_json_open(&w, '{');
+  pd_json_put_text(&w, "status", pd_health_status_name(PD_HEALTH_FAILING));
+  pd_json_put_text(&w, "problem", why->message);
+  pd_json_close(&w, '}');
+  TRY(w.code);
+  return pd_buf_printf(&out->sentence, err, "%s cannot be read: %s", name, why->message);
+}
+
+/* A store that is damaged takes its own sections away, not the briefing. */
+static pd_code gather_all(pd_briefing *b, pd_error *err)
+{
+  for (size_t i = 0; i < PD_BRIEF_COUNT; i++) {
+    pd_error why = {0};
+    pd_code code = kinds[i].gather(b, &b->sections[i], &why);
+    if (is_damage(code)) code = tell_failing(kinds[i].name, &why, &b->sections[i], &why);
+    if (code) *err = why;
+    TRY(code);
+  }
+  return PD_OK;
+}
+
 pd_code pd_cap_state_briefing_generate(pd_frame *frame, pd_error *err)
 {
   CLEANUP(briefing_done) pd_briefing b = {.frame = frame, .home = frame->home, .agent = frame->agent};
@@ -161,7 +199,7 @@ pd_code pd_cap_state_briefing_generate(pd_frame *frame, pd_error *err)
   TRY(pd_in_moment(frame, "since", &b.since_ms, &has_since, err));
   if (!has_since) pd_activity_last(frame->home, frame->agent, frame->ctx->session, &b.since_ms);
   b.is_detailed = pd_bytes_equal(pd_in_text(frame, "detail_level"), pd_text("detailed"));
-  for (size_t i = 0; i < PD_BRIEF_COUNT; i++) TRY(kinds[i].gather(&b, &b.sections[i], err));
+  TRY(gather_all(&b, err));
   TRY(fit(&b, (uint64_t)pd_in_int(frame, "max_chars", INT64_MAX), &text, err));
   pd_json_put_value(&frame->out, "briefing", (pd_json){pd_buf_bytes(&text), PD_JSON_OBJECT});
   return PD_OK;

@@ -190,7 +190,7 @@ static const char *name_of(const pd_capability *capability, const pd_error *err)
 static void write_recovery(pd_json_writer *w, const pd_capability *capability, const pd_error *err)
 {
   const pd_cap_error *known = pd_capability_error(capability, err->name);
-  const pd_recovery *r = known ? known->recovery : pd_code_recovery(err->code);
+  const pd_recovery *r = known ? known->recovery : pd_error_recovery(err);
   pd_json_key(w, "recovery");
   pd_json_open(w, '[');
   for (; r->action; r++) {
@@ -238,7 +238,8 @@ static pd_code check_caller(const pd_ctx *ctx, const pd_capability *capability, 
   pd_error why = {0};
   if (!ctx->agent || !*ctx->agent) {
     if (ctx->is_operator && !capability->needs_agent) return PD_OK;
-    return pd_error_named(err, PD_INVALID, "InvalidInput", "%s: who calls? No agent was named", capability->name);
+    return pd_error_named(err, PD_INVALID, "InvalidInput",
+                          "%s: missing agent: an operator's call of this capability names the agent that it is made for", capability->name);
   }
   if (pd_agent_check(ctx->agent, &why)) return pd_error_named(err, PD_INVALID, "InvalidInput", "%s: %s", capability->name, why.message);
   if (strcmp(ctx->agent, PD_STORE_SHARED) == 0 || strcmp(ctx->agent, PD_STORE_SYSTEM) == 0)
@@ -350,7 +351,9 @@ static pd_code conclude(pd_frame *frame, pd_code code, pd_buf *out, pd_error *er
     answer_failure(frame->capability, frame, err, out);
   }
   audit(frame, err, code);
-  if (*frame->agent && !frame->ctx->is_operator && !frame->ctx->is_onlooker) pd_activity_note(frame->home, frame->agent, frame->now_ms);
+  bool is_briefing = strcmp(frame->capability->name, "state.briefing.generate") == 0; /* asked twice it gives the same answer */
+  bool is_active = *frame->agent && !frame->ctx->is_operator && !frame->ctx->is_onlooker && !is_briefing;
+  if (is_active) pd_activity_note(frame->home, frame->agent, frame->now_ms);
   free_parts(frame);
   return code;
 }

@@ -2,7 +2,8 @@
  * history_merge.c: history.merge, cherry_pick, revert: what another line of history did, or one commit, done to a ref or taken back.
  *
  * First as a dry run, whose changes are settled by W1 to W3 of history.h; then for good, on condition that the ref is still where it was.
- * It is always a commit, never a move of the ref: so the quota is exact, and one undo takes it back. Conflicts are an answer, no error.
+ * A merge into a ref that has nothing of its own moves the ref, as `perdure merge` does, and is settled like a reset; everything else is a
+ * commit. Conflicts are an answer, no error.
  */
 #include "base/array.h"
 #include "base/base.h"
@@ -111,7 +112,6 @@ static pd_code take_options(merging *m, pd_error *err)
   char policy[16] = "fail";
   (void)!pd_in_string(frame, "policy", policy, sizeof policy);
   TRY(pd_merge_rule_parse(policy, &m->options.policy, err));
-  m->options.no_fast_forward = true;
   m->note = pd_history_note(frame, &m->texts);
   m->note.ref = m->turn.ref;
   m->note.bytes_max = frame->home->config.persistent_quota_bytes;
@@ -229,12 +229,29 @@ static pd_code run_call(merging *m, bool is_dry, pd_error *err)
   return code;
 }
 
-/* *out_written: there is a commit. */
+/* The ref has nothing of its own: move it. What changes was found out by the dry run, and stays the answer. */
+static pd_code move_forward(merging *m, pd_error *err)
+{
+  CLEANUP(pd_merge_result_done) pd_merge_result moved = {0};
+  TRY(pd_turn_settle(&m->turn, err));
+  m->options.is_dry_run = false;
+  TRY(m->call(m->turn.store, m->turn.to.at, &m->options, &m->note, &moved, err));
+  m->ack = moved.ack;
+  return PD_OK;
+}
+
+/* *out_written: the ref has another commit now. */
 static pd_code try_once(merging *m, bool *out_written, pd_error *err)
 {
   *out_written = false;
   TRY(run_call(m, true, err));
-  if (m->result.outcome != PD_MERGE_COMMITTED || pd_in_bool(m->turn.frame, "preview", false)) return PD_OK;
+  if (pd_in_bool(m->turn.frame, "preview", false)) return PD_OK;
+  if (m->result.outcome == PD_MERGE_FAST_FORWARD) {
+    TRY(move_forward(m, err));
+    *out_written = true;
+    return PD_OK;
+  }
+  if (m->result.outcome != PD_MERGE_COMMITTED) return PD_OK;
   TRY(settle(m, err));
   TRY(run_call(m, false, err));
   m->ack = m->result.ack;
@@ -252,6 +269,7 @@ static pd_code merge_by(pd_frame *frame, const char *field, merge_call call, pd_
   TRY(find_point(&m, field, err));
   if (call != pd_revert) TRY(pd_quota_room(frame, false, err)); /* what takes back may go on */
   if (call != pd_merge) m.options.parent_number = (uint32_t)pd_in_int(frame, "parent", 0);
+  if (call == pd_merge) m.options.no_fast_forward = !pd_in_bool(frame, "fast_forward", true);
   do {
     if (m.turn.is_again) TRY(pd_turn_look(&m.turn, err));
     if (m.turn.is_again) TRY(find_point(&m, field, err));

@@ -287,15 +287,16 @@ static bool is_of_caller(const pd_frame *frame, const pd_snapshot_info *info)
   return info->is_operators ? frame->ctx->is_operator : !frame->ctx->is_operator && strcmp(info->maker, frame->agent) == 0;
 }
 
-/* Remove the caller's oldest beyond snapshot.keep, and the tags of all that are gone. It is no failure of the new one if that fails now:
- * the next one tries again. Returns how many went. */
-static uint64_t prune(pd_frame *frame, int folder, const pd_note *note, pd_heads *heads)
+/* Remove the caller's oldest beyond snapshot.keep, never the new one, wherever a clock that went back has put it; and the tags of all that
+ * are gone. It is no failure of the new one if that fails now: the next one tries again. Returns how many went. */
+static uint64_t prune(pd_frame *frame, int folder, const char *new_id, const pd_note *note, pd_heads *heads)
 {
   CLEANUP(pd_snapshot_list_done) pd_snapshot_list list = {0};
-  uint64_t removed = 0, kept = 0;
+  uint64_t removed = 0, kept = 1;
   if (pd_snapshot_list_read(folder, &list, NULL) == PD_OK)
     for (size_t i = 0; i < list.count; i++) {
-      if (!is_of_caller(frame, &list.items[i]) || kept++ < frame->home->config.snapshot_keep) continue;
+      if (!is_of_caller(frame, &list.items[i]) || strcmp(list.items[i].id, new_id) == 0) continue;
+      if (kept++ < frame->home->config.snapshot_keep) continue;
       char name[PD_SNAPSHOT_ID_SIZE + 8];
       snprintf(name, sizeof name, "%s.json", list.items[i].id);
       if (unlinkat(folder, name, 0) == 0) removed++;
@@ -331,7 +332,7 @@ pd_code pd_cap_state_snapshot_create(pd_frame *frame, pd_error *err)
   TRY(pd_snapshot_folder(frame->home, true, &folder, err));
   TRY(pd_snapshot_reserve(folder, frame->now_ms, id, &file, err));
   TRY(create(frame, folder, id, file, &heads, &size, err));
-  uint64_t removed = prune(frame, folder, &note, &heads);
+  uint64_t removed = prune(frame, folder, id, &note, &heads);
   pd_json_put_text(&frame->out, "snapshot_id", id);
   pd_out_time(frame, "timestamp", frame->now_ms);
   pd_json_put_number(&frame->out, "size_bytes", size);

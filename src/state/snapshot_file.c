@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/sha256.h"
+#include "state/last_id.h"
 #include "state/moment.h"
 #include "state/snapshot.h"
 
@@ -20,7 +21,9 @@
 
 #define STAMP "snap-YYYYMMDDTHHMMSSZ"
 #define STAMP_SIZE (sizeof STAMP - 1)
-#define NUMBER_MAX 99999
+#define PREFIX_SIZE (sizeof "snap-" - 1)
+#define NUMBER_MAX 999999999
+#define TRIES_MAX 100000
 #define FILE_NAME_SIZE (PD_SNAPSHOT_ID_SIZE + 16)
 #define PART_STALE_MS ((int64_t)3600 * 1000)
 #define SEAL ",\"sha256\":\""
@@ -41,7 +44,7 @@ bool pd_snapshot_id_check(const char *id)
   if (!id[STAMP_SIZE]) return true;
   const char *digits = id + STAMP_SIZE + 1;
   size_t size = strspn(digits, "0123456789");
-  return id[STAMP_SIZE] == '-' && size && size <= 5 && !digits[size] && digits[0] != '0' && strcmp(digits, "1") != 0;
+  return id[STAMP_SIZE] == '-' && size && size <= 9 && !digits[size] && digits[0] != '0' && strcmp(digits, "1") != 0;
 }
 
 static void stamp_of(int64_t now_ms, char out[PD_SNAPSHOT_ID_SIZE])
@@ -122,8 +125,11 @@ static pd_code failed(pd_error *err, const char *what, const char *name)
 pd_code pd_snapshot_reserve(int folder, int64_t now_ms, char out_id[PD_SNAPSHOT_ID_SIZE], int *out_file, pd_error *err)
 {
   char stamp[PD_SNAPSHOT_ID_SIZE], name[FILE_NAME_SIZE], part[FILE_NAME_SIZE];
+  CLEANUP(pd_last_id_done) pd_last_id last = {.fd = -1};
+  TRY(pd_last_id_open_at(folder, &last, err));
   stamp_of(now_ms, stamp);
-  for (unsigned number = 1; number <= NUMBER_MAX; number++) {
+  unsigned number = pd_last_id_next(&last, stamp + PREFIX_SIZE);
+  for (unsigned i = 0; i < TRIES_MAX && number <= NUMBER_MAX; i++, number++) {
     if (number == 1)
       snprintf(out_id, PD_SNAPSHOT_ID_SIZE, "%s", stamp);
     else
@@ -134,12 +140,14 @@ pd_code pd_snapshot_reserve(int folder, int64_t now_ms, char out_id[PD_SNAPSHOT_
     if (file < 0 && errno != EEXIST) return failed(err, "make", out_id);
     if (file < 0) continue;
     if (!is_there(folder, name)) { /* it cannot come from now on: only who holds the part makes it */
-      *out_file = file;
-      return PD_OK;
+      pd_code code = pd_last_id_keep(&last, stamp + PREFIX_SIZE, number, err);
+      if (code) pd_snapshot_abandon(folder, out_id, file);
+      if (!code) *out_file = file;
+      return code;
     }
     pd_snapshot_abandon(folder, out_id, file);
   }
-  return pd_error_set(err, PD_STORAGE, "there are %d snapshots of this second already", NUMBER_MAX);
+  return pd_error_set(err, PD_STORAGE, "there is no free id for a snapshot of %s", stamp);
 }
 
 void pd_snapshot_abandon(int folder, const char *id, int file)
@@ -269,10 +277,9 @@ static pd_code take_file(int folder, const char *name, pd_snapshot_list *list, p
 static int newest_first(const void *a, const void *b)
 {
   const pd_snapshot_info *x = a, *y = b;
-  int order = strncmp(y->id, x->id, STAMP_SIZE);
-  if (order) return order;
+  if (x->time_ms != y->time_ms) return x->time_ms < y->time_ms ? 1 : -1;
   unsigned long m = number_of(x->id), n = number_of(y->id);
-  return m < n ? 1 : m > n ? -1 : 0;
+  return m < n ? 1 : m > n ? -1 : strcmp(y->id, x->id);
 }
 
 pd_code pd_snapshot_list_read(int folder, pd_snapshot_list *out, pd_error *err)

@@ -246,9 +246,8 @@ static pd_code check_free(pd_run_context *run, pd_error *err)
                           pd_thread_id(run->thread), run->id);
   pd_code code = pd_thread_run_get(run->thread, run->id, ignore_run, NULL, &why);
   if (!code)
-    return pd_error_named(err, PD_EXISTS, "RunExists",
-                          "thread '%s' has a run '%s' already: a run begins once (pd_run_attach goes on with it)",
-                          pd_thread_id(run->thread), run->id);
+    return pd_error_named(err, PD_EXISTS, "RunExists", "thread '%s' has a run '%s' already: a run begins once", pd_thread_id(run->thread),
+                          run->id);
   if (code != PD_NOT_FOUND && err) *err = why;
   return code == PD_NOT_FOUND ? PD_OK : code;
 }

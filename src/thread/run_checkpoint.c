@@ -243,7 +243,7 @@ pd_code pd_run_checkpoint(pd_run_context *run, pd_reason reason, pd_run_ack *out
 {
   pd_error why = {0};
   if (reason == PD_REASON_RUN_FINISHED)
-    return pd_error_set(err, PD_INVALID, "RunFinished is the reason of the last checkpoint: pd_run_finish makes it");
+    return pd_error_set(err, PD_INVALID, "RunFinished is the reason of the last checkpoint, which finishing the run makes");
   if (!*pd_reason_name(reason)) return pd_error_set(err, PD_INVALID, "a checkpoint needs a reason, and %d is none", (int)reason);
   if (run->status == PD_PHASE_DONE) return pd_run_check_open(run, err);
   return outcome(run, reason, checkpoint(run, reason, out, &why), &why, err);

@@ -272,7 +272,7 @@ static pd_code shape_error(const pd_error *err, pd_buf *out, pd_error *own)
   pd_json_put_text(&w, "message", err->message);
   pd_json_key(&w, "recovery");
   pd_json_open(&w, '[');
-  for (const pd_recovery *r = pd_code_recovery(err->code); r->action; r++) {
+  for (const pd_recovery *r = pd_error_recovery(err); r->action; r++) {
     pd_json_open(&w, '{');
     pd_json_put_text(&w, "action", r->action);
     pd_json_put_text(&w, "hint", r->hint);

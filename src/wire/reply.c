@@ -92,7 +92,7 @@ void pd_wire_error(pd_buf *out, const pd_error *err, const char *hint, const cha
   pd_json_key(&w, "recovery");
   pd_json_open(&w, '[');
   if (hint) write_recovery(&w, err->code == PD_LIMIT ? "retry" : "correct", hint);
-  for (const pd_recovery *r = pd_code_recovery(err->code); !hint && r->action; r++) write_recovery(&w, r->action, r->hint);
+  for (const pd_recovery *r = pd_error_recovery(err); !hint && r->action; r++) write_recovery(&w, r->action, r->hint);
   pd_json_close(&w, ']');
   pd_json_close(&w, '}');
   pd_json_close(&w, '}');

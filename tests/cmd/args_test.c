@@ -13,9 +13,14 @@
 static const args_option common[] = {
   {"store", 0, "URI", ""}, {"json", 0, NULL, ""}, {"quiet", 'q', NULL, ""}, {"version", 'V', NULL, ""}, {0}};
 static const args_option log_options[] = {{"number", 'n', "N", ""}, {"long", 'l', NULL, ""}, {"store-it", 0, NULL, ""}, {0}};
-static const args_spec log_spec = {"log", log_options, 0, 1, false};
-static const args_spec put_spec = {"put", NULL, 2, 2, false};
-static const args_spec call_spec = {"call", NULL, 1, 2, true};
+static const args_spec log_spec = {"log", log_options, 0, 1, false, NULL};
+static const args_spec put_spec = {"put", NULL, 2, 2, false, NULL};
+static bool has_field(const args_parsed *args, const char *name, size_t name_size)
+{
+  return strcmp(args->words[0], "x") == 0 && name_size == 5 && strncmp(name, "store", 5) == 0;
+}
+
+static const args_spec call_spec = {"call", NULL, 1, 2, true, has_field};
 
 static const args_spec *find(const char *name)
 {
@@ -202,6 +207,22 @@ static void args__fields_are_kept_with_their_values_where_a_command_takes_them(v
   assert_int_equal(PARSE(&a, NULL, "put", "k", "v", "--key", "plan"), PD_INVALID);
 }
 
+static void args__a_field_that_is_called_like_an_option_of_all_is_the_field_after_the_capability(void **state)
+{
+  (void)state;
+  args_parsed a;
+  assert_int_equal(PARSE(&a, NULL, "--store", "home", "call", "x", "--store", "shared"), PD_OK);
+  assert_string_equal(args_get(&a, "store"), "home");
+  assert_int_equal(a.field_count, 1);
+  assert_string_equal(a.fields[0].value, "shared");
+  static const char *const others[][5] = {{"call", "y", "--store", "home"}, {"call", "--store", "home", "x"}};
+  for (size_t i = 0; i < COUNT_OF(others); i++) {
+    assert_int_equal(parse(&a, NULL, others[i]), PD_OK);
+    assert_string_equal(args_get(&a, "store"), "home");
+    assert_int_equal(a.field_count, 0);
+  }
+}
+
 static void args__version_is_a_field_if_it_has_a_value(void **state)
 {
   (void)state;
@@ -258,6 +279,7 @@ int main(void)
     cmocka_unit_test(args__times_have_units),
     cmocka_unit_test(args__fields_are_kept_with_their_values_where_a_command_takes_them),
     cmocka_unit_test(args__version_is_a_field_if_it_has_a_value),
+    cmocka_unit_test(args__a_field_that_is_called_like_an_option_of_all_is_the_field_after_the_capability),
     cmocka_unit_test(args__distance_counts_edits),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

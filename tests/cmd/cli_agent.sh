@@ -113,6 +113,7 @@ want_err_like 'this one should end'
 run agent next --json
 want_code 3
 want_err_like '"code":"AgentFenced"'
+want_err_like '"recovery":\[\{"action":"stop"'
 run agent push --epoch "$new" '{"id":"2"}'
 want_code 0
 run agent show

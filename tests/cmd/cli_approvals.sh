@@ -39,6 +39,7 @@ want_true [ "$(id_of "$err")" != "$id" ]
 run approvals list --status approved --json
 want_code 0
 want_out_has '"used_at":'
+want_out_has "\"approval_id\":\"$id\",\"id\":\"$id\""
 
 t cli__approvals_other_inputs_need_another
 home

@@ -104,6 +104,29 @@ run backup create --operator
 want_code 6
 unset XDG_RUNTIME_DIR
 
+# What the holder of this home says that it does: {"pid":N,"holds":true}.
+holder_says() {
+  python3 -c 'import glob, socket, sys
+s = socket.socket(socket.AF_UNIX)
+s.connect(glob.glob("run/perdure/*.sock")[0])
+s.sendall(b"{\"hold\":\"status\"}\n")
+sys.exit(0 if sys.argv[1].encode() in s.recv(4096) else 1)' "$1"
+}
+
+t cli__the_holder_stays_as_long_as_the_vault_is_unlocked
+begin
+XDG_RUNTIME_DIR=$PWD/run
+export XDG_RUNTIME_DIR
+mkdir -m 700 run
+run vault unlock --passphrase-file pass
+want_code 0
+want_true holder_says '"holds":true'
+run vault lock
+want_true holder_says '"holds":false'
+no_socket() { ! ls run/perdure/*.sock; }
+until_true no_socket
+unset XDG_RUNTIME_DIR
+
 t cli__an_agents_backup_runs_once_after_an_approval_through_the_holder
 begin
 XDG_RUNTIME_DIR=$PWD/run
@@ -208,5 +231,28 @@ run vault open
 want_failure 2 "'open' is none of"
 run backup restore bkp-19990101T000000Z --operator --passphrase-file pass
 want_code 1
+
+t cli__hints_about_the_vault_fit
+run put plan one
+secret pass 'correct horse battery'
+for line in 'vault unlock --passphrase-file pass' 'backup create --operator'; do
+  # shellcheck disable=SC2086 # the words of a command
+  run $line
+  want_err_like '^hint: make one with: perdure vault init$'
+done
+
+t cli__backup_restore_of_one_agent_by_its_option_restores_that_one
+begin
+run --agent bob put plan bob-1
+run backup create --operator --passphrase-file pass
+id=$(cat "$out")
+run put plan two
+run --agent bob put plan bob-2
+run backup restore "$id" --agent bob --operator --passphrase-file pass
+want_code 0
+run get plan
+want_out two
+run --agent bob get plan
+want_out bob-1
 
 finish

@@ -77,8 +77,12 @@ run --agent historian call history.get --key plan --at main~1
 want_out_has '"value":{"step":1},"version":1'
 run --agent historian call history.fork --name plan-b
 run --agent historian call history.commit --ref fork/plan-b --changes '[{"key":"via","value":"Rome"}]'
+cp -r "$PERDURE_STORE" "$tmp/copy-of-home"
+run --store "$tmp/copy-of-home" --agent historian merge fork/plan-b
+want_id
+merged=$(cat "$out")
 run --agent historian call history.merge --from fork/plan-b
-want_out_has '{"outcome":"committed","ref":"main"'
+want_out_has '{"outcome":"fast-forward","ref":"main","commit":"'"$merged"'"' # as the command does
 run --agent historian call history.undo --count 2
 want_out_has '"changed":2,"can_redo":true'
 run --agent historian persistent get plan
@@ -153,6 +157,66 @@ want_code 0
 want_out_like '^acknowledged: true$'
 run call alerts.acknowledge --alert-id x
 want_code 6
+
+t alerts__the_operator_sends_one_for_all_by_naming_no_agent
+run alerts send 'maintenance' 'at noon' --severity info --operator
+want_code 0
+want_out_like '^alert:[^m]'
+run --agent bob --json alerts list
+want_out_like '"title":"maintenance"'
+want_out_unlike '"agent":'
+run --agent bob alerts send 'mine' 'own' --severity info --operator
+want_out_like '^alert:bob:'
+
+t briefing__asked_twice_it_gives_the_same_answer
+run --agent carol persistent set seen 1
+run --agent dave shared set news '{"a":1}' 0
+run --agent carol briefing
+want_out_like '^While you were away .*dave changed 1 shared key \(news\)'
+run --agent carol --json briefing generate --detail-level detailed
+want_out_like '"shared_changes":\{"count":1,.*"key":"news"'
+run --agent carol briefing --detail-level detailed
+want_out_like '^While you were away .*news'
+want_out_like '^shared_changes:$'
+want_out_like '^ +news +set +1 +dave '
+
+t briefing__a_damaged_store_takes_away_its_own_section_alone
+mkdir damaged
+run --store damaged shared set k 1 0
+run --store damaged --agent erin persistent set own 1
+for file in damaged/shared.db damaged/shared.db-wal; do
+  [ ! -e $file ] || dd if=/dev/zero of=$file bs=4096 count=3 conv=notrunc 2>/dev/null
+done
+run --store damaged --agent erin --json briefing
+want_code 0
+want_out_like '"shared_changes":\{"status":"failing","problem":"[^"]+"\}'
+want_out_like '"unread_messages":\{"count":0'
+want_out_like '"health":\{"status":"failing"'
+want_out_like '"own_changes":\{"count":1'
+want_out_like '"summary":"[^"]*shared_changes cannot be read'
+
+t shared__get_says_the_version_that_set_needs
+run shared set versioned 1 0
+run shared get versioned
+want_line 1
+want_err_like '^version: 1$'
+run --quiet shared get versioned
+want_no_err
+run shared get not-there
+want_code 1
+run shared set versioned 2 1
+want_code 0
+
+t call__a_field_named_like_a_global_option_reaches_the_capability
+run shared set s '"old"' 0
+run shared set s '"new"' 1
+run call history.get --key s --at main~1 --store shared
+want_code 0
+want_out_like '"value":"old"'
+run --store "$PERDURE_STORE" call history.get --key s --store shared
+want_out_like '"value":"new"'
+run call state.shared.get --key s --store nowhere
+want_failure 4 'there is no home at sqlite:nowhere'
 
 # The same failures with a holder and without one: the same object, once, and the same exit code.
 failures() { # FOLDER

@@ -87,6 +87,30 @@ run put --json "$(printf '\377')" 1
 want_code 2
 want_err_like '^\{"error":\{"code":"InvalidArgument"'
 
+t cli__hints_of_what_is_not_there_fit
+run put k 1
+run statestore set a 1
+while IFS='|' read -r line hint; do
+  # shellcheck disable=SC2086 # the words of a command
+  run $line
+  want_code 1
+  want_err_like "^hint: $hint"
+done <<'LINES'
+get nokey|keys are listed by `perdure ls`
+log --at nowhere|keys are listed by `perdure ls`
+resolve nobody|messages are listed by: perdure messages
+agent show|agents with a snapshot are listed by: perdure agents
+LINES
+run --json agent show
+want_err_like '"hint":"List what is there, and check the name in the message."'
+run session get x --session s-00000000000000000000000000000000
+want_err_like 'session begin'
+run thread create t
+run thread begin t --run-id r1
+run --json thread begin t --run-id r1
+want_code 3
+grep -q 'pd_' "$err" && bad 'a C function in an error'
+
 t cli__reading_does_not_make_a_store
 for line in 'get k' 'has k' ls log 'history k' 'show x' 'diff a b' refs 'switch x' undo redo 'reset x' verify stats 'del k'; do
   # shellcheck disable=SC2086

@@ -23,6 +23,18 @@ want_no_out
 run runs list completed
 want_out_has "$id"
 
+t cli__runs_in_a_pipe_have_the_same_columns_always
+run runs create first '{"disk":3}'
+run runs list
+want_out_like '	pending	first	\{"disk":3\}							'
+want_true [ "$(awk -F '\t' '{ print NF }' "$out")" = 16 ]
+run runs create second
+run runs claim --owner w1
+run runs list
+want_true [ "$(awk -F '\t' '{ print NF }' "$out" | sort -u)" = 16 ]
+want_true [ "$(awk -F '\t' '$3 == "first" { print $5, $6 }' "$out")" = 'w1 1' ]
+want_true [ "$(awk -F '\t' '$3 == "second" { print $5 $6 }' "$out")" = '' ]
+
 t cli__runs_claim_exits_1_when_nothing_waits
 run runs create a
 run runs claim

@@ -16,7 +16,20 @@ run thread append trip --expected-version 0 --run-id r1 --reason UserMessage --m
 want_code 0
 want_line 1
 run thread state trip /to
-want_line Rome
+want_line '"Rome"' # JSON in a pipe, as `get` prints it
+run thread state trip
+want_line '{"to":"Rome"}'
+run log thread/trip
+want_code 0
+want_out_has 'UserMessage'
+want_err_like "'thread/trip' is a ref"
+cp "$out" by-word
+run log --at thread/trip
+want_true cmp -s "$out" by-word
+run put thread/trip 'a key of that name'
+run log thread/trip
+want_out_unlike UserMessage
+want_no_err
 run --json thread state trip
 want_line '{"state":{"to":"Rome"},"version":1}'
 run --json thread state trip --version 0

@@ -105,6 +105,23 @@ static void backup_create__effect_1__creates_an_encrypted_file(void **state)
   world_close(&w);
 }
 
+static void backup_create__out_backup_id__never_comes_again(void **state)
+{
+  (void)state;
+  world w;
+  open_with_state(&w);
+  w.home->config.backup_keep = 2;
+  static const char *const ids[] = {"bkp-20261115T100000Z", "bkp-20261115T100000Z-2", "bkp-20261115T100000Z-3", "bkp-20261115T100000Z-4"};
+  for (size_t i = 0; i < COUNT_OF(ids); i++) {
+    char *id = create(&w, "{}"), *path = file_of(&w, id);
+    assert_string_equal(id, ids[i]);
+    assert_int_equal(access(path, F_OK), 0);
+    free(id), free(path);
+  }
+  assert_int_equal(count(&w), 2);
+  world_close(&w);
+}
+
 static void backup_create__effect_2__removes_the_oldest_beyond_the_limit(void **state)
 {
   (void)state;
@@ -498,6 +515,7 @@ int main(void)
     cmocka_unit_test(backup_create__out_scope__is_full_or_the_agent),
     cmocka_unit_test(backup_create__in_agent__backs_up_only_that_agent),
     cmocka_unit_test(backup_create__effect_1__creates_an_encrypted_file),
+    cmocka_unit_test(backup_create__out_backup_id__never_comes_again),
     cmocka_unit_test(backup_create__effect_2__removes_the_oldest_beyond_the_limit),
     cmocka_unit_test(backup_create__err_IoError__a_folder_that_cannot_be_written),
     cmocka_unit_test(backup_create__err_VaultLocked__without_a_key),

@@ -61,12 +61,40 @@ static void call__agents_must_have_names_of_agents(void **state)
   world_close(&w);
 }
 
+/* Backups, the shared state and the vault are no agent's: an operator's call of them names none. */
+static void call__operators_name_no_agent_where_none_is_meant(void **state)
+{
+  (void)state;
+  static const char *const calls[][2] = {
+    {"vault.status", "{}"},        {"state.backup.list", "{}"}, {"state.shared.list", "{}"}, {"state.shared.get", "{\"key\":\"a\"}"},
+    {"state.snapshot.list", "{}"}, {"system.health", "{}"},
+  };
+  static const char *const others[][3] = {
+    {"state.backup.create", "{}", "VaultLocked"},
+    {"state.backup.restore", "{\"backup_id\":\"bkp-1\"}", "BackupNotFound"},
+    {"state.backup.verify", "{\"backup_id\":\"bkp-1\"}", "BackupNotFound"},
+    {"state.backup.export", "{\"backup_id\":\"bkp-1\",\"path\":\"/tmp\"}", "BackupNotFound"},
+    {"state.persistent.list", "{}", "InvalidInput"},
+  };
+  world w;
+  world_open(&w, NULL);
+  w.agent = NULL;
+  w.is_operator = true;
+  for (size_t i = 0; i < COUNT_OF(calls); i++) world_ok(&w, calls[i][0], calls[i][1]);
+  for (size_t i = 0; i < COUNT_OF(others); i++) world_fails(&w, others[i][0], others[i][1], others[i][2], NULL);
+  assert_non_null(strstr(w.err.message, "missing agent"));
+  w.is_operator = false;
+  world_fails(&w, "vault.status", "{}", "InvalidInput", NULL); /* but nobody calls without a name */
+  world_close(&w);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(call__an_unknown_capability_is_named_with_the_nearest),
     cmocka_unit_test(call__input_that_the_schema_does_not_know_is_refused_by_name),
     cmocka_unit_test(call__agents_must_have_names_of_agents),
+    cmocka_unit_test(call__operators_name_no_agent_where_none_is_meant),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -266,6 +266,47 @@ static void history_fork__is_written_compared_merged_and_dropped(void **state)
   free(after);
 }
 
+static void history_merge__moves_a_ref_that_has_nothing_of_its_own(void **state)
+{
+  world *w = *state;
+  set(w, "plan", "1");
+  char *before = head_of(w, "main");
+  world_ok(w, "history.fork", "{\"name\":\"b\"}");
+  world_ok(w, "history.commit", "{\"ref\":\"fork/b\",\"changes\":[{\"key\":\"plan\",\"value\":2}]}");
+  world_ok(w, "history.commit", "{\"ref\":\"fork/b\",\"changes\":[{\"key\":\"n\",\"value\":1}]}");
+  char *theirs = head_of(w, "fork/b");
+  world_ok(w, "history.merge", "{\"from\":\"fork/b\",\"fast_forward\":false,\"preview\":true}");
+  world_want(w, "outcome", "\"committed\"");
+  world_ok(w, "history.merge", "{\"from\":\"fork/b\",\"preview\":true}");
+  world_want(w, "outcome", "\"fast-forward\"");
+  world_want(w, "commit", "null");
+  world_ok(w, "history.merge", "{\"from\":\"fork/b\"}");
+  world_want(w, "outcome", "\"fast-forward\"");
+  world_want(w, "change_count", "2");
+  world_want(w, "changes.0.key", "\"n\"");
+  char *answered = text_of("%s", world_out(w, "commit")), *after = head_of(w, "main");
+  assert_string_equal(after, theirs);
+  assert_non_null(strstr(answered, after));
+  want_value(w, "plan", "2");
+  want_counted(w);
+  assert_int_equal(world_callf(w, "history.reset", "{\"to\":\"%s\"}", before), PD_APPROVAL);
+  world_ok(w, "history.undo", "{\"count\":2}"); /* the fork's two commits are main's now */
+  char *undone = head_of(w, "main");
+  assert_string_equal(undone, before);
+  free(before), free(theirs), free(answered), free(after), free(undone);
+}
+
+static void history_merge__that_moves_is_bound_by_policy_and_quota(void **state)
+{
+  world *w = *state;
+  set(w, "a", "1234567890");
+  world_ok(w, "history.fork", "{\"name\":\"b\"}");
+  world_ok(w, "history.commit", "{\"ref\":\"fork/b\",\"changes\":[{\"key\":\"b\",\"value\":12345678901234567890}]}");
+  w->home->config.persistent_quota_bytes = 20;
+  world_fails(w, "history.merge", "{\"from\":\"fork/b\"}", "QuotaExceeded", "delete_unused");
+  want_value(w, "b", "null");
+}
+
 static void history_revert__keeps_what_came_after(void **state)
 {
   world *w = *state;
@@ -566,6 +607,8 @@ int main(void)
     TEST(history_rollback__is_a_commit_and_leaves_other_keys_and_what_was_erased),
     TEST(history_commit__is_all_or_nothing),
     TEST(history_fork__is_written_compared_merged_and_dropped),
+    TEST(history_merge__moves_a_ref_that_has_nothing_of_its_own),
+    TEST(history_merge__that_moves_is_bound_by_policy_and_quota),
     TEST(history_revert__keeps_what_came_after),
     TEST(history_merge__into_main_stays_within_the_quota),
     TEST(history__delete_takes_also_what_was_undone),
