@@ -4,6 +4,7 @@
 #include "base/base.h"
 #include "base/distance.h"
 #include "base/error.h"
+#include "base/number.h"
 
 #include <stdio.h>
 
@@ -212,13 +213,8 @@ const char *args_next(const args_parsed *args, const char *name, size_t *index)
 
 pd_code args_parse_number(const char *what, const char *text, uint64_t least, uint64_t *out, pd_error *err)
 {
-  uint64_t n = 0;
-  bool is_number = *text != 0;
-  for (const char *c = text; *c && is_number; c++) {
-    is_number =
-      *c >= '0' && *c <= '9' && !__builtin_mul_overflow(n, (uint64_t)10, &n) && !__builtin_add_overflow(n, (uint64_t)(*c - '0'), &n);
-  }
-  if (!is_number || n < least || n == UINT64_MAX)
+  uint64_t n;
+  if (!pd_u64_parse(text, &n) || n < least || n == UINT64_MAX)
     return pd_error_set(err, PD_INVALID, "%s: '%s' is not a whole number of %llu or more", what, text, (unsigned long long)least);
   *out = n;
   return PD_OK;

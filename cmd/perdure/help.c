@@ -44,7 +44,8 @@ void cli_help_all(cli_session *cli, const cli_command *const *commands, const ar
   }
   out_text(o, "\nOptions for all commands\n");
   print_options(o, global);
-  out_text(o, "\nExit codes: 0 ok, 1 not found or differs, 2 usage, 3 conflict, 4 storage or corruption, 5 quota or limit.\n"
+  out_text(o, "\nExit codes: 0 ok, 1 not found or differs, 2 usage, 3 conflict, 4 storage or corruption, 5 quota or limit,\n"
+              "6 the operator is asked: to approve, unlock or permit.\n"
               "More: perdure help COMMAND, perdure help at (points in history), man perdure.\n");
 }
 

@@ -4,6 +4,7 @@
 #include "base/base.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/number.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -44,13 +45,10 @@ static pd_code read_line(int fd, const char *from, passphrase *out, pd_error *er
 
 static pd_code read_fd(const char *number, passphrase *out, pd_error *err)
 {
-  char *end;
   char from[48];
-  errno = 0;
-  long fd = strtol(number, &end, 10);
-  if (errno || *end || end == number || fd < 0 || fd > 1 << 20)
-    return pd_error_set(err, PD_INVALID, "'%.40s' is no file descriptor's number", number);
-  snprintf(from, sizeof from, "file descriptor %ld", fd);
+  uint64_t fd;
+  if (!pd_u64_parse(number, &fd) || fd > 1 << 20) return pd_error_set(err, PD_INVALID, "'%.40s' is no file descriptor's number", number);
+  snprintf(from, sizeof from, "file descriptor %d", (int)fd);
   return read_line((int)fd, from, out, err);
 }
 

@@ -9,10 +9,10 @@
  * that were erased travel as erased. A history that retention has cut travels as far as it is left: its oldest commits with their
  * whole trees, as in a shallow clone. What was retired there is retired here.
  */
+#include <perdure/perdure.h> /* before the guard: it includes this header where others need it */
+
 #ifndef PERDURE_BUNDLE_H
 #define PERDURE_BUNDLE_H
-
-#include <perdure/perdure.h>
 
 #ifdef __cplusplus
 extern "C" {

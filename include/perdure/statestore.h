@@ -31,10 +31,10 @@
  *             that set one key the later flush wins. Do not use a store across fork().
  * LIMITS      Keys: 1 to 1024 bytes of UTF-8 without NUL. Values: 64 MiB, 125 levels deep. A file: 1 GiB.
  */
+#include <perdure/perdure.h> /* before the guard: it includes this header where others need it */
+
 #ifndef PERDURE_STATESTORE_H
 #define PERDURE_STATESTORE_H
-
-#include <perdure/perdure.h>
 
 #ifdef __cplusplus
 extern "C" {

@@ -31,10 +31,10 @@
  *             control characters, '/' and "..". Owners: 1 to 256 bytes of UTF-8 without control characters. Change sets: 16 MiB.
  *             JSON: 100 levels deep.
  */
+#include <perdure/perdure.h> /* before the guard: it includes this header where others need it */
+
 #ifndef PERDURE_THREAD_H
 #define PERDURE_THREAD_H
-
-#include <perdure/perdure.h>
 
 #ifdef __cplusplus
 extern "C" {

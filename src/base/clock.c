@@ -1,12 +1,14 @@
 /* clock.c: see clock.h. Civil dates by the days-from-civil formula: no locale, no time zone database. */
 #include "base/clock.h"
 
+#include "base/number.h"
+
 #include <ctype.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <time.h>
 
 #define DAY_MS ((int64_t)86400000)
+#define MS_TEXT_END ((uint64_t)1000000000000000) /* milliseconds of 16 digits are no time */
 
 int64_t pd_clock_now_ms(void *ctx)
 {
@@ -150,11 +152,9 @@ static bool parse_civil(const char *p, int64_t *out_ms)
 
 bool pd_time_parse(const char *text, int64_t *out_ms)
 {
-  size_t digits = strspn(text, "0123456789");
-  if (digits && !text[digits]) {
-    if (digits > 15) return false;
-    *out_ms = strtoll(text, NULL, 10);
-    return true;
-  }
-  return parse_civil(text, out_ms);
+  uint64_t ms;
+  if (!pd_u64_parse(text, &ms)) return parse_civil(text, out_ms);
+  if (ms >= MS_TEXT_END) return false;
+  *out_ms = (int64_t)ms;
+  return true;
 }

@@ -3,12 +3,12 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/number.h"
 #include "engine/marks.h"
 #include "engine/retired.h"
 #include "engine/segment.h"
 
 #include <ctype.h>
-#include <stdlib.h>
 
 #define AT_SIZE_MAX 512
 #define SHORT_ID_MIN 4
@@ -32,11 +32,10 @@ static pd_code parse_back(const char *at, const char *p, uint64_t *out, pd_error
 {
   *out = 0;
   while (*p == '~') {
-    char *end;
+    uint64_t n = 1;
     p++;
-    uint64_t n = isdigit((unsigned char)*p) ? strtoull(p, &end, 10) : (end = (char *)p, 1);
+    if (isdigit((unsigned char)*p) && !pd_u64_take(&p, &n)) return malformed(at, *p == '0' ? "'~' takes a number" : "too far back", err);
     if (n > BACK_MAX || (*out += n) > BACK_MAX) return malformed(at, "too far back", err);
-    p = end;
   }
   return *p ? malformed(at, "'~' takes a number", err) : PD_OK;
 }
@@ -253,9 +252,8 @@ static pd_code resolve_name(pd_store *s, const char *at, const point *p, pd_comm
   if (p->has_time) return pd_error_set(err, PD_NOT_FOUND, "there is no ref '%s'", *p->name ? p->name : s->ref);
   if (!*p->name) return pd_error_set(err, PD_NOT_FOUND, "there is no ref '%s'", s->ref);
   if (p->name[0] == '#') {
-    char *end;
-    uint64_t seq = isdigit((unsigned char)p->name[1]) ? strtoull(p->name + 1, &end, 10) : 0;
-    if (!seq || *end) return malformed(at, "'#' takes the number of a record", err);
+    uint64_t seq;
+    if (!pd_u64_parse(p->name + 1, &seq) || !seq) return malformed(at, "'#' takes the number of a record", err);
     if (seq > s->seen_seq) return pd_error_set(err, PD_NOT_FOUND, "there is no record %s", p->name); /* PD_SEQ_GONE is a number, too */
     return pd_commit_at(s, seq, out, err);
   }

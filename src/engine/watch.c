@@ -12,6 +12,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/number.h"
 #include "engine/store.h"
 
 #include <stdio.h>
@@ -44,28 +45,13 @@ char *pd_watch_cursor_text(const pd_watch_cursor *cursor, char out[PD_WATCH_CURS
   return out;
 }
 
-/* Digits without a needless zero before them. */
-static bool parse_number(const char **text, uint64_t *out)
-{
-  const char *p = *text;
-  uint64_t n = 0;
-  if (*p == '0' && p[1] >= '0' && p[1] <= '9') return false;
-  for (; *p >= '0' && *p <= '9'; p++) {
-    if (__builtin_mul_overflow(n, 10, &n) || __builtin_add_overflow(n, (uint64_t)(*p - '0'), &n)) return false;
-  }
-  bool is_number = p != *text;
-  *text = p;
-  *out = n;
-  return is_number;
-}
-
 bool pd_watch_cursor_parse(const char *text, pd_watch_cursor *out)
 {
   pd_watch_cursor cursor = {0};
-  if (!text || !parse_number(&text, &cursor.seq)) return false;
+  if (!text || !pd_u64_take(&text, &cursor.seq)) return false;
   if (*text == '.') {
     text++;
-    if (!parse_number(&text, &cursor.index) || !cursor.index || !cursor.seq) return false;
+    if (!pd_u64_take(&text, &cursor.index) || !cursor.index || !cursor.seq) return false;
   }
   if (*text) return false;
   *out = cursor;

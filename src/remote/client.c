@@ -3,8 +3,10 @@
 
 #include "base/base.h"
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/number.h"
 
 #include <arpa/inet.h>
 #include <pthread.h>
@@ -14,9 +16,11 @@
 
 #define CONNECT_MS 10000L
 #define KEEPALIVE_S 30L /* of silence: then the system looks whether the other side is still there */
-#define SILENCE_S 60L
-#define SILENCE_SLOW_S 3600L
-#define IDLE_MAX 8 /* handles that are kept for a URI */
+#define SILENCE_S 60
+#define SILENCE_SLOW_S 3600
+#define PACE 1024                           /* bytes a second that a server has to keep up, once its patience is used up */
+#define ANSWER_SIZE_MAX ((size_t)257 << 20) /* a blob of 256 MiB, and what is around it */
+#define IDLE_MAX 8                          /* handles that are kept for a URI */
 #define HEADER_SIZE_MAX 16384
 #define HOST_SIZE 256
 
@@ -32,6 +36,8 @@ static struct {
   pthread_mutex_t lock;
   char authorization[PD_REMOTE_TOKEN_SIZE_MAX + 32];
   char *ca;
+  unsigned patience_s;
+  size_t answer_size_max;
   home_link *links;
 } client = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -155,8 +161,23 @@ static size_t take_body(char *data, size_t size, size_t count, void *ctx)
 {
   pd_exchange *x = ctx;
   (void)size;
-  if (!x->fault.code && pd_buf_append(x->out, data, count, &x->fault)) return 0;
-  return count;
+  size_t most = client.answer_size_max ? client.answer_size_max : ANSWER_SIZE_MAX;
+  if (!x->fault.code && count > most - x->out->size)
+    pd_error_set(&x->fault, PD_LIMIT, "the answer of the server at %.200s is over the limit of %zu bytes", x->uri, most);
+  if (!x->fault.code) (void)!pd_buf_append(x->out, data, count, &x->fault);
+  return x->fault.code ? 0 : count;
+}
+
+/* R4: libcurl's own limit of speed is met by a byte a second. */
+static int keep_pace(void *ctx, curl_off_t down_total, curl_off_t down, curl_off_t up_total, curl_off_t up)
+{
+  pd_exchange *x = ctx;
+  int64_t took_s = (pd_clock_monotonic_ms() - x->begun_ms) / 1000;
+  (void)down_total, (void)up_total;
+  if (!x->patience_s || took_s <= (int64_t)x->patience_s + (down + up) / PACE) return 0;
+  pd_error_set(&x->fault, PD_STORAGE, "the server at %.200s answers too slowly: %lld bytes in %lld s", x->uri, (long long)down,
+               (long long)took_s);
+  return 1;
 }
 
 static bool header_number(const char *line, size_t size, const char *name, uint64_t *out)
@@ -165,8 +186,8 @@ static bool header_number(const char *line, size_t size, const char *name, uint6
   char text[32];
   if (size <= name_size || strncasecmp(line, name, name_size) != 0 || line[name_size] != ':') return false;
   snprintf(text, sizeof text, "%.*s", (int)(size - name_size - 1), line + name_size + 1);
-  *out = strtoull(text, NULL, 10);
-  return true;
+  const char *at = text + strspn(text, " \t");
+  return pd_u64_take(&at, out) && !at[strspn(at, " \t\r\n")];
 }
 
 static size_t take_header(char *data, size_t size, size_t count, void *ctx)
@@ -229,16 +250,25 @@ static void set_security(CURL *easy)
   pd_libcurl.easy_setopt(easy, CURLOPT_TCP_KEEPINTVL, KEEPALIVE_S);
 }
 
+static unsigned silence_of(const pd_remote_request *request)
+{
+  if (client.patience_s) return client.patience_s;
+  return request->is_slow ? SILENCE_SLOW_S : SILENCE_S;
+}
+
 pd_code pd_exchange_begin(pd_exchange *x, CURL *easy, const pd_remote_request *request, pd_buf *out, pd_error *err)
 {
-  *x = (pd_exchange){.easy = easy, .out = out};
+  *x = (pd_exchange){.easy = easy, .out = out, .uri = request->uri, .begun_ms = pd_clock_monotonic_ms()};
   pd_buf_clear(out);
   pd_libcurl.easy_reset(easy); /* options, not connections */
   TRY(set_address(easy, request, err));
   TRY(add_headers(x, request, err));
   set_security(easy);
   pd_libcurl.easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, 1L);
-  pd_libcurl.easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, request->is_slow ? SILENCE_SLOW_S : SILENCE_S);
+  pd_libcurl.easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, (long)silence_of(request));
+  pd_libcurl.easy_setopt(easy, CURLOPT_NOPROGRESS, 0L);
+  pd_libcurl.easy_setopt(easy, CURLOPT_XFERINFOFUNCTION, keep_pace);
+  pd_libcurl.easy_setopt(easy, CURLOPT_XFERINFODATA, x);
   if (strcmp(request->method, "POST") == 0) {
     pd_libcurl.easy_setopt(easy, CURLOPT_POST, 1L);
     pd_libcurl.easy_setopt(easy, CURLOPT_POSTFIELDS, request->body.size ? request->body.data : "");
@@ -281,6 +311,7 @@ pd_code pd_remote_ask(const pd_remote_request *request, pd_remote_reply *reply, 
   CURL *easy = take_handle(request->uri, &was_used);
   if (!easy) return pd_error_memory(err, "a connection");
   pd_code code = pd_exchange_begin(&x, easy, request, out, err);
+  x.patience_s = silence_of(request);
   if (!code) code = pd_exchange_end(&x, pd_libcurl.easy_perform(easy), request->uri, err);
   if (code) {
     pd_libcurl.easy_cleanup(easy); /* whatever state it is in */
@@ -343,6 +374,8 @@ static pd_code take_token(const char *token, pd_error *err)
 pd_code pd_remote_setup(const pd_remote_options *options, pd_error *err)
 {
   TRY(take_token(options->token, err));
+  client.patience_s = options->patience_s;
+  client.answer_size_max = options->answer_size_max;
   if (options->ca && !(client.ca = strdup(options->ca))) return pd_error_memory(err, "the name of a file");
   if (pthread_atfork(NULL, NULL, forget_links)) return pd_error_memory(err, "what a fork needs");
   return pd_remote_register(err);

@@ -11,7 +11,10 @@ typedef struct pd_exchange {
   struct curl_slist *headers;
   pd_buf *out;
   pd_remote_reply reply;
-  pd_error fault; /* of a callback */
+  const char *uri;
+  int64_t begun_ms;
+  unsigned patience_s; /* 0: a stream, which may last */
+  pd_error fault;      /* of a callback */
   char text[CURL_ERROR_SIZE];
 } pd_exchange;
 

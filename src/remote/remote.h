@@ -13,6 +13,8 @@
  * R1  A request is either answered by the server (whatever the status) or fails with PD_STORAGE that names the URI.
  * R2  Nothing is sent through a proxy, no redirect is followed, and https is never weakened: who cannot be verified is not spoken to.
  * R3  Connections are kept and shared by all who use the same URI; a process that was forked makes its own.
+ * R4  A server cannot hold a request for ever, nor fill the memory: all of it may take a minute (an hour for what is_slow) and a second for
+ *     each KiB that was sent or received, and an answer has at most 257 MiB. Streams (flight.h) have limits of their own.
  */
 #ifndef PD_REMOTE_REMOTE_H
 #define PD_REMOTE_REMOTE_H
@@ -24,6 +26,9 @@
 typedef struct pd_remote_options {
   const char *token; /* of every request; NULL: none */
   const char *ca;    /* a file of certificates in PEM that https servers are checked with; NULL: the system's */
+  /* R4, for tests: 0 means a minute (an hour for what is_slow), and 257 MiB */
+  unsigned patience_s;
+  size_t answer_size_max;
 } pd_remote_options;
 
 /* Set up, and register the backends. Not thread-safe: call it once, before the first request or open. The options are copied. PD_INVALID
@@ -45,7 +50,7 @@ typedef struct pd_remote_request {
   const char *agent, *session, *role; /* Perdure-Agent, Perdure-Session, Perdure-Role; NULL: not sent */
   const char *type;                   /* of the body; NULL: application/json */
   pd_bytes body;
-  bool is_slow; /* it may work for long before it says anything; else a minute of silence is no answer */
+  bool is_slow; /* it may work for long before it says anything: an hour; else a minute of silence is no answer */
 } pd_remote_request;
 
 typedef struct pd_remote_reply {
@@ -54,7 +59,8 @@ typedef struct pd_remote_reply {
   bool is_doubtful;    /* a kept connection had to be made anew: the server may have been asked twice */
 } pd_remote_reply;
 
-/* Ask and wait for the answer, whose body replaces what `out` holds. PD_STORAGE: there was none. PD_LIMIT: it is over out->size_max. */
+/* Ask and wait for the answer, whose body replaces what `out` holds. PD_STORAGE: there was none, or it came too slowly. PD_LIMIT:
+ * it is over out->size_max, or over what R4 says. */
 PD_MUST_USE pd_code pd_remote_ask(const pd_remote_request *request, pd_remote_reply *reply, pd_buf *out, pd_error *err);
 
 /* The error that an answer tells. What is no error of ours is PD_STORAGE, and names `what` and the status. Returns its code. */

@@ -86,9 +86,10 @@ static bool read_number(const char **at, uint64_t *out)
     if (number > (UINT64_MAX - digit) / 10) return false;
     number = number * 10 + digit;
   }
+  if (p == start || (*start == '0' && p > start + 1)) return false; /* as number.h says, but for the _ */
   *at = p;
   *out = number;
-  return p > start;
+  return true;
 }
 
 static const unit *read_unit(const char **at, const unit *units)

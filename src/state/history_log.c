@@ -7,6 +7,7 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "base/number.h"
 #include "state/history.h"
 #include "state/moment.h"
 #include "state/quota.h"
@@ -14,7 +15,6 @@
 #include "state/threads.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #define LOOK_AT_ONCE 1000
 #define LOOK_MAX 20000
@@ -115,7 +115,7 @@ static pd_code walk_ref(log_walk *w, pd_store *store, pd_error *err)
   w->is_of_ref = true;
   if (pd_history_hides(ref)) return pd_error_named(err, PD_NOT_FOUND, "NotFound", "there never was a ref '%s'", ref);
   pd_log_query query = {.ref = ref};
-  if (pd_in_string(w->frame, "cursor", cursor, sizeof cursor)) query.before = strtoull(cursor, NULL, 10);
+  if (pd_in_string(w->frame, "cursor", cursor, sizeof cursor)) (void)pd_u64_parse(cursor, &query.before); /* checked */
   do {
     w->at_once = 0;
     w->has_next = false;
@@ -131,8 +131,8 @@ static pd_code check_log(pd_frame *frame, bool is_of_ref, pd_error *err)
   if (is_of_ref && pd_in_text(frame, "at").size)
     return pd_error_named(err, PD_INVALID, "InvalidInput", "%s: field 'at' and field 'ref' exclude each other", frame->capability->name);
   if (!pd_in_string(frame, "cursor", cursor, sizeof cursor)) return PD_OK;
-  size_t digits = strspn(cursor, is_of_ref ? "0123456789" : "0123456789abcdef");
-  if (!cursor[digits] && (is_of_ref ? digits > 0 && digits < 20 : digits == CURSOR_SIZE - 1)) return PD_OK;
+  uint64_t seq;
+  if (is_of_ref ? pd_u64_parse(cursor, &seq) : strspn(cursor, "0123456789abcdef") == CURSOR_SIZE - 1) return PD_OK;
   return pd_error_named(err, PD_INVALID, "InvalidInput", "%s: field 'cursor' is not what the page before said", frame->capability->name);
 }
 

@@ -3,9 +3,9 @@
 
 #include "base/base.h"
 #include "base/error.h"
+#include "base/number.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #define PORT 6379
 #define PREFIX "perdure:agent-snapshot:"
@@ -41,9 +41,8 @@ static pd_code decode(const char *text, size_t size, const char *what, char out[
 
 static pd_code number(const char *text, const char *what, uint32_t min, uint32_t max, uint32_t *out, pd_error *err)
 {
-  size_t digits = strspn(text, "0123456789");
-  unsigned long value = digits && digits <= 9 && !text[digits] ? strtoul(text, NULL, 10) : (unsigned long)max + 1;
-  if (value < min || value > max) {
+  uint64_t value;
+  if (!pd_u64_parse(text, &value) || value < min || value > max) {
     return pd_error_set(err, PD_INVALID, "the Redis URI's %s is '%.40s'; it has to be a number from %u to %u", what, text, min, max);
   }
   *out = (uint32_t)value;

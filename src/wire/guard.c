@@ -6,6 +6,7 @@
  */
 #include "base/base.h"
 #include "base/buf.h"
+#include "base/number.h"
 #include "wire/http.h"
 
 #include <arpa/inet.h>
@@ -13,21 +14,24 @@
 
 #define HOST_SIZE 256
 
-/* The name in HOST[:PORT] or [HOST]:PORT; false if it is none. */
-static bool host_of(const char *text, size_t size, char out[HOST_SIZE])
+/* What follows the name: nothing, or a port. RFC 9110 lets the port be empty. */
+static bool is_port(const char *text)
 {
-  const char *begin = text, *end = text + size;
-  if (size && *begin == '[') {
-    begin++;
-    end = memchr(begin, ']', size - 1);
-  } else {
-    const char *colon = memchr(begin, ':', size);
-    if (colon) end = colon;
-  }
-  if (!end || end == begin || end - begin >= HOST_SIZE) return false;
-  memcpy(out, begin, (size_t)(end - begin));
-  out[end - begin] = 0;
-  return true;
+  uint64_t port;
+  return !*text || strcmp(text, ":") == 0 || (*text == ':' && pd_u64_parse(text + 1, &port) && port <= UINT16_MAX);
+}
+
+/* The name in HOST[:PORT], or the address in [ADDRESS][:PORT]; false if the text is anything else. */
+static bool host_of(const char *text, char out[HOST_SIZE])
+{
+  struct in6_addr v6;
+  bool is_bracketed = *text == '[';
+  const char *begin = text + is_bracketed;
+  size_t size = strcspn(begin, is_bracketed ? "]" : ":");
+  if (!size || size >= HOST_SIZE || (is_bracketed && !begin[size])) return false;
+  memcpy(out, begin, size);
+  out[size] = 0;
+  return is_port(begin + size + is_bracketed) && (!is_bracketed || inet_pton(AF_INET6, out, &v6) == 1);
 }
 
 static bool is_address(const char *host)
@@ -74,7 +78,7 @@ static bool admits_host(pd_request *request)
   char host[HOST_SIZE];
   const char *given = pd_request_header(request, MHD_HTTP_HEADER_HOST);
   if (request->conn && request->conn->listener->is_unix) return true; /* no page can reach it */
-  bool is_host = given && host_of(given, strlen(given), host);
+  bool is_host = given && host_of(given, host);
   if (is_host && is_known_host(request->server->options, host)) return true;
   if (is_host && is_tls(request) && pd_tls_is_named(request->server->tls, host)) return true; /* a page of another name has no such one */
   return refuse(request, "Host", "Use an address or localhost, or allow the name with --allow-host.", given);
@@ -108,19 +112,40 @@ bool pd_guard_admits(pd_request *request)
   return refuse(request, "Origin", "Allow it with --allow-origin if that page may call.", origin);
 }
 
-const char *pd_guard_cors(const pd_request *request)
+/* The origin of a page that was allowed; NULL: there is none. */
+static const char *guard_cors(const pd_request *request)
 {
   const char *origin = request->server->options->origins[0] ? pd_request_header(request, MHD_HTTP_HEADER_ORIGIN) : NULL;
   return origin && is_one_of(request->server->options->origins, origin) ? origin : NULL;
 }
 
+static bool is_preflight(const pd_request *request)
+{
+  return strcmp(request->method, MHD_HTTP_METHOD_OPTIONS) == 0;
+}
+
 bool pd_guard_preflight(pd_request *request)
 {
-  if (strcmp(request->method, MHD_HTTP_METHOD_OPTIONS) != 0 || !pd_guard_cors(request)) return false;
-  pd_reply_header(request, MHD_HTTP_HEADER_ACCESS_CONTROL_ALLOW_METHODS, "GET, HEAD, POST, DELETE");
-  pd_reply_header(request, MHD_HTTP_HEADER_ACCESS_CONTROL_ALLOW_HEADERS,
-                  "Authorization, Content-Type, Perdure-Agent, Perdure-Session, Perdure-Role, Last-Event-ID");
-  pd_reply_header(request, MHD_HTTP_HEADER_ACCESS_CONTROL_MAX_AGE, "600");
+  if (!is_preflight(request) || !guard_cors(request)) return false;
   request->status = MHD_HTTP_NO_CONTENT;
   return true;
+}
+
+/* What a page of an allowed origin may send, and what it may read of an answer. A browser hides every header that is not named here, so a
+ * header that is new on a route has to be added. */
+void pd_guard_add(const pd_request *request, struct MHD_Response *response)
+{
+  const char *origin = guard_cors(request);
+  if (!origin) return;
+  MHD_add_response_header(response, MHD_HTTP_HEADER_ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+  MHD_add_response_header(response, MHD_HTTP_HEADER_VARY, "Origin");
+  MHD_add_response_header(response, MHD_HTTP_HEADER_ACCESS_CONTROL_EXPOSE_HEADERS,
+                          "ETag, Retry-After, X-Request-Id, Mcp-Session-Id, Perdure-Version, Perdure-Durability, Perdure-Tail, "
+                          "Perdure-Next, Perdure-Resumed");
+  if (!is_preflight(request)) return;
+  MHD_add_response_header(response, MHD_HTTP_HEADER_ACCESS_CONTROL_ALLOW_METHODS, "GET, HEAD, POST, DELETE");
+  MHD_add_response_header(response, MHD_HTTP_HEADER_ACCESS_CONTROL_ALLOW_HEADERS,
+                          "Authorization, Content-Type, If-None-Match, Last-Event-ID, Mcp-Method, Mcp-Name, MCP-Protocol-Version, "
+                          "Mcp-Session-Id, Perdure-Agent, Perdure-Role, Perdure-Session, X-Request-Id");
+  MHD_add_response_header(response, MHD_HTTP_HEADER_ACCESS_CONTROL_MAX_AGE, "600");
 }

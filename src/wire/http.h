@@ -165,9 +165,9 @@ struct pd_request {
   unsigned status;
   const char *type; /* Content-Type; static storage */
   pd_buf out;
-  char etag[PD_ID_HEX_SIZE + 2]; /* with quotes; "": none */
-  const char *allow;             /* of a 405 */
-  const char *policy;            /* Content-Security-Policy; NULL: none. As long as the server lives */
+  char etag[2 * PD_ID_HEX_SIZE + 2]; /* with quotes; "": none. A diff has two ids */
+  const char *allow;                 /* of a 405 */
+  const char *policy;                /* Content-Security-Policy; NULL: none. As long as the server lives */
   char allow_text[48];
   unsigned retry_after_s; /* 0: none */
   struct {
@@ -208,17 +208,17 @@ void pd_reply_header(pd_request *request, const char *name, const char *value);
 /* To libmicrohttpd. */
 enum MHD_Result pd_reply_send(pd_request *request);
 
-/* framing.c: is it certain where the request ends? An answer is in the request if not. */
+/* framing.c: is it certain where the request ends, and who sends it? An answer is in the request if not. */
 bool pd_framing_admits(pd_request *request, const char *version);
 
 /* ---- the guard (guard.c) ---- */
 
 /* May this request be answered at all: its Host, its Origin? An answer is in the request if not. */
 bool pd_guard_admits(pd_request *request);
-/* The origin that a page of another site may see the answer from; NULL: none. */
-const char *pd_guard_cors(const pd_request *request);
 /* A browser asks whether a page may ask: answered here. */
 bool pd_guard_preflight(pd_request *request);
+/* The headers by which a browser shows the answer to a page of an origin that was allowed. */
+void pd_guard_add(const pd_request *request, struct MHD_Response *response);
 /* "127.0.0.1", "::1", "localhost"… */
 bool pd_is_loopback(const char *host);
 

@@ -2,6 +2,7 @@
 #include "base/base.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/number.h"
 #include "wire/http.h"
 
 #include <arpa/inet.h>
@@ -9,7 +10,6 @@
 #include <fcntl.h>
 #include <netdb.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -52,8 +52,8 @@ static pd_code split_address(const char *text, char *host, size_t size, char por
   const char *colon = strrchr(text, ':'), *begin = text, *end = colon ? colon : text;
   const char *digits = colon ? colon + 1 : text;
   if (*begin == '[' && end > begin + 1 && end[-1] == ']') begin++, end--;
-  bool is_port = *digits && strlen(digits) < 6 && strspn(digits, "0123456789") == strlen(digits) && atoi(digits) < 65536;
-  if (!is_port || (size_t)(end - begin) >= size)
+  uint64_t number;
+  if (!pd_u64_parse(digits, &number) || number > UINT16_MAX || (size_t)(end - begin) >= size)
     return pd_error_set(err, PD_INVALID, "'%.100s' is no address to listen on; write HOST:PORT, as 127.0.0.1:%d", text, PD_SERVE_PORT);
   snprintf(port, 8, "%s", digits);
   snprintf(host, size, "%.*s", (int)(end - begin), begin);

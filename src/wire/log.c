@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #define LINE_SIZE_MAX 4096
+#define VALUE_SIZE_MAX 512 /* six times as long in JSON, at worst: a path cannot push out the fields behind it */
 
 static const char *const names[] = {"error", "warn", "info", "debug"};
 
@@ -24,6 +25,15 @@ bool pd_log_level_parse(const char *text, pd_log_level *out)
   return false;
 }
 
+/* So much of a value that the fields behind it still fit. A cut leaves no half of a character behind. */
+static pd_bytes cut_value(const char *text)
+{
+  size_t size = strnlen(text, VALUE_SIZE_MAX + 1);
+  if (size > VALUE_SIZE_MAX)
+    for (size = VALUE_SIZE_MAX; size && ((unsigned char)text[size] & 0xC0) == 0x80;) size--;
+  return (pd_bytes){text, size};
+}
+
 static void write_json(pd_buf *out, pd_log_level level, const char *message, const pd_log_field *fields, size_t count)
 {
   char time[PD_TIME_TEXT_SIZE];
@@ -34,7 +44,7 @@ static void write_json(pd_buf *out, pd_log_level level, const char *message, con
   pd_json_put_text(&w, "message", message);
   for (size_t i = 0; i < count; i++) {
     if (fields[i].text)
-      pd_json_put_text(&w, fields[i].name, fields[i].text);
+      pd_json_put_bytes(&w, fields[i].name, cut_value(fields[i].text));
     else
       pd_json_put_number(&w, fields[i].name, (uint64_t)fields[i].number);
   }
@@ -42,21 +52,40 @@ static void write_json(pd_buf *out, pd_log_level level, const char *message, con
 }
 
 /* What would end the line, or mislead a terminal, is shown as a question mark. */
-static void add_plain(pd_buf *out, const char *text)
+static void add_plain(pd_buf *out, pd_bytes text)
 {
-  for (; *text; text++)
-    if (pd_buf_byte(out, (unsigned char)*text < 0x20 || *text == 0x7f ? '?' : (uint8_t)*text, NULL)) return;
+  const uint8_t *at = text.data;
+  for (size_t i = 0; i < text.size; i++)
+    if (pd_buf_byte(out, at[i] < 0x20 || at[i] == 0x7f ? '?' : at[i], NULL)) return;
+}
+
+/* A value as it is, or in quotes where it could be taken for more than one: who sends "/a status=200" writes no field of this log. */
+static void add_value(pd_buf *out, pd_bytes text)
+{
+  const char *at = text.data;
+  bool is_bare = true;
+  for (size_t i = 0; i < text.size && is_bare; i++) is_bare = (unsigned char)at[i] > 0x20 && !strchr("=\"\\\x7f", at[i]);
+  if (is_bare) {
+    add_plain(out, text);
+    return;
+  }
+  if (pd_buf_byte(out, '"', NULL)) return;
+  for (size_t i = 0; i < text.size; i++) {
+    if ((at[i] == '"' || at[i] == '\\') && pd_buf_byte(out, '\\', NULL)) return;
+    add_plain(out, (pd_bytes){at + i, 1});
+  }
+  (void)!pd_buf_byte(out, '"', NULL);
 }
 
 static void write_plain(pd_buf *out, pd_log_level level, const char *message, const pd_log_field *fields, size_t count)
 {
   char time[PD_TIME_TEXT_SIZE];
   bool is_cut = pd_buf_printf(out, NULL, "%s %-5s ", pd_time_text(pd_clock_now_ms(NULL), time), names[level]) != PD_OK;
-  add_plain(out, message);
+  add_plain(out, pd_text(message));
   for (size_t i = 0; i < count && !is_cut; i++) {
     is_cut = pd_buf_printf(out, NULL, " %s=", fields[i].name) != PD_OK;
     if (fields[i].text)
-      add_plain(out, fields[i].text);
+      add_value(out, cut_value(fields[i].text));
     else
       is_cut = pd_buf_printf(out, NULL, "%lld", (long long)fields[i].number) != PD_OK;
   }

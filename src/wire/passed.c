@@ -4,6 +4,7 @@
  */
 #include "base/base.h"
 #include "base/error.h"
+#include "base/number.h"
 #include "wire/http.h"
 
 #include <arpa/inet.h>
@@ -23,7 +24,8 @@
 bool pd_serve_is_activated(void)
 {
   const char *pid = getenv("LISTEN_PID"), *count = getenv("LISTEN_FDS");
-  return pid && count && strtoll(pid, NULL, 10) == getpid();
+  uint64_t number;
+  return pid && count && pd_u64_parse(pid, &number) && number == (uint64_t)getpid();
 }
 
 /* The index-th of the names in $LISTEN_FDNAMES, which colons part; "" if there is none. */
@@ -94,12 +96,13 @@ pd_code pd_listen_passed(pd_server *server, pd_error *err)
 {
   if (!pd_serve_is_activated()) return PD_OK;
   const char *text = getenv("LISTEN_FDS"), *names = getenv("LISTEN_FDNAMES");
-  char *end, name[NAME_SIZE];
-  long count = strtol(text, &end, 10);
-  if (!*text || *end || count < 0) return pd_error_set(err, PD_INVALID, "LISTEN_FDS is '%.40s', and not a number of sockets", text);
-  if (count > (long)(PD_LISTENERS_MAX - server->listener_count))
-    return pd_error_set(err, PD_LIMIT, "LISTEN_FDS passes %ld sockets; the most is %d with --listen and --socket", count, PD_LISTENERS_MAX);
-  for (long i = 0; i < count; i++) {
+  char name[NAME_SIZE];
+  uint64_t count;
+  if (!pd_u64_parse(text, &count)) return pd_error_set(err, PD_INVALID, "LISTEN_FDS is '%.40s', and not a number of sockets", text);
+  if (count > PD_LISTENERS_MAX - server->listener_count)
+    return pd_error_set(err, PD_LIMIT, "LISTEN_FDS passes %.20s sockets; the most is %d with --listen and --socket", text,
+                        PD_LISTENERS_MAX);
+  for (uint64_t i = 0; i < count; i++) {
     name_of(names, (size_t)i, name);
     TRY(take_socket(server, FIRST_FD + (int)i, name, err));
   }

@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/number.h"
 #include "base/parcel.h"
 #include "wire/stores.h"
 
@@ -149,10 +150,10 @@ static pd_code read_swaps(const pd_raw_call *call, const pd_bytes *parcels, size
 {
   if (count % 3) return pd_error_set(err, PD_INVALID, "a swap is three parcels: number, what it was, what it is to be");
   for (size_t i = 0; i < count; i += 3) {
-    char number[24] = "", *end = NULL;
+    char number[24] = "";
+    uint64_t seq;
     if (parcels[i].size && parcels[i].size < sizeof number) memcpy(number, parcels[i].data, parcels[i].size);
-    uint64_t seq = strtoull(number, &end, 10);
-    if (*number < '0' || *number > '9' || *end) return pd_error_set(err, PD_INVALID, "a swap begins with the record's number");
+    if (!pd_u64_parse(number, &seq)) return pd_error_set(err, PD_INVALID, "a swap begins with the record's number");
     if (!call->request->server->options->trusts_records) TRY(pd_log_check_swap(seq, parcels[i + 1], parcels[i + 2], err));
     out[i / 3] = (pd_log_swap){.seq = seq, .was = parcels[i + 1], .now = parcels[i + 2]};
   }

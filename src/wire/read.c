@@ -1,15 +1,16 @@
 /*
  * read.c: reading without a capability's envelope: GET /v1/agents/NAME/state, /state/KEY, /log and /diff. NAME is an agent, or shared.
- * ETag is the id of the commit that was read, so who asks again with If-None-Match is answered 304 until something changed.
+ * ETag is the id of the commit that was read, of a diff both ids, so who asks again with If-None-Match is answered 304 until something
+ * changed.
  */
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/number.h"
 #include "wire/http.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #define REF "main" /* where an agent's persistent state is, and the shared one */
 #define KEYS_MAX 10000
@@ -32,6 +33,7 @@ typedef struct reading {
   pd_store *store;
   pd_commit commit;
   char at[PD_ID_HEX_SIZE];
+  char from[PD_ID_HEX_SIZE]; /* of a diff; "": what is read depends on `at` alone */
   pd_json_writer w;
   uint64_t count, limit;
   bool has_more;
@@ -56,9 +58,8 @@ static pd_code query_number(const pd_request *request, const char *name, uint64_
 {
   const char *text = pd_request_query(request, name);
   if (!text) return PD_OK;
-  char *end = NULL;
-  unsigned long long number = strtoull(text, &end, 10);
-  if (*text < '0' || *text > '9' || *end || number < 1 || number > max)
+  uint64_t number;
+  if (!pd_u64_parse(text, &number) || number < 1 || number > max)
     return pd_error_named(err, PD_INVALID, "InvalidInput", "%s is '%.40s'; it must be a number from 1 to %llu", name, text,
                           (unsigned long long)max);
   *out = number;
@@ -283,8 +284,7 @@ static pd_code read_diff(reading *r, pd_error *err)
   put_id(&r->w, "to", &r->commit.id);
   pd_json_key(&r->w, "differences");
   pd_json_open(&r->w, '[');
-  pd_id_hex(&commit.id, before);
-  TRY(pd_diff(r->store, before, r->at, put_difference, r, err));
+  TRY(pd_diff(r->store, pd_id_hex(&commit.id, r->from), r->at, put_difference, r, err));
   pd_json_close(&r->w, ']');
   return PD_OK;
 }
@@ -308,7 +308,7 @@ static pd_code answer(reading *r, pd_error *err)
   TRY(resolve(r, at && *at ? at : REF, &r->commit, err));
   pd_id_hex(&r->commit.id, r->at); /* so that it does not move meanwhile */
   TRY(r->key ? read_key(r, err) : read_object(r, err));
-  snprintf(r->request->etag, sizeof r->request->etag, "\"%s\"", r->at);
+  snprintf(r->request->etag, sizeof r->request->etag, "\"%s%s%s\"", r->from, *r->from ? "." : "", r->at);
   return PD_OK;
 }
 

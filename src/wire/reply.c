@@ -140,7 +140,6 @@ static bool is_unchanged(const pd_request *request)
 static void add_headers(const pd_request *request, struct MHD_Response *response)
 {
   char number[16];
-  const char *origin = pd_guard_cors(request);
   MHD_add_response_header(response, "X-Request-Id", request->id);
   MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
   if (request->type) MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, request->type);
@@ -149,10 +148,7 @@ static void add_headers(const pd_request *request, struct MHD_Response *response
   if (request->allow) MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, request->allow);
   if (request->status == MHD_HTTP_UNAUTHORIZED)
     MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer realm=\"perdure\"");
-  if (origin) {
-    MHD_add_response_header(response, MHD_HTTP_HEADER_ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-    MHD_add_response_header(response, MHD_HTTP_HEADER_VARY, "Origin");
-  }
+  pd_guard_add(request, response);
   if (request->retry_after_s) {
     snprintf(number, sizeof number, "%u", request->retry_after_s);
     MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, number);

@@ -4,21 +4,17 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "base/number.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 /* ---- what the functions share ---- */
 
 pd_code pd_raw_number(const pd_raw_call *call, const char *name, uint64_t *out, pd_error *err)
 {
   const char *text = pd_request_query(call->request, name);
-  char *end = NULL;
-  unsigned long long number = text ? strtoull(text, &end, 10) : 0;
-  if (!text || *text < '0' || *text > '9' || *end || strlen(text) > 20)
-    return pd_error_set(err, PD_INVALID, "%s has to be a number, not '%.40s'", name, text ? text : "");
-  *out = number;
-  return PD_OK;
+  if (text && pd_u64_parse(text, out)) return PD_OK;
+  return pd_error_set(err, PD_INVALID, "%s has to be a number, not '%.40s'", name, text ? text : "");
 }
 
 pd_code pd_raw_answer(pd_raw_call *call, const char *name, uint64_t number, pd_error *err)

@@ -148,7 +148,8 @@ static void args__the_number_of_words_is_checked(void **state)
 static void args__numbers_are_whole_and_fit(void **state)
 {
   (void)state;
-  static const char *const bad[] = {"", "-1", "+1", "1.5", "1e3", " 1", "1 ", "0x1", "18446744073709551615", "18446744073709551616", "one"};
+  static const char *const bad[] = {"",    "-1", "+1", "1.5", "1e3", " 1", "1 ", "0x1", "18446744073709551615", "18446744073709551616",
+                                    "one", "01", "00"};
   uint64_t n = 42;
   for (size_t i = 0; i < COUNT_OF(bad); i++) assert_int_equal(args_parse_number("-n", bad[i], 0, &n, NULL), PD_INVALID);
   assert_int_equal(args_parse_number("-n", "0", 1, &n, NULL), PD_INVALID);
@@ -160,7 +161,8 @@ static void args__numbers_are_whole_and_fit(void **state)
 static void args__sizes_have_units(void **state)
 {
   (void)state;
-  static const char *const bad[] = {"", "K", "1k", "1KB", "-1", "1.5M", "1 M", "99999999999G", "18446744073709551616", "0x10"};
+  static const char *const bad[] = {"",     "K",  "1k",  "1KB", "-1", "1.5M", "1 M", "99999999999G", "18446744073709551616",
+                                    "0x10", "01", "064K"};
   uint64_t n = 7;
   for (size_t i = 0; i < COUNT_OF(bad); i++) assert_int_equal(args_parse_size("--size", bad[i], &n, NULL), PD_INVALID);
   assert_int_equal(n, 7);

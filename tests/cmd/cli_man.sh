@@ -29,6 +29,16 @@ while read -r command; do
 done <commands
 want_true [ "$(ls "$pages"/perdure-*.1 | wc -l)" = "$(wc -l <commands)" ]
 
+t man__every_exit_code_is_in_the_help_and_on_the_page
+run help
+sed -n 's/^#define CLI_EXIT_[A-Z]* \([0-9]*\).*/\1/p' "$root/cmd/perdure/cli.h" >codes
+want_true [ "$(wc -l <codes)" -ge 7 ]
+tr '\n' ' ' <"$out" | sed 's/.*Exit codes: //; s/More: .*//' >told
+while read -r code; do
+  grep -Eq "(^|[ ,])$code [a-z]" told || bad "help does not name exit code $code"
+  sed -n '/^# EXIT STATUS/,/^# ENV/p' "$pages/perdure.1.scd" | grep -Fxq "*$code*" || bad "the man page does not name exit code $code"
+done <codes
+
 t man__hidden_commands_have_no_page
 want_true [ ! -e "$pages/perdure-__man.1" ]
 run help

@@ -108,6 +108,19 @@ want_code 3
 want_no_out
 want_err_like '^\{"error":\{"code":"VersionConflict","message":".*k.*","details":\{.*"expected":3,"actual":2.*\},"recovery":\[\{"action":"retry"'
 
+t cli__numbers_have_one_spelling
+run put k a
+for number in 01 +1 ' 1' '1 ' 1.0 0x1 18446744073709551616; do
+  run put k b --expect "$number"
+  want_failure 2 '--expect: .* is not a whole number'
+done
+run get k --at '#01'
+want_failure 2 "'#' takes the number of a record"
+run get k --at 'main~00'
+want_failure 2 "'~' takes a number"
+run get k
+want_out a
+
 t cli__old_points_can_be_read
 run put k one
 first=$(cat "$out")

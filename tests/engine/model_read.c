@@ -183,20 +183,27 @@ void op_refs(world *w)
 
 void op_bad_read(world *w)
 {
-  static const char *const nowhere[] = {"nobody",
-                                        "main~999999",
-                                        "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
-                                        "#999999999",
-                                        "nobody~1",
-                                        "#4444444444444444444444110",
-                                        "#18446744073709551615"};
-  static const char *const nonsense[] = {"main~x",  "@", "main@yesterday", "#",       "#x",
-                                         "main~-1", "~", " main",          "main~1~", "main~99999999999999999999"};
+  static const char *const nowhere[] = {"nobody",     "main~999999", "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
+                                        "#999999999", "nobody~1",    "#18446744073709551615"};
+  static const char *const nonsense[] = {"main~x",
+                                         "@",
+                                         "main@yesterday",
+                                         "#",
+                                         "#x",
+                                         "main~-1",
+                                         "~",
+                                         " main",
+                                         "main~1~",
+                                         "main~99999999999999999999",
+                                         "#01",
+                                         "#+1",
+                                         "main~01",
+                                         "#4444444444444444444444110"};
   pd_store *store = world_handle(w);
   pd_commit commit;
   pd_error err = {0};
-  world_expect(w, pd_resolve(store, nowhere[world_random(w, 7)], &commit, &err), PD_NOT_FOUND, &err);
-  const char *text = nonsense[world_random(w, 10)];
+  world_expect(w, pd_resolve(store, nowhere[world_random(w, 6)], &commit, &err), PD_NOT_FOUND, &err);
+  const char *text = nonsense[world_random(w, 14)];
   pd_code code = pd_resolve(store, text, &commit, &err);
   if (strcmp(text, "~") == 0 || strcmp(text, "main~1~") == 0) return; /* no rule says that these are wrong */
   if (code != PD_INVALID && code != PD_NOT_FOUND) world_disagree(w, "'%s' answered %s", text, pd_code_name(code));

@@ -39,12 +39,20 @@ const char *MHD_lookup_connection_value(struct MHD_Connection *c, enum MHD_Value
   return NULL;
 }
 
-int MHD_get_connection_values(struct MHD_Connection *c, enum MHD_ValueKind kind, MHD_KeyValueIterator iterator, void *cls)
+int MHD_get_connection_values_n(struct MHD_Connection *c, enum MHD_ValueKind kind, MHD_KeyValueIteratorN iterator, void *cls)
 {
   FUZZ_REQUIRE(kind == MHD_HEADER_KIND);
-  for (size_t i = 0; i < c->header_count; i++)
-    if (iterator(cls, kind, c->headers[i].name, c->headers[i].value) != MHD_YES) break;
+  for (size_t i = 0; i < c->header_count; i++) {
+    const pair *h = &c->headers[i];
+    if (iterator(cls, kind, h->name, strlen(h->name), h->value, strlen(h->value)) != MHD_YES) break;
+  }
   return (int)c->header_count;
+}
+
+/* Its heads are not in place here: nothing is to be looked for behind a value. */
+const char *MHD_get_version(void)
+{
+  return "0.0";
 }
 
 /* ---- reading the input ---- */
