@@ -126,6 +126,7 @@ pd_code agent_begin_given(agent_call *call, pd_step *out, pd_error *err)
   pd_json parsed;
   if (!given || !*given) return pd_error_set(err, PD_INVALID, "agent %s: of which event? Give --event ID", call->args->words[0]);
   TRY(cli_value_read(given, &event, err));
+  TRY(cli_json_check(pd_buf_bytes(&event), "--event takes an event's id, or the event", err));
   bool is_json = pd_json_parse(pd_buf_bytes(&event), &parsed, NULL) == PD_OK && parsed.kind == PD_JSON_OBJECT;
   if (is_json) return pd_agent_step_begin(call->agent, pd_buf_bytes(&event), out, err);
   pd_json_writer w = {.out = &by_id, .err = err};

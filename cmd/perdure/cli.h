@@ -123,6 +123,10 @@ int cli_fail(const cli_session *cli, const pd_error *err);
 
 /* VALUE as typed: `-` is standard input, `@FILE` a file, else the text itself. Reads at most the limit and one byte. */
 PD_MUST_USE pd_code cli_value_read(const char *text, pd_buf *out, pd_error *err);
+/* Decision 078: text that begins like JSON ({, [ or ") has to be JSON; PD_INVALID says where it is not, and `otherwise`: how to store it as
+ * text. Other text is text. */
+PD_MUST_USE pd_code cli_json_check(pd_bytes text, const char *otherwise, pd_error *err);
+#define CLI_AS_JSON_STRING "to store it as text, write it as a JSON string"
 /* A file as a whole, `-` is standard input; at most CLI_VALUE_SIZE_MAX. `what` is for the error: "proof". */
 PD_MUST_USE pd_code cli_file_read(const char *path, const char *what, pd_buf *out, pd_error *err);
 PD_MUST_USE pd_code cli_file_write(const char *path, pd_bytes bytes, pd_error *err);

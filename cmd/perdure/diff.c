@@ -8,6 +8,8 @@
 #include <stdlib.h>
 
 #define VALUE_SHOWN_MAX 160
+#define SMALL_SIZE_MAX 64   /* bytes of a value that is shown on the line of its key */
+#define SMALL_COUNT_MAX 100 /* differences: of more of them nobody reads the values */
 
 /* A difference that outlives its visitor. */
 typedef struct kept {
@@ -20,9 +22,9 @@ typedef struct kept {
 typedef struct diff_view {
   cli_session *cli;
   char before[PD_ID_HEX_SIZE], after[PD_ID_HEX_SIZE]; /* both points as ids, so that neither moves meanwhile */
-  bool has_values;
-  pd_buf kept;            /* of kept, if values are wanted: the visitor must not call the store */
-  pd_json_writer *writer; /* NULL: lines */
+  bool has_values, has_small;                         /* small values: without being asked for */
+  pd_buf kept;                                        /* of kept, if values are wanted: the visitor must not call the store */
+  pd_json_writer *writer;                             /* NULL: lines */
   uint64_t count;
   pd_code code;
 } diff_view;
@@ -34,8 +36,24 @@ static void diff_done(diff_view *view)
   pd_buf_done(&view->kept);
 }
 
-static void print_line(out_stream *o, const pd_difference *d)
+/* ": {"step":1} -> {"step":2}". What cannot be read (erased meanwhile) is left out: the line is true without it. */
+static void print_small(diff_view *view, const pd_difference *d)
 {
+  CLEANUP(pd_buf_done) pd_buf before = {0};
+  CLEANUP(pd_buf_done) pd_buf after = {0};
+  out_stream *o = &view->cli->out;
+  if ((d->before && d->before->size > SMALL_SIZE_MAX) || (d->after && d->after->size > SMALL_SIZE_MAX)) return;
+  if (d->before && pd_get(view->cli->store, view->before, d->key, &before, NULL, NULL)) return;
+  if (d->after && pd_get(view->cli->store, view->after, d->key, &after, NULL, NULL)) return;
+  out_text(o, ": ");
+  if (d->before) out_safe(o, pd_buf_bytes(&before));
+  if (d->before && d->after) out_text(o, " -> ");
+  if (d->after) out_safe(o, pd_buf_bytes(&after));
+}
+
+static void print_line(diff_view *view, const pd_difference *d)
+{
+  out_stream *o = &view->cli->out;
   out_set(o, !d->before ? OUT_GOOD : !d->after ? OUT_BAD : OUT_CHANGED);
   out_text(o, !d->before ? "+ " : !d->after ? "- " : "~ ");
   out_safe(o, d->key);
@@ -47,6 +65,7 @@ static void print_line(out_stream *o, const pd_difference *d)
     out_printf(o, "  v%" PRIu64 ", %" PRIu64 " bytes", (d->before ? d->before : d->after)->version,
                (d->before ? d->before : d->after)->size);
   out_set(o, OUT_PLAIN);
+  if (view->has_small) print_small(view, d);
   out_text(o, "\n");
 }
 
@@ -90,7 +109,7 @@ static pd_code print_json(diff_view *view, const pd_difference *d, pd_error *err
 static pd_code print_difference(diff_view *view, const pd_difference *d, pd_error *err)
 {
   if (view->writer) TRY(print_json(view, d, err));
-  if (!view->writer) print_line(&view->cli->out, d);
+  if (!view->writer) print_line(view, d);
   if (!view->writer && view->has_values && d->before) TRY(print_value(view, view->before, d->key, false, err));
   if (!view->writer && view->has_values && d->after) TRY(print_value(view, view->after, d->key, true, err));
   out_drain(&view->cli->out);
@@ -113,13 +132,21 @@ static bool visit_difference(void *ctx, const pd_difference *d)
 {
   diff_view *view = ctx;
   view->count++;
-  view->code = view->has_values ? keep(view, d) : print_difference(view, d, NULL);
+  if (view->has_small && view->count > SMALL_COUNT_MAX) return false;
+  view->code = view->has_values || view->has_small ? keep(view, d) : print_difference(view, d, NULL);
   return view->code == PD_OK && !out_is_closed(&view->cli->out);
 }
 
 static pd_code print_all(diff_view *view, pd_error *err)
 {
+  view->has_small = !view->has_values && !view->writer;
   TRY(pd_diff(view->cli->store, view->before, view->after, visit_difference, view, err));
+  if (view->has_small && view->count > SMALL_COUNT_MAX) { /* too many: once more, without values */
+    view->has_small = false;
+    view->count = 0;
+    diff_done(view);
+    TRY(pd_diff(view->cli->store, view->before, view->after, visit_difference, view, err));
+  }
   if (view->code != PD_OK) return pd_error_memory(err, "the differences");
   kept *items = (kept *)(void *)view->kept.data;
   for (size_t i = 0; i < view->kept.size / sizeof *items && !out_is_closed(&view->cli->out); i++) {
@@ -159,7 +186,8 @@ static pd_code run_diff(cli_session *cli, const args_parsed *args, pd_error *err
   return cli->is_json ? print_all_json(&view, err) : print_all(&view, err);
 }
 
-static const args_option diff_options[] = {{"values", 'p', NULL, "the values too (shortened, but whole with --json)"}, {0}};
+static const args_option diff_options[] = {{"values", 'p', NULL, "all values, on lines of their own (shortened, but whole with --json)"},
+                                           {0}};
 
 const cli_command cmd_diff = {
   .spec = {"diff", diff_options, 1, 2, false},
@@ -167,6 +195,7 @@ const cli_command cmd_diff = {
   .summary = "Show the keys that differ between two points",
   .usage = "A [B]",
   .about = "Shows what has to change in A to make B (default: the current head): + added, ~ changed, - removed.\n"
+           "Values of up to 64 bytes are shown, unless more than 100 keys differ; -p shows all.\n"
            "The exit code is 0 if they are the same, 1 if they differ.",
   .example = "$ perdure diff main experiment -p\n$ perdure diff main~10\n$ perdure diff main@2026-11-14 main",
   .run = run_diff,

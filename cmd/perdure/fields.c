@@ -26,7 +26,7 @@ static void list_names(pd_json properties, char *out, size_t size)
     used += (size_t)snprintf(out + used, size - used, "%s%.*s", used ? ", " : "", (int)key.raw.size - 2, (const char *)key.raw.data + 1);
 }
 
-/* Text that may be JSON: as JSON if it is, else as a string. */
+/* Text that may be JSON: as JSON if it is, else as a string, unless it begins like JSON. */
 static pd_code write_any(pd_json_writer *w, const char *text, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf read = {0};
@@ -36,6 +36,7 @@ static pd_code write_any(pd_json_writer *w, const char *text, pd_error *err)
     TRY(cli_value_read(text, &read, err));
     bytes = pd_buf_bytes(&read);
   }
+  TRY(cli_json_check(bytes, CLI_AS_JSON_STRING, err));
   if (pd_json_parse(bytes, &json, NULL) == PD_OK)
     pd_json_value(w, json);
   else
@@ -58,6 +59,7 @@ static pd_code write_array(pd_json_writer *w, const char *name, const char *cons
     pd_json_value(w, json);
     return w->code;
   }
+  if (count == 1 && words[0][0] == '[') TRY(cli_json_check(pd_text(words[0]), CLI_AS_JSON_STRING, err));
   pd_json_open(w, '[');
   for (size_t i = 0; i < count; i++) TRY(write_text(w, name, words[i], err));
   pd_json_close(w, ']');

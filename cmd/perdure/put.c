@@ -30,6 +30,7 @@ static pd_code choose_value(const args_parsed *args, size_t size_max, put_value 
   const char *word = text ? text : args->words[1];
   out->is_streamed = !text && source_is_named(word);
   out->text = pd_text(word);
+  if (!text && !out->is_streamed) TRY(cli_json_check(out->text, "to store it as text: perdure put KEY --text VALUE", err));
   return out->is_streamed ? source_open(&out->src, word, size_max, err) : PD_OK;
 }
 
@@ -82,7 +83,7 @@ static pd_code run_put(cli_session *cli, const args_parsed *args, pd_error *err)
 static const args_option put_options[] = {
   {"expect", 0, "N", "only if the key is at version N (0: it must not exist); else exit 3"},
   {"value-max", 0, "SIZE", "the largest value to take, as 300M or 4G (default 64M)"},
-  {"text", 0, "VALUE", "the value as it is, also if it begins with - or @"},
+  {"text", 0, "VALUE", "the value as it is, also if it begins with - or @, or like JSON"},
   CLI_NOTE_OPTIONS,
   {0},
 };
@@ -96,7 +97,8 @@ const cli_command cmd_put = {
            "VALUE is the text itself, - for standard input, or @FILE for a file's bytes. These two\n"
            "are streamed: their size does not matter for memory, and storing a large file again after\n"
            "a small edit costs what was edited.\n"
-           "Text that begins with - or @ is given by --text.",
+           "Text that begins with - or @ is given by --text. A VALUE that begins like JSON, with { [ or \",\n"
+           "has to be valid JSON: what is not is refused, and stored only by --text, - or @FILE.",
   .example = "$ perdure put plan '{\"step\":1}' --reason 'first try'\n$ date | perdure put clock -\n$ perdure put --expect 0 lock mine\n"
              "$ perdure put model @weights.bin --value-max 4G",
   .run = run_put,

@@ -59,6 +59,7 @@ static pd_code read_argument(resolutions_list *list, const char *text, pd_error 
     pd_buf *bytes;
     TRY(own(list, &bytes, err));
     TRY(cli_value_read(value, bytes, err));
+    if (*value != '@' && strcmp(value, "-") != 0) TRY(cli_json_check(pd_buf_bytes(bytes), "give text as \"text\" by --resolutions", err));
     r.value = pd_buf_bytes(bytes);
   }
   return add(list, &r, err);

@@ -161,11 +161,12 @@ static pd_code tell(desk *d, const char *key, const char *what, uint64_t count, 
   return cli_json_end(d->cli, &w);
 }
 
-/* JSON as it is; other text becomes a string. */
+/* JSON as it is; other text becomes a string, unless it begins like JSON. */
 static pd_code do_set(desk *d, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf text = {0}, quoted = {0};
   TRY(cli_value_read(d->args->words[2], &text, err));
+  TRY(cli_json_check(pd_buf_bytes(&text), CLI_AS_JSON_STRING, err));
   bool is_json = pd_json_parse(pd_buf_bytes(&text), NULL, NULL) == PD_OK;
   pd_json_writer w = {.out = &quoted, .err = err};
   if (!is_json && !pd_utf8_check(pd_buf_bytes(&text))) return pd_error_set(err, PD_INVALID, "the value is neither JSON nor UTF-8 text");

@@ -68,6 +68,17 @@ pd_code cli_value_read(const char *text, pd_buf *out, pd_error *err)
   return pd_buf_append(out, text, strlen(text), err);
 }
 
+pd_code cli_json_check(pd_bytes text, const char *otherwise, pd_error *err)
+{
+  const char *at = text.data;
+  size_t blanks = 0;
+  pd_error why = {0};
+  while (blanks < text.size && strchr(" \t\r\n", at[blanks]) && at[blanks]) blanks++;
+  if (blanks == text.size || !at[blanks] || !strchr("{[\"", at[blanks])) return PD_OK;
+  if (!pd_json_parse(text, NULL, &why)) return PD_OK;
+  return pd_error_set(err, PD_INVALID, "the value begins like JSON, but is not valid JSON: %.200s; %s", why.message, otherwise);
+}
+
 void cli_value_json(pd_json_writer *w, pd_bytes value)
 {
   pd_json json;

@@ -80,9 +80,9 @@ run put added y --ref other
 run del gone --ref other
 run diff main other
 want_code 1
-want_out '+ added  v3, 1 bytes
-~ changed  v1 -> v2, 3 -> 5 bytes
-- gone  v1, 1 bytes
+want_out '+ added  v3, 1 bytes: y
+~ changed  v1 -> v2, 3 -> 5 bytes: old -> newer
+- gone  v1, 1 bytes: x
 '
 run diff main other -p
 want_code 1
@@ -100,6 +100,25 @@ want_code 1
 run --json diff main
 want_code 0
 want_out_has '"differences":[]'
+
+t cli__diff_shows_small_values_of_a_few_keys
+run put json '{"step":1}'
+run put edge "$(printf %064d 1)"
+run put large "$(printf %065d 1)"
+run put control "$(printf 'a\033[31m')"
+run diff root
+want_code 1
+want_out_like '^\+ json  v1, 10 bytes: \{"step":1\}$'
+want_out_like '^\+ edge  v1, 64 bytes: 0+1$'
+want_out_like '^\+ large  v1, 65 bytes$'
+want_out_unlike "$(printf '\033')"
+i=0
+while [ $i -lt 97 ]; do echo "{\"op\":\"put\",\"key\":\"k$i\",\"value\":$i}"; i=$((i + 1)); done | "$perdure" batch >/dev/null
+run diff root
+want_code 1
+want_count 101
+want_out_like '^\+ json  v1, 10 bytes$'
+want_out_unlike ': '
 
 t cli__forks_go_their_own_way
 run put k base

@@ -108,6 +108,32 @@ want_code 3
 want_no_out
 want_err_like '^\{"error":\{"code":"VersionConflict","message":".*k.*","details":\{.*"expected":3,"actual":2.*\},"recovery":\[\{"action":"retry"'
 
+t cli__text_that_begins_like_json_has_to_be_json
+for broken in '{"a":1,}' '[1,2' '"open' ' {' '{a:1}' '[draft] hello'; do
+  run put k "$broken"
+  want_failure 2 'begins like JSON, but is not valid JSON: .*; to store it as text: perdure put KEY --text VALUE'
+  run persistent set k "$broken"
+  want_failure 2 'begins like JSON, but is not valid JSON: .*; to store it as text, write it as a JSON string'
+  run statestore set k "$broken"
+  want_failure 2 'begins like JSON, but is not valid JSON'
+done
+"$perdure" get k >/dev/null 2>&1 && bad "broken JSON was stored"
+for good in '{"a":1}' '[]' ' "x" ' 'hello {' '-' '1,' 'true story' '(a)' "it's \"so\""; do
+  if [ "$good" = - ]; then printf '{"a":1,}' | "$perdure" put k - >/dev/null || bad "put -"; else run put k "$good"; want_code 0; fi
+done
+run put k --text '{"a":1,}'
+want_code 0
+run get k
+want_out '{"a":1,}'
+run persistent set words 'plain words'
+want_code 0
+run persistent get words
+want_line '"plain words"'
+run persistent set words '"{\"a\":1,}"'
+want_code 0
+run call queue.send --to main --body '{"a":1,}'
+want_failure 2 'begins like JSON'
+
 t cli__numbers_have_one_spelling
 run put k a
 for number in 01 +1 ' 1' '1 ' 1.0 0x1 18446744073709551616; do
