@@ -244,7 +244,7 @@ static void make_room(pd_opened *o)
 
 /* ---- opening; under the lock, but for where they open it ---- */
 
-static pd_code open_once(const pd_home *home, entry *e, bool create, bool *out_is_short, pd_error *err)
+static pd_code open_once(const pd_home *home, const char *name, bool create, pd_store **out, bool *out_is_short, pd_error *err)
 {
   const pd_options options = {
     .must_exist = !create,
@@ -255,7 +255,7 @@ static pd_code open_once(const pd_home *home, entry *e, bool create, bool *out_i
     .now_ms = home->now_ms,
     .now_ctx = home->now_ctx,
   };
-  pd_code code = pd_store_open(home->uri, e->held.name, &options, &e->held.store, err);
+  pd_code code = pd_store_open(home->uri, name, &options, out, err);
   *out_is_short = code == PD_STORAGE && has_no_files();
   return code;
 }
@@ -265,11 +265,13 @@ static pd_code open_store(pd_opened *o, entry *e, bool create, pd_error *err)
 {
   bool is_short;
   pd_code code;
+  pd_store *store = NULL;
   do {
     pthread_mutex_unlock(&o->lock);
-    code = open_once(o->home, e, create, &is_short, err);
+    code = open_once(o->home, e->held.name, create, &store, &is_short, err);
     pthread_mutex_lock(&o->lock);
   } while (is_short && close_oldest(o));
+  e->held.store = store; /* under the lock: pd_home_return looks for it in every entry */
   if (!is_short) return code;
   return pd_error_set(
     err, PD_STORAGE,

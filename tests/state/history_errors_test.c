@@ -121,14 +121,17 @@ enum { PLAIN = 0, OPERATOR = 1, NO_ROOM = 2, NO_FORKS = 4, NO_MARKS = 8 };
 static void fails(world *w, int how, const char *capability, const char *input, const char *name, const char *action)
 {
   char *text = fill_in(input);
-  pd_config before = w->home->config;
+  pd_config *config = &w->home->config;
+  const pd_config before = *config;
   w->is_operator = how & OPERATOR;
-  if (how & NO_ROOM) w->home->config.persistent_quota_bytes = 1;
-  if (how & NO_FORKS) w->home->config.history_forks_max = 1;
-  if (how & NO_MARKS) w->home->config.history_marks_max = 1;
+  if (how & NO_ROOM) config->persistent_quota_bytes = 1;
+  if (how & NO_FORKS) config->history_forks_max = 1;
+  if (how & NO_MARKS) config->history_marks_max = 1;
   world_fails(w, capability, text, name, action);
   w->is_operator = false;
-  w->home->config = before;
+  config->persistent_quota_bytes = before.persistent_quota_bytes; /* not the whole of it: the audit's thread reads its own members */
+  config->history_forks_max = before.history_forks_max;
+  config->history_marks_max = before.history_marks_max;
   free(text);
 }
 
