@@ -64,7 +64,7 @@ pd_code pd_cap_alerts_send(pd_frame *frame, pd_error *err)
   if (frame->ctx->session) pd_json_put_text(&w, "session", frame->ctx->session);
   pd_json_close(&w, '}');
   TRY(w.code);
-  TRY(pd_journal_add(frame, NOUN, frame->home->config.alert_keep, pd_buf_bytes(&text), id, err));
+  TRY(pd_journal_add(frame, NOUN, frame->home->config.alert_keep, frame->home->config.alert_bytes_max, pd_buf_bytes(&text), id, err));
   pd_json_put_text(&frame->out, "alert_id", id);
   pd_out_time(frame, "timestamp", frame->now_ms);
   return PD_OK;

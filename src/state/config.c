@@ -33,6 +33,7 @@ const pd_config_item pd_config_items[] = {
   {"snapshot.keep", PD_UNIT_COUNT, AT(snapshot_keep), 50, 1, 100000, "system snapshots kept of each agent, and of the operator"},
   {"backup.keep", PD_UNIT_COUNT, AT(backup_keep), 10, 1, 100000, "backups kept"},
   {"alert.keep", PD_UNIT_COUNT, AT(alert_keep), 1000, 1, 100000, "alerts kept of one agent"},
+  {"alert.bytes_max", PD_UNIT_BYTES, AT(alert_bytes_max), 16 * MB, MB / 16, TB, "alerts kept of one agent"},
   {"process.keep", PD_UNIT_COUNT, AT(process_keep), 1000, 1, 100000, "process events kept of one agent"},
   {"approval.ttl", PD_UNIT_MS, AT(approval_ttl_ms), 3600 * SECOND, 0, 3650 * DAY, "a request for approval ends after this time; 0: never"},
   {"approval.history", PD_UNIT_COUNT, AT(approval_history_keep), 1000, 1, 100000, "decided approvals kept"},

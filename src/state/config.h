@@ -30,6 +30,7 @@ typedef struct pd_config {
   uint64_t store_open_max, store_idle_ms;        /* of agents; idle 0: never */
   uint64_t snapshot_keep, backup_keep;
   uint64_t alert_keep, process_keep;               /* of one agent */
+  uint64_t alert_bytes_max;                        /* of one agent */
   uint64_t approval_ttl_ms, approval_history_keep; /* ttl 0: never expires */
   uint64_t vault_idle_ms;
   uint64_t audit_flush_ms, audit_keep_days; /* days 0: forever */

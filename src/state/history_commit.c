@@ -128,7 +128,7 @@ pd_code pd_cap_history_commit(pd_frame *frame, pd_error *err)
   TRY(pd_history_take_ref(frame, ref, err));
   if (!*frame->agent) return pd_history_own(frame, &store, err);
   TRY(pd_frame_own(frame, true, &store, err));
-  TRY(pd_quota_room(frame, true, err));
+  TRY(pd_quota_room(frame, has_delete(frame), err));
   TRY(pd_ref_get(store, ref, &is, err));
   TRY(pd_history_take_head(frame, &is.commit.id, err));
   if (pd_in_string(frame, "expected_head", text, sizeof text) && pd_id_parse(text, &expected)) note.expect_head = &expected;
@@ -148,6 +148,7 @@ typedef struct rollback {
   pd_turn turn;
   pd_rows skipped; /* what was erased */
   uint64_t changed;
+  uint64_t more, less; /* bytes that come back, and that go */
 } rollback;
 
 static void rollback_done(rollback *r)
@@ -167,6 +168,8 @@ static pd_code stage_row(rollback *r, pd_edit *edit, const pd_row *row, pd_error
   TRY(code);
   TRY(pd_history_may_write(r->turn.frame, key, !row->has_after, err));
   r->changed++;
+  r->more += row->has_after ? row->after.size : 0;
+  r->less += row->has_before ? row->before.size : 0;
   if (!row->has_after) return pd_edit_delete(edit, key, PD_ANY_VERSION, err);
   return pd_edit_put(edit, key, pd_buf_bytes(&value), PD_ANY_VERSION, err);
 }
@@ -192,7 +195,7 @@ static pd_code roll(rollback *r, const pd_note *note, pd_ack *out, bool *out_mad
 {
   CLEANUP(edit_abort) pd_edit *edit = NULL;
   pd_turn *turn = &r->turn;
-  r->changed = r->skipped.count = r->skipped.keys.size = 0;
+  r->changed = r->more = r->less = r->skipped.count = r->skipped.keys.size = 0;
   TRY(pd_history_point(turn->frame, turn->store, "to", NULL, &turn->to, err));
   TRY(pd_turn_compare(turn, err));
   if (turn->frame->foresees) return foresee_rows(r, err);
@@ -200,6 +203,7 @@ static pd_code roll(rollback *r, const pd_note *note, pd_ack *out, bool *out_mad
   TRY(pd_edit_begin(turn->store, note, &edit, err));
   for (size_t i = 0; i < turn->rows.count; i++) TRY(stage_row(r, edit, &turn->rows.items[i], err));
   TRY(pd_turn_is_of(turn, err));
+  if (r->more > r->less) TRY(pd_quota_room_for(turn->frame, r->more - r->less, err));
   *out_made = r->changed > 0;
   return r->changed ? finish(turn->frame, &edit, out, err) : PD_OK;
 }

@@ -130,8 +130,8 @@ static pd_code check_quota(pd_turn *turn, pd_error *err)
     more += row->has_after ? row->after.size : 0;
     less += row->has_before ? row->before.size : 0;
   }
-  if (more <= less || used + more - less <= limit) return PD_OK;
-  return pd_history_no_room(turn->frame, used, err);
+  if (more <= less) return PD_OK;
+  return used + more - less > limit ? pd_history_no_room(turn->frame, used, err) : pd_quota_room_for(turn->frame, more - less, err);
 }
 
 pd_code pd_history_no_room(pd_frame *frame, uint64_t used, pd_error *err)

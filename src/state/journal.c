@@ -21,9 +21,9 @@ static void swap_bytes(char *text, char from, char to)
 
 /* ---- adding ---- */
 
-/* What an owner has: how many, and the number that a note of this moment gets. */
+/* What an owner has: how many, the bytes of their values, and the number that a note of this moment gets. */
 typedef struct shelf {
-  uint64_t count;
+  uint64_t count, bytes;
   unsigned number;
 } shelf;
 
@@ -39,6 +39,7 @@ static pd_code look(pd_edit *edit, const char *prefix, const char *stamp, shelf 
   while ((code = pd_iter_next(iter, &entry, NULL, err)) == PD_OK) {
     const char *key = entry.key.data;
     out->count++;
+    out->bytes += entry.size;
     if (entry.key.size == size + STAMP_SIZE && memcmp(key + size, stamp, TIME_DIGITS) == 0)
       out->number = (unsigned)strtoul(key + size + TIME_DIGITS + 1, NULL, 10) + 1;
   }
@@ -46,19 +47,23 @@ static pd_code look(pd_edit *edit, const char *prefix, const char *stamp, shelf 
   return code == PD_NOT_FOUND ? PD_OK : code;
 }
 
-/* Remove the `count` oldest. Keys are gathered first: an edit ends its iterators. */
-static pd_code drop_oldest(pd_edit *edit, const char *prefix, uint64_t count, pd_error *err)
+/* Remove the oldest until at most `count` are left, and at most `bytes`. Keys are gathered first: an edit ends its iterators. */
+static pd_code drop_oldest(pd_edit *edit, const char *prefix, shelf is, uint64_t count, uint64_t bytes, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf keys = {0};
   pd_iter *iter = NULL;
   pd_scan scan = {.prefix = pd_text(prefix), .keys_only = true};
   size_t size = strlen(prefix) + STAMP_SIZE;
+  if (is.count <= count && is.bytes <= bytes) return PD_OK;
   TRY(pd_edit_iter(edit, &scan, &iter, err));
   pd_code code = PD_OK;
-  for (uint64_t i = 0; i < count && code == PD_OK; i++) {
+  while ((is.count > count || is.bytes > bytes) && code == PD_OK) {
     pd_entry entry;
     code = pd_iter_next(iter, &entry, NULL, err);
-    if (code == PD_OK && entry.key.size == size) code = pd_buf_append(&keys, entry.key.data, size, err);
+    if (code) break;
+    is.count--;
+    is.bytes -= entry.size;
+    if (entry.key.size == size) code = pd_buf_append(&keys, entry.key.data, size, err);
   }
   pd_iter_close(iter);
   if (code == PD_NOT_FOUND) code = PD_OK;
@@ -70,7 +75,7 @@ static pd_code drop_oldest(pd_edit *edit, const char *prefix, uint64_t count, pd
 typedef struct addition {
   char prefix[PD_JOURNAL_ID_SIZE / 2 + PD_NAME_SIZE_MAX];
   int64_t now_ms;
-  uint64_t keep;
+  uint64_t keep, bytes_max;
   pd_bytes value;
   char key[PD_JOURNAL_ID_SIZE]; /* out */
 } addition;
@@ -83,18 +88,19 @@ static pd_code stage(void *ctx, pd_edit *edit, pd_error *err)
   snprintf(stamp, sizeof stamp, "%0*lld", TIME_DIGITS, (long long)(a->now_ms > 0 ? a->now_ms : 0));
   TRY(look(edit, a->prefix, stamp, &is, err));
   if (is.number > 99999) return pd_error_set(err, PD_LIMIT, "more than 99999 notes under %s in one millisecond", a->prefix);
-  if (is.count >= a->keep) TRY(drop_oldest(edit, a->prefix, is.count - a->keep + 1, err));
+  TRY(drop_oldest(edit, a->prefix, is, a->keep - 1, a->bytes_max > a->value.size ? a->bytes_max - a->value.size : 0, err));
   int size = snprintf(a->key, PD_JOURNAL_ID_SIZE, "%s%s-%0*u", a->prefix, stamp, NUMBER_DIGITS, is.number);
   if (size < 0 || size >= PD_JOURNAL_ID_SIZE) return pd_error_set(err, PD_LIMIT, "the prefix %s is too long", a->prefix);
   return pd_edit_put(edit, pd_text(a->key), a->value, 0, err);
 }
 
-pd_code pd_journal_add(pd_frame *frame, const char *noun, uint64_t keep, pd_bytes value, char out_id[PD_JOURNAL_ID_SIZE], pd_error *err)
+pd_code pd_journal_add(pd_frame *frame, const char *noun, uint64_t keep, uint64_t bytes_max, pd_bytes value,
+                       char out_id[PD_JOURNAL_ID_SIZE], pd_error *err)
 {
   pd_store *store;
   pd_note note = {
     .ref = "main", .author = *frame->agent ? frame->agent : "operator", .run = frame->ctx->session, .reason = frame->capability->name};
-  addition a = {.now_ms = frame->now_ms, .keep = keep, .value = value};
+  addition a = {.now_ms = frame->now_ms, .keep = keep, .bytes_max = bytes_max, .value = value};
   pd_ack ack;
   snprintf(a.prefix, sizeof a.prefix, "%s/%s/", noun, *frame->agent ? frame->agent : PD_JOURNAL_ALL);
   TRY(pd_home_store(frame->home, PD_STORE_SYSTEM, true, &store, err));

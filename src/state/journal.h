@@ -40,9 +40,10 @@ typedef struct pd_journal_query {
   void *ctx;
 } pd_journal_query;
 
-/* Add a note of the frame's agent (or of PD_JOURNAL_ALL, if the operator named none) at the frame's time. `value` is a JSON object. */
-PD_MUST_USE pd_code pd_journal_add(pd_frame *frame, const char *noun, uint64_t keep, pd_bytes value, char out_id[PD_JOURNAL_ID_SIZE],
-                                   pd_error *err);
+/* Add a note of the frame's agent (or of PD_JOURNAL_ALL, if the operator named none) at the frame's time. `value` is a JSON object. The
+ * oldest of that agent go, so that at most `keep` are left and their values have at most `bytes_max` bytes; the new one stays. */
+PD_MUST_USE pd_code pd_journal_add(pd_frame *frame, const char *noun, uint64_t keep, uint64_t bytes_max, pd_bytes value,
+                                   char out_id[PD_JOURNAL_ID_SIZE], pd_error *err);
 /* Read. `out` is to be finished with pd_journal_done, also after a failure. */
 PD_MUST_USE pd_code pd_journal_read(pd_home *home, const pd_journal_query *query, pd_journal_list *out, pd_error *err);
 void pd_journal_done(pd_journal_list *list);

@@ -35,7 +35,7 @@ pd_code pd_cap_process_record(pd_frame *frame, pd_error *err)
   for (size_t i = 0; i < COUNT_OF(fields); i++) pd_json_put_value(&w, fields[i], pd_in(frame, fields[i]));
   pd_json_close(&w, '}');
   TRY(w.code);
-  TRY(pd_journal_add(frame, NOUN, frame->home->config.process_keep, pd_buf_bytes(&text), id, err));
+  TRY(pd_journal_add(frame, NOUN, frame->home->config.process_keep, UINT64_MAX, pd_buf_bytes(&text), id, err));
   pd_json_put_text(&frame->out, "event_id", id);
   pd_out_time(frame, "timestamp", frame->now_ms);
   return PD_OK;

@@ -148,32 +148,40 @@ static pd_code full(pd_error *err, uint64_t used, uint64_t limit)
   return PD_QUOTA;
 }
 
-static pd_code read_sent(pd_queue_tx *tx, const char *sender, char key[PD_QUEUE_KEY_SIZE], uint64_t *out, pd_error *err)
+/* What a sender has sent, and the version of that: sends to other queues, also by other processes, count there, too. */
+typedef struct sent {
+  char key[PD_QUEUE_KEY_SIZE];
+  uint64_t bytes, version;
+} sent;
+
+static pd_code read_sent(pd_queue_tx *tx, const char *sender, sent *out, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf text = {0};
   pd_json json;
-  *out = 0;
-  snprintf(key, PD_QUEUE_KEY_SIZE, "sent/%s", sender);
-  pd_code code = pd_edit_get(tx->edit, pd_text(key), &text, NULL, err);
+  pd_entry entry;
+  *out = (sent){.bytes = 0};
+  snprintf(out->key, sizeof out->key, "sent/%s", sender);
+  pd_code code = pd_edit_get(tx->edit, pd_text(out->key), &text, &entry, err);
   if (code == PD_NOT_FOUND) return PD_OK;
   TRY(code);
-  TRY(pd_queue_parse(key, pd_buf_bytes(&text), &json, err));
-  return pd_queue_field(key, json, "bytes", out, err);
+  out->version = entry.version;
+  TRY(pd_queue_parse(out->key, pd_buf_bytes(&text), &json, err));
+  return pd_queue_field(out->key, json, "bytes", &out->bytes, err);
 }
 
-static pd_code put_sent(pd_queue_tx *tx, const char *key, uint64_t bytes, pd_error *err)
+static pd_code put_sent(pd_queue_tx *tx, const sent *was, uint64_t bytes, pd_error *err)
 {
   char text[64];
-  if (!bytes) return pd_edit_delete(tx->edit, pd_text(key), PD_ANY_VERSION, err);
+  if (!bytes) return pd_edit_delete(tx->edit, pd_text(was->key), was->version, err);
   snprintf(text, sizeof text, "{\"bytes\":%llu}", (unsigned long long)bytes);
-  return pd_edit_put(tx->edit, pd_text(key), pd_text(text), PD_ANY_VERSION, err);
+  return pd_edit_put(tx->edit, pd_text(was->key), pd_text(text), was->version, err);
 }
 
 /* Count a message in, for its queue and for who sends it, if there is room. */
 static pd_code stage_bytes(pd_queue_tx *tx, const char *from, uint64_t size, pd_error *err)
 {
-  char key[PD_QUEUE_KEY_SIZE];
-  uint64_t sent, limit = tx->home->config.queue_bytes_max, sent_limit = tx->home->config.queue_sender_bytes_max;
+  sent was;
+  uint64_t limit = tx->home->config.queue_bytes_max, sent_limit = tx->home->config.queue_sender_bytes_max;
   if (tx->bytes + size > limit) {
     pd_error_named(err, PD_QUOTA, "QueueFull",
                    "the queue of agent '%s' holds %llu bytes, and %llu more exceed its limit of %llu (queue.bytes_max)", tx->agent,
@@ -182,26 +190,25 @@ static pd_code stage_bytes(pd_queue_tx *tx, const char *from, uint64_t size, pd_
   }
   tx->bytes += size;
   if (!from) return PD_OK;
-  TRY(read_sent(tx, from, key, &sent, err));
-  if (sent + size > sent_limit) {
+  TRY(read_sent(tx, from, &was, err));
+  if (was.bytes + size > sent_limit) {
     pd_error_named(err, PD_QUOTA, "QuotaExceeded",
                    "agent '%s' has sent %llu bytes that nobody has acknowledged, and %llu more exceed its limit of %llu"
                    " (queue.sender_bytes_max): wait until they are acknowledged",
-                   from, (unsigned long long)sent, (unsigned long long)size, (unsigned long long)sent_limit);
-    return full(err, sent, sent_limit);
+                   from, (unsigned long long)was.bytes, (unsigned long long)size, (unsigned long long)sent_limit);
+    return full(err, was.bytes, sent_limit);
   }
-  return put_sent(tx, key, sent + size, err);
+  return put_sent(tx, &was, was.bytes + size, err);
 }
 
 pd_code pd_queue_stage_gone(pd_queue_tx *tx, const char *from, uint64_t size, pd_error *err)
 {
-  char key[PD_QUEUE_KEY_SIZE];
-  uint64_t sent;
+  sent was;
   tx->bytes -= size < tx->bytes ? size : tx->bytes;
   if (!from) return PD_OK;
-  TRY(read_sent(tx, from, key, &sent, err));
-  if (!sent) return PD_OK; /* it was sent before senders were counted */
-  return put_sent(tx, key, sent > size ? sent - size : 0, err);
+  TRY(read_sent(tx, from, &was, err));
+  if (!was.bytes) return PD_OK; /* it was sent before senders were counted */
+  return put_sent(tx, &was, was.bytes > size ? was.bytes - size : 0, err);
 }
 
 pd_code pd_queue_stage(pd_queue_tx *tx, const char *kind, const char *from, pd_bytes body, uint64_t *out_number, pd_error *err)

@@ -140,8 +140,13 @@ static pd_code look_for_room(pd_frame *frame, uint64_t size, pd_error *err)
 pd_code pd_quota_room(pd_frame *frame, bool small_is_free, pd_error *err)
 {
   uint64_t size = input_size(frame);
+  return small_is_free && size <= SMALL_SIZE_MAX ? PD_OK : pd_quota_room_for(frame, size, err);
+}
+
+pd_code pd_quota_room_for(pd_frame *frame, uint64_t size, pd_error *err)
+{
   pd_held *held = frame->held;
-  if (!held || (small_is_free && size <= SMALL_SIZE_MAX)) return PD_OK;
+  if (!held) return PD_OK;
   bool is_fresh = pd_clock_monotonic_ms() < atomic_load(&held->room_until_ms);
   if (is_fresh && atomic_fetch_sub(&held->room_bytes, (int64_t)size) >= (int64_t)size) return PD_OK;
   return pd_frame_is_hurried(frame) ? pd_frame_must_wait(frame, err) : look_for_room(frame, size, err);

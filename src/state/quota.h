@@ -25,6 +25,8 @@ PD_MUST_USE pd_code pd_quota_put(pd_frame *frame, pd_store *store, const pd_quot
  * several writers at once may go past the limit by a little. PD_QUOTA named QuotaExceeded, with `used`, `limit` and `size` in the details.
  * `small_is_free`: calls of a few KiB pass, for those that end something. */
 PD_MUST_USE pd_code pd_quota_room(pd_frame *frame, bool small_is_free, pd_error *err);
+/* The same for `size` bytes that the call brings back, whatever its input has. */
+PD_MUST_USE pd_code pd_quota_room_for(pd_frame *frame, uint64_t size, pd_error *err);
 /* Something was deleted: the next call looks anew. */
 void pd_quota_look_again(pd_frame *frame);
 

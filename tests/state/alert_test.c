@@ -200,6 +200,30 @@ static void alerts_acknowledge__err_AlertNotFound__for_whatever_is_no_alert(void
 }
 
 /* Four processes, one moment: every alert has an id of its own. */
+static void alerts_send__effect_2__so_many_bytes_of_one_agent_stay(void **state)
+{
+  (void)state;
+  world w;
+  char text[8001];
+  world_open(&w, "[alert]\nbytes_max = \"100KB\"\n");
+  memset(text, 'x', sizeof text - 1);
+  text[sizeof text - 1] = 0;
+  w.agent = "other";
+  send_one(&w, "info", "kept");
+  w.agent = "main";
+  for (int i = 0; i < 40; i++, w.now_ms += 1000) {
+    world_okf(&w, "alerts.send", "{\"severity\":\"info\",\"title\":\"%d\",\"message\":\"%s\"}", i, text);
+  }
+  world_ok(&w, "alerts.list", "{\"limit\":1000}");
+  assert_string_equal(world_out(&w, "count"), "12"); /* of a little over 8,000 bytes each */
+  assert_string_equal(world_out(&w, "alerts.0.title"), "\"39\"");
+  assert_string_equal(world_out(&w, "alerts.11.title"), "\"28\"");
+  w.agent = "other";
+  world_ok(&w, "alerts.list", "{}");
+  assert_string_equal(world_out(&w, "count"), "1");
+  world_close(&w);
+}
+
 static void alerts_send__out_alert_id__is_unique_across_processes(void **state)
 {
   (void)state;
@@ -262,6 +286,7 @@ int main(void)
     cmocka_unit_test(alerts_send__in_all_fields__come_back_as_they_were),
     cmocka_unit_test(alerts_send__err_InvalidInput__nothing_is_stored),
     cmocka_unit_test(alerts_send__effect_2__only_the_agents_own_oldest_go),
+    cmocka_unit_test(alerts_send__effect_2__so_many_bytes_of_one_agent_stay),
     cmocka_unit_test(alerts_send__out_alert_id__is_unique_across_processes),
     cmocka_unit_test(alerts_list__agents_see_their_own_and_the_operator_sees_all),
     cmocka_unit_test(alerts_list__in_since_and_severity__choose),

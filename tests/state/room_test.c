@@ -131,6 +131,45 @@ static void room__that_is_used_up_refuses_state_and_runs_but_no_deletes(void **s
   world_ok(&w, "runs.prune", "{\"keep\":0}");
 }
 
+/* What moves a ref brings bytes back as a write does. Where it takes some away it is never refused. */
+static void room__that_is_used_up_refuses_moves_of_history_that_bring_bytes_back(void **state)
+{
+  (void)state;
+  world_ok(&w, "state.persistent.set", "{\"key\":\"small\",\"value\":1}");
+  world_ok(&w, "history.tag", "{\"name\":\"small\"}");
+  world_okf(&w, "state.persistent.set", "{\"key\":\"big\",\"value\":%s}", letters(50000));
+  world_ok(&w, "history.tag", "{\"name\":\"big\"}");
+  world_ok(&w, "history.commit", "{\"changes\":[{\"key\":\"big\",\"delete\":true}]}");
+  create("a");
+  for (int i = 0; i < 5; i++) assert_int_equal(append("a", i, 100000), PD_OK);
+  world_restart(&w);
+  w.home->config.agent_quota_bytes = 510000; /* the thread has 500,000 */
+  static const struct {
+    const char *capability, *input;
+  } moves[] = {{"history.undo", "{}"}, {"history.reset", "{\"to\":\"big\"}"}, {"history.rollback", "{\"to\":\"big\"}"}};
+  w.is_operator = true; /* a reset needs approval */
+  for (size_t i = 0; i < COUNT_OF(moves); i++) {
+    world_fails(&w, moves[i].capability, moves[i].input, "QuotaExceeded", NULL);
+    assert_non_null(strstr(w.err.message, "agent.quota"));
+    world_want(&w, "error.details.limit", "510000");
+  }
+  w.home->config.agent_quota_bytes = 600000;
+  world_ok(&w, "history.undo", "{}");
+  world_ok(&w, "history.undo", "{}");
+  world_restart(&w);
+  w.home->config.agent_quota_bytes = 510000;
+  world_fails(&w, "history.redo", "{}", "QuotaExceeded", NULL);
+  assert_non_null(strstr(w.err.message, "agent.quota"));
+  w.home->config.agent_quota_bytes = 600000;
+  world_ok(&w, "history.redo", "{}");
+  world_restart(&w); /* what was counted is forgotten */
+  w.home->config.agent_quota_bytes = 100000;
+  world_ok(&w, "history.reset", "{\"to\":\"small\"}");
+  w.is_operator = false;
+  assert_int_equal(world_callf(&w, "history.commit", "{\"changes\":[{\"key\":\"more\",\"value\":1}]}"), PD_QUOTA);
+  world_ok(&w, "history.commit", "{\"changes\":[{\"key\":\"small\",\"delete\":true}]}");
+}
+
 static void room__of_a_home_that_is_over_a_lowered_limit_is_read_and_deleted(void **state)
 {
   (void)state;
@@ -380,6 +419,7 @@ int main(void)
     CASE(room__of_threads_is_bounded_and_comes_back_when_one_is_deleted),
     CASE(room__is_one_for_threads_forks_mailboxes_and_runs),
     CASE(room__that_is_used_up_refuses_state_and_runs_but_no_deletes),
+    CASE(room__that_is_used_up_refuses_moves_of_history_that_bring_bytes_back),
     CASE(room__of_a_home_that_is_over_a_lowered_limit_is_read_and_deleted),
     CASE(queue__bytes_are_bounded_and_freed_when_they_are_acknowledged),
     CASE(queue__a_sender_is_bounded_over_all_queues_also_of_agents_that_do_not_exist),
