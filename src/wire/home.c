@@ -209,6 +209,14 @@ static const struct verb {
   {"POST", "key", make_key, true},       {"POST", "sign", sign_head, true},     {"POST", "vault/", use_vault, true},
 };
 
+bool pd_home_verb_at(size_t index, const char **out_method, const char **out_path)
+{
+  if (index >= COUNT_OF(verbs)) return false;
+  *out_method = verbs[index].method;
+  *out_path = verbs[index].path;
+  return true;
+}
+
 static const struct verb *find_verb(const pd_request *request)
 {
   for (size_t i = 0; i < COUNT_OF(verbs); i++) {

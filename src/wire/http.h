@@ -128,6 +128,8 @@ typedef struct pd_route {
   bool is_stream;                       /* does not count as in flight: it has a limit of its own */
 } pd_route;
 
+/* The table, by index; NULL after the last. For those who walk through all of it. */
+const pd_route *pd_route_at(size_t index);
 /* The route of a path and method; NULL: none. `*out_allow` then has the methods that the path has, or "". */
 const pd_route *pd_route_find(const char *method, const char *path, const char **out_rest, char *out_allow, size_t allow_size);
 

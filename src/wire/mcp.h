@@ -109,6 +109,9 @@ size_t pd_mcp_job_size(const pd_mcp_job *job); /* of its text */
 /* Run it, on any thread, and free it. `peer` as in pd_mcp_accept. */
 void pd_mcp_run(pd_mcp *mcp, const pd_mcp_peer *peer, pd_mcp_job *job);
 
+/* The methods that there are, in either era; NULL after the last. */
+const char *pd_mcp_method_at(size_t index);
+
 /* The other side of `ctx` is gone: cancel what it asked for. When it returns no callback comes to `ctx` any more. */
 void pd_mcp_hang_up(pd_mcp *mcp, void *ctx);
 

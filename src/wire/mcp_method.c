@@ -273,6 +273,11 @@ static const struct {
   {"logging/setLevel", IS_OLD, ALWAYS, run_set_level},
 };
 
+const char *pd_mcp_method_at(size_t index)
+{
+  return index < COUNT_OF(methods) ? methods[index].name : NULL;
+}
+
 static bool is_offered(const pd_mcp_provider *provider, size_t offer)
 {
   void (*function)(void);

@@ -27,6 +27,11 @@ static const pd_route routes[] = {
   {"GET", "/readyz", pd_route_readyz, NULL, true, false},
 };
 
+const pd_route *pd_route_at(size_t index)
+{
+  return index < COUNT_OF(routes) ? &routes[index] : NULL;
+}
+
 static bool fits_path(const pd_route *route, const char *path, const char **out_rest)
 {
   size_t size = strlen(route->path);

@@ -118,6 +118,14 @@ static const struct verb {
   {"GET", "usage", usage, PD_LANE_SLOW, false, false},
 };
 
+bool pd_store_verb_at(size_t index, const char **out_method, const char **out_what)
+{
+  if (index >= COUNT_OF(verbs)) return false;
+  *out_method = verbs[index].method;
+  *out_what = verbs[index].what;
+  return true;
+}
+
 static const char *what_of(const pd_request *request)
 {
   const char *slash = strchr(request->rest, '/');

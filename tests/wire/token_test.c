@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "base/json.h"
 #include "support/temp_folder.h"
+#include "wire/schema_input.h"
 #include "wire/server_world.h"
 
 #include <poll.h>
@@ -293,57 +294,6 @@ typedef struct walk {
   char session[PD_SESSION_ID_SIZE];
 } walk;
 
-/* A value for a field of a schema that names what is the victim's. */
-static void write_field(pd_json_writer *w, const walk *k, const char *name, pd_json schema)
-{
-  pd_json type = pd_json_member(schema, "type"), format = pd_json_member(schema, "format"), choices = pd_json_member(schema, "enum"), first;
-  uint64_t least = 1;
-  pd_json_walk c = pd_json_walk_begin(choices);
-  pd_json_key(w, name);
-  if (pd_json_walk_next(&c, NULL, &first)) {
-    pd_json_value(w, first);
-  } else if (pd_json_is(type, "integer")) {
-    if (!pd_json_u64(pd_json_member(schema, "minimum"), &least)) least = 1;
-    pd_json_number(w, least);
-  } else if (pd_json_is(type, "boolean")) {
-    pd_json_bool(w, true);
-  } else if (pd_json_is(type, "array")) {
-    pd_json_open(w, '[');
-    pd_json_text(w, pd_text("victim"));
-    pd_json_close(w, ']');
-  } else if (pd_json_is(type, "object")) {
-    pd_json_open(w, '{');
-    pd_json_close(w, '}');
-  } else if (pd_json_is(format, "agent")) {
-    pd_json_text(w, pd_text("victim"));
-  } else if (strstr(name, "session")) {
-    pd_json_text(w, pd_text(k->session));
-  } else {
-    pd_json_text(w, pd_text("plan"));
-  }
-}
-
-/* All fields, or those that are needed. */
-static char *make_input(const walk *k, pd_json inputs, bool has_all)
-{
-  pd_buf out = {0};
-  pd_json_writer w = {.out = &out};
-  pd_json key, schema, item;
-  pd_json_walk walk_ = pd_json_walk_begin(pd_json_member(inputs, "properties"));
-  pd_json_open(&w, '{');
-  while (pd_json_walk_next(&walk_, &key, &schema)) {
-    bool is_needed = has_all;
-    pd_json_walk needed = pd_json_walk_begin(pd_json_member(inputs, "required"));
-    while (pd_json_walk_next(&needed, NULL, &item)) is_needed = is_needed || pd_bytes_equal(item.raw, key.raw);
-    char name[128];
-    snprintf(name, sizeof name, "%.*s", (int)key.raw.size - 2, (const char *)key.raw.data + 1);
-    if (is_needed && strcmp(name, "wait_ms") != 0) write_field(&w, k, name, schema);
-  }
-  pd_json_close(&w, '}');
-  assert_int_equal(pd_buf_byte(&out, 0, NULL), PD_OK);
-  return (char *)out.data;
-}
-
 static void try_capability(const walk *k, pd_json capability, size_t *tried)
 {
   pd_buf name = {0};
@@ -353,7 +303,8 @@ static void try_capability(const walk *k, pd_json capability, size_t *tried)
   char *sessions[] = {text_of(" "), text_of("Perdure-Session: %s\r\n", k->session)};
   sessions[0][0] = 0;
   for (int i = 0; i < 4; i++) {
-    char *input = make_input(k, pd_json_member(capability, "inputs"), i & 1);
+    schema_words words = {.agent = "victim", .session = k->session, .text = "plan"};
+    char *input = schema_input(&words, pd_json_member(capability, "inputs"), i & 1);
     reply r = ask_as(k->s, k->stranger, sessions[i >> 1], (char *)name.data, input);
     if (strstr(r.body, SECRET) || (is_operators && r.status != 403 && r.status != 400))
       print_message("%s %s: %d %s\n", (char *)name.data, input, r.status, r.body);
