@@ -21,6 +21,12 @@ static pd_code bad_path(pd_error *err, const char *path, const char *what)
   return pd_error_named(err, PD_STORAGE, "IoError", "%.300s %s", path, what);
 }
 
+/* It is asked before anybody approves: the caller's fault, and not the server's. */
+static pd_code no_full_path(pd_error *err, const char *path)
+{
+  return pd_error_named(err, PD_INVALID, "IoError", "%.300s is no full path: begin with /", path);
+}
+
 static pd_code copy_all(int from, int to, const char *from_path, const char *to_path, uint64_t *out_size, pd_error *err)
 {
   uint8_t bytes[COPY_BYTES];
@@ -42,7 +48,7 @@ static pd_code choose_target(const char *path, const char *id, char out[PD_BACKU
 {
   struct stat is;
   size_t size = strlen(path);
-  if (path[0] != '/') return bad_path(err, path, "is no full path: begin with /");
+  if (path[0] != '/') return no_full_path(err, path);
   bool must_be_folder = path[size - 1] == '/';
   while (size > 1 && path[size - 1] == '/') size--;
   if (size + strlen(id) + 8 >= PD_BACKUP_PATH_SIZE) return bad_path(err, path, "is too long");
@@ -123,7 +129,7 @@ pd_code pd_cap_state_backup_export(pd_frame *frame, pd_error *err)
 static pd_code open_foreign(const char *path, pd_backup_in *in, pd_error *err)
 {
   pd_error why = {0};
-  if (path[0] != '/') return bad_path(err, path, "is no full path: begin with /");
+  if (path[0] != '/') return no_full_path(err, path);
   pd_code code = pd_backup_in_open(in, path, &why);
   if (code == PD_CORRUPT || code == PD_FORMAT)
     return pd_error_named(err, PD_DECRYPT, "DecryptionFailed", "%.200s: %.200s", path, why.message);
