@@ -46,7 +46,9 @@
  *  B20 Joint commits, where present (all four or none): from joint_begin on, nobody but handles of joint_open appends to the stores that it
  *      names; others wait. What these append is seen by no other handle until joint_commit, and then in all of the stores at one moment;
  *      with joint_abort, or if the process dies before the commit, never. joint_commit survives as B3 says and needs no space; if it
- *      fails, nothing was committed. Handles of joint_open are closed before either. Both free `joint`; abort takes NULL.
+ *      fails, nothing was committed, or (PD_OUTCOME_UNKNOWN) all or nothing, and nobody sees the difference before it is settled.
+ *      joint_begin does not wait without end for others that keep a store locked. Handles of joint_open are closed before either. Both free
+ *      `joint`; abort takes NULL.
  *
  * B14 to B16 and B18 on a read-only handle are PD_READ_ONLY.
  *

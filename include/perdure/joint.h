@@ -24,10 +24,13 @@ extern "C" {
 #endif
 
 /* `stores` exist, each once. `purpose` is one line of at most 63 bytes, for messages to those who wait. PD_NOT_FOUND; PD_UNSUPPORTED for a
- * backend without joint commits (memory:, a server's stores); PD_STORAGE if another joint commit there takes longer than a minute. */
+ * backend without joint commits (memory:, a server's stores); PD_STORAGE if another joint commit there takes longer than a minute, or if
+ * another process keeps a store locked so long (one that is stopped, or has buffered writes and does not flush them): the error names
+ * it. */
 PD_API PD_MUST_USE pd_code pd_joint_begin(const char *uri, const char *const *stores, size_t count, const char *purpose, pd_joint **out,
                                           pd_error *err);
-/* All handles of `joint` are closed. Frees it. On an error nothing was committed. */
+/* All handles of `joint` are closed. Frees it. On an error nothing was committed, but for PD_OUTCOME_UNKNOWN: the disk failed in the moment
+ * of the decision. Then all stores have the old state until one of them is written or opened, and are all old or all new from there. */
 PD_API PD_MUST_USE pd_code pd_joint_commit(pd_joint *joint, pd_error *err);
 /* The same without a change. Takes NULL. */
 PD_API void pd_joint_abort(pd_joint *joint);

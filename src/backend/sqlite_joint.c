@@ -2,7 +2,7 @@
  * sqlite_joint.c: joint commits of the sqlite backend: fencing stores, deciding, and settling what a dead coordinator left.
  *
  * Place: above the lock file and sqlite_joint_file.c; sqlite.c asks it what a reader may see, sqlite_write.c whether a writer may write.
- * Invariants J1 to J5 are in sqlite_joint.h.
+ * Invariants J1 to J7 are in sqlite_joint.h.
  *
  * Locks, in this order: .joint.lock, then one store's claim and lock file at a time. A writer waits with no lock in its hands, so that the
  * coordinator never waits for somebody who waits for it.
@@ -19,9 +19,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define WAIT_MS 60000
 #define WAIT_STEP_MS 50
 #define PATH_SIZE 4400
+
+uint32_t pd_joint_wait_ms = 60000;
 
 enum { VIEW_FREE, VIEW_ABSENT, VIEW_PENDING, VIEW_PUBLISHED };
 
@@ -29,7 +30,14 @@ struct pd_sqlite_joint {
   char *rest, *folder, *vfs;
   int lock_fd, file_fd;
   pd_joint_file file;
+  int64_t end_ms;      /* until then it waits for others, to begin */
+  size_t fenced_count; /* of file.stores, the first */
 };
+
+static int64_t end_of_patience(void)
+{
+  return pd_clock_monotonic_ms() + pd_joint_wait_ms;
+}
 
 /* ---- one store from outside ---- */
 
@@ -48,7 +56,7 @@ static void visit_end(visit *v)
 }
 
 /* With the store's lock held. *out_is_there false: no such store. To be ended in any case. */
-static pd_code visit_begin(visit *v, const char *folder, const char *vfs, const char *name, bool must_claim, bool *out_is_there,
+static pd_code visit_begin(visit *v, const char *folder, const char *vfs, const char *name, int64_t end_ms, bool *out_is_there,
                            pd_error *err)
 {
   *v = (visit){.lock.fd = -1};
@@ -57,11 +65,8 @@ static pd_code visit_begin(visit *v, const char *folder, const char *vfs, const 
     return pd_error_set(err, PD_LIMIT, "the path %.100s is too long", folder);
   TRY(pd_sqlite_probe(v->path, vfs, out_is_there, err));
   if (!*out_is_there) return PD_OK;
-  TRY(pd_lock_file_open(&v->lock, v->lock_path, false, err));
-  if (must_claim) TRY(pd_lock_file_claim(&v->lock, err));
-  pd_code code = pd_lock_file_lock(&v->lock, false, err);
-  if (must_claim) pd_lock_file_unclaim(&v->lock);
-  return code;
+  TRY(pd_lock_file_open_until(&v->lock, v->lock_path, end_ms, err));
+  return pd_lock_file_lock(&v->lock, false, err);
 }
 
 static pd_code refuse_sick(const visit *v, pd_error *err)
@@ -70,19 +75,33 @@ static pd_code refuse_sick(const visit *v, pd_error *err)
   return pd_error_set(err, PD_STORAGE, "a sync of %.300s failed: close it in every process, open it again, and check the disk", v->path);
 }
 
-/* Who claims has finished when the fence appears, and who claims later waits at it: no claim is ever inside a joint commit. */
-static pd_code fence_store(const pd_sqlite_joint *j, pd_joint_store *store, pd_error *err)
+/* The fence first: who claims later waits at it, so that a store with many that claim is not waited for again and again. Who claims already
+ * finishes, and only then is the tail read: no claim is ever inside a joint commit. */
+static pd_code wait_for_claim(visit *v, pd_error *err)
+{
+  if (!pd_lock_file_is_claimed(&v->lock)) return PD_OK;
+  pd_lock_file_unlock(&v->lock);
+  TRY(pd_lock_file_claim(&v->lock, err));
+  pd_code code = pd_lock_file_lock(&v->lock, false, err);
+  if (!code) pd_lock_file_set_claimed(&v->lock, false); /* with byte and lock in hand, it is nobody's (W2) */
+  pd_lock_file_unclaim(&v->lock);
+  return code;
+}
+
+static pd_code fence_store(pd_sqlite_joint *j, pd_joint_store *store, pd_error *err)
 {
   CLEANUP(visit_end) visit v;
   bool is_there = false;
-  TRY(visit_begin(&v, j->folder, j->vfs, store->name, true, &is_there, err));
+  TRY(visit_begin(&v, j->folder, j->vfs, store->name, j->end_ms, &is_there, err));
   if (!is_there) return pd_error_set(err, PD_NOT_FOUND, "no store at %.300s", v.path);
+  if (!v.lock.map) return pd_error_set(err, PD_READ_ONLY, "%.300s cannot be written", v.lock_path);
+  TRY(refuse_sick(&v, err));
+  pd_lock_file_set_fence(&v.lock, pd_lock_file_fence(&v.lock) | 1);
+  j->fenced_count++;
+  TRY(wait_for_claim(&v, err));
   TRY(refuse_sick(&v, err));
   TRY(pd_sqlite_conn_open(&v.conn, v.path, j->vfs, PD_SQLITE_READ, err));
-  TRY(pd_sqlite_conn_tail(&v.conn, &store->tail, err));
-  if (!v.lock.map) return pd_error_set(err, PD_READ_ONLY, "%.300s cannot be written", v.lock_path);
-  pd_lock_file_set_fence(&v.lock, pd_lock_file_fence(&v.lock) | 1);
-  return PD_OK;
+  return pd_sqlite_conn_tail(&v.conn, &store->tail, err);
 }
 
 /* The store is as its table says from now on. */
@@ -91,7 +110,7 @@ static pd_code open_fence(const char *folder, const char *vfs, const char *name,
   CLEANUP(visit_end) visit v;
   bool is_there = false;
   uint64_t tail = 0;
-  TRY(visit_begin(&v, folder, vfs, name, false, &is_there, err));
+  TRY(visit_begin(&v, folder, vfs, name, end_of_patience(), &is_there, err));
   if (!is_there) return PD_OK;
   uint32_t fence = pd_lock_file_fence(&v.lock);
   TRY(pd_sqlite_conn_open(&v.conn, v.path, vfs, PD_SQLITE_READ, err));
@@ -109,7 +128,7 @@ static pd_code cut_store(const char *folder, const char *vfs, const pd_joint_sto
   CLEANUP(visit_end) visit v;
   bool is_there = false;
   char sql[80];
-  TRY(visit_begin(&v, folder, vfs, store->name, false, &is_there, err));
+  TRY(visit_begin(&v, folder, vfs, store->name, end_of_patience(), &is_there, err));
   if (!is_there) return PD_OK;
   TRY(refuse_sick(&v, err));
   TRY(pd_sqlite_conn_open(&v.conn, v.path, vfs, PD_SQLITE_WRITE, err));
@@ -166,17 +185,18 @@ static void let_go(const char *folder, const char *vfs, const pd_joint_file *fil
   if (others.count && pd_joint_file_write(folder, &rest, false, &fd, NULL) == PD_OK) open_fences(folder, vfs, &others);
 }
 
-/* The names of new -wal files must last before the file says that nothing is left to cut. */
+/* The names of new -wal files must last before the file says that nothing is left to cut (J6). */
 static pd_code end_pending(const char *folder, const char *vfs, pd_joint_file *file, pd_error *err)
 {
   size_t left = 0;
+  TRY(pd_joint_file_say_pending(folder, err));
   pd_code code = cut_stores(folder, vfs, file, &left, err);
   if (code) {
     let_go(folder, vfs, file, left);
     return code;
   }
   TRY(pd_sqlite_sync_folder(folder, err));
-  TRY(pd_joint_file_void(folder, err));
+  TRY(pd_joint_file_say_committed(folder, err));
   TRY(pd_joint_file_remove(folder, err));
   open_fences(folder, vfs, file);
   return PD_OK;
@@ -195,7 +215,7 @@ static pd_code settle(const char *folder, const char *vfs, bool *out_was_there, 
     snprintf(path, sizeof path, "%s/" PD_JOINT_FILE, folder);
     CLEANUP(pd_fd_done) int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0) return pd_file_refused(err, "open", path);
-    TRY(pd_joint_file_decide(fd, folder, err)); /* synced again: its coordinator may have died before its own sync ended */
+    TRY(pd_joint_file_say_committed(folder, err)); /* synced again: its coordinator may have died before its own sync ended */
     TRY(pd_joint_file_publish(fd, folder, err));
   }
   end_committed(folder, vfs, &file);
@@ -227,12 +247,13 @@ static pd_code look_closer(pd_sqlite *s, pd_joint_view *out, pd_error *err)
   return PD_OK;
 }
 
+/* Without a mapping there is no fence to be seen: then .joint itself is looked for, each time. */
 pd_code pd_joint_look(pd_sqlite *s, pd_joint_view *out, pd_error *err)
 {
   *out = (pd_joint_view){.status = VIEW_FREE, .tail = UINT64_MAX};
   if (s->lock.is_quiet) return PD_OK;
   out->fence = pd_lock_file_fence(&s->lock);
-  if (!(out->fence & 1) && !__atomic_load_n(&s->must_look, __ATOMIC_ACQUIRE)) return PD_OK;
+  if (s->lock.map && !(out->fence & 1) && !__atomic_load_n(&s->must_look, __ATOMIC_ACQUIRE)) return PD_OK;
   return look_closer(s, out, err);
 }
 
@@ -247,7 +268,7 @@ static pd_code settle_for(pd_sqlite *s, pd_error *err)
 
 pd_code pd_joint_wait(pd_sqlite *s, pd_error *err)
 {
-  int64_t end = pd_clock_monotonic_ms() + WAIT_MS;
+  int64_t end = end_of_patience();
   uint32_t fence = pd_lock_file_fence(&s->lock);
   do {
     CLEANUP(pd_fd_done) int lock = -1;
@@ -294,13 +315,12 @@ static void free_joint(pd_sqlite_joint *j)
 
 static pd_code lock_out_others(pd_sqlite_joint *j, pd_error *err)
 {
-  int64_t end = pd_clock_monotonic_ms() + WAIT_MS;
   pd_lock_file none = {.fd = -1};
   bool was_there;
   for (;;) {
     TRY(pd_joint_lock(j->folder, &j->lock_fd, err));
     if (j->lock_fd >= 0) return settle(j->folder, j->vfs, &was_there, err);
-    if (pd_clock_monotonic_ms() > end) return pd_error_set(err, PD_STORAGE, "another restore of %.300s has not finished", j->folder);
+    if (pd_clock_monotonic_ms() > j->end_ms) return pd_error_set(err, PD_STORAGE, "another restore of %.300s has not finished", j->folder);
     pd_lock_file_wait_fence(&none, 0, WAIT_STEP_MS);
   }
 }
@@ -323,13 +343,15 @@ static pd_code begin(pd_sqlite_joint *j, const char *const *stores, size_t count
 {
   TRY(pd_sqlite_parse(j->rest, &j->folder, &j->vfs, err));
   TRY(list_stores(j, stores, count, purpose, err));
+  j->end_ms = end_of_patience();
   TRY(lock_out_others(j, err));
   pd_code code = PD_OK;
   for (size_t i = 0; !code && i < count; i++) code = fence_store(j, &j->file.stores[i], err);
   if (!code) code = pd_joint_file_write(j->folder, &j->file, true, &j->file_fd, err);
   if (!code) return PD_OK;
   /* The file may be there though its folder could not be synced. If it cannot be taken back, who writes next tries again (J1). */
-  if (pd_joint_file_void(j->folder, NULL) || pd_joint_file_remove(j->folder, NULL)) return code;
+  if (pd_joint_file_say_committed(j->folder, NULL) || pd_joint_file_remove(j->folder, NULL)) return code;
+  j->file.count = j->fenced_count;
   open_fences(j->folder, j->vfs, &j->file);
   return code;
 }
@@ -368,8 +390,12 @@ pd_code pd_sqlite_joint_commit(void *joint, pd_error *err)
 {
   pd_sqlite_joint *j = joint;
   pd_code code = pd_joint_file_decide(j->file_fd, j->folder, err);
-  if (code) {
+  if (code && code != PD_OUTCOME_UNKNOWN) {
     pd_sqlite_joint_abort(j);
+    return code;
+  }
+  if (code) { /* nothing is cut before it is known; until then all read the old state, and who writes or opens a store settles it */
+    free_joint(j);
     return code;
   }
   if (pd_joint_file_publish(j->file_fd, j->folder, NULL) == PD_OK) end_committed(j->folder, j->vfs, &j->file);

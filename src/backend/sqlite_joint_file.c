@@ -135,12 +135,16 @@ static pd_code set_byte(int fd, off_t at, char byte, bool is_synced, const char 
   return pd_file_refused(err, "decide a joint commit in", folder);
 }
 
-/* A sync that failed may have reached the disk. Nobody has seen the decision yet (J3), so it is taken back. */
+/* A sync that failed may have reached the disk. Nobody has seen the decision yet (J3), so it is taken back: writing the byte again makes
+ * its page dirty again, and a sync that succeeds then speaks of it. */
 pd_code pd_joint_file_decide(int fd, const char *folder, pd_error *err)
 {
   pd_code code = set_byte(fd, STATE_AT, 'C', true, folder, err);
-  if (code) (void)!set_byte(fd, STATE_AT, 'P', true, folder, NULL);
-  return code;
+  if (!code || !set_byte(fd, STATE_AT, 'P', true, folder, NULL)) return code;
+  return pd_error_set(err, PD_OUTCOME_UNKNOWN,
+                      "syncs of %.300s/" PD_JOINT_FILE " failed: whether its stores were changed is settled when one of them is written or "
+                      "opened next; check the disk",
+                      folder);
 }
 
 pd_code pd_joint_file_publish(int fd, const char *folder, pd_error *err)
@@ -148,13 +152,23 @@ pd_code pd_joint_file_publish(int fd, const char *folder, pd_error *err)
   return set_byte(fd, PUBLISHED_AT, '+', false, folder, err);
 }
 
-pd_code pd_joint_file_void(const char *folder, pd_error *err)
+static pd_code say(const char *folder, char state, pd_error *err)
 {
   char path[PATH_SIZE];
   TRY(path_of(folder, PD_JOINT_FILE, path, err));
   CLEANUP(pd_fd_done) int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
   if (fd < 0) return errno == ENOENT ? PD_OK : pd_file_refused(err, "open", path);
-  return set_byte(fd, STATE_AT, 'C', true, folder, err);
+  return set_byte(fd, STATE_AT, state, true, folder, err);
+}
+
+pd_code pd_joint_file_say_committed(const char *folder, pd_error *err)
+{
+  return say(folder, 'C', err);
+}
+
+pd_code pd_joint_file_say_pending(const char *folder, pd_error *err)
+{
+  return say(folder, 'P', err);
 }
 
 pd_code pd_joint_file_remove(const char *folder, pd_error *err)

@@ -2,6 +2,7 @@
 #include "backend/sqlite_lock.h"
 
 #include "base/base.h"
+#include "base/clock.h"
 #include "base/error.h"
 
 #include <endian.h>
@@ -28,6 +29,7 @@
 #define NAME_AT 84
 #define SICK_TIME_AT 88
 #define FENCE_AT 96
+#define TRY_AGAIN_NS 1000000 /* often: whoever asks from time to time gets a busy lock only in the moments when it is free */
 
 static const char magic[16] = "perdure lock 1\n";
 
@@ -61,13 +63,25 @@ static bool has_magic(const pd_lock_file *lock)
   return memcmp(lock->map, magic, sizeof magic) == 0;
 }
 
+/* Should a lock that another has be asked for again? Else errno is ETIMEDOUT. */
+static bool is_worth_a_try(int64_t end_ms)
+{
+  if (pd_clock_monotonic_ms() >= end_ms) {
+    errno = ETIMEDOUT;
+    return false;
+  }
+  nanosleep(&(struct timespec){.tv_nsec = TRY_AGAIN_NS}, NULL);
+  return true;
+}
+
 /* flock, whatever signals come. */
-static int lock_fd(int fd, int how)
+static int lock_fd(const pd_lock_file *lock, int how)
 {
   int rc;
+  bool has_end = lock->end_ms && how != LOCK_UN;
   do {
-    rc = flock(fd, how);
-  } while (rc != 0 && errno == EINTR);
+    rc = flock(lock->fd, has_end ? how | LOCK_NB : how);
+  } while (rc != 0 && (errno == EINTR || (errno == EWOULDBLOCK && is_worth_a_try(lock->end_ms))));
   return rc;
 }
 
@@ -118,7 +132,7 @@ static bool open_writable(pd_lock_file *lock)
     lock->fd = open(lock->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (lock->fd < 0) return false;
     lock->is_writable = true;
-    bool is_locked = lock_fd(lock->fd, LOCK_EX) == 0;
+    bool is_locked = lock_fd(lock, LOCK_EX) == 0;
     if (is_locked && is_still_there(lock)) break;
     close_keeping_errno(lock);
     if (!is_locked) return false;
@@ -128,7 +142,7 @@ static bool open_writable(pd_lock_file *lock)
     close_keeping_errno(lock);
     return false;
   }
-  lock_fd(lock->fd, LOCK_UN);
+  lock_fd(lock, LOCK_UN);
   return true;
 }
 
@@ -142,9 +156,17 @@ static bool open_readable(pd_lock_file *lock)
   return false;
 }
 
-pd_code pd_lock_file_open(pd_lock_file *lock, const char *path, bool is_read_only, pd_error *err)
+static pd_code is_held(const pd_lock_file *lock, pd_error *err)
 {
-  *lock = (pd_lock_file){.fd = -1};
+  return pd_error_set(
+    err, PD_STORAGE,
+    "another process holds %.300s and does not let go of it: it is stopped, or its disk hangs; let it go on or end it, and try "
+    "again",
+    lock->path);
+}
+
+static pd_code open_file(pd_lock_file *lock, const char *path, bool is_read_only, pd_error *err)
+{
   lock->path = strdup(path);
   if (!lock->path) return pd_error_memory(err, "a lock file");
   if (open_writable(lock)) return PD_OK;
@@ -153,10 +175,24 @@ pd_code pd_lock_file_open(pd_lock_file *lock, const char *path, bool is_read_onl
     if (!open_readable(lock)) lock->is_writable = false;
     return PD_OK;
   }
+  if (why == ETIMEDOUT) (void)!is_held(lock, err);
   pd_lock_file_close(lock);
+  if (why == ETIMEDOUT) return PD_STORAGE;
   if (why == ENOSPC || why == EDQUOT || why == EFBIG) return pd_error_set(err, PD_FULL, "no space left for %.300s", path);
   if (why == EACCES || why == EPERM) return pd_error_set(err, PD_STORAGE, "no permission to open %.300s", path);
   return pd_error_set(err, PD_STORAGE, "cannot open %.300s: %s", path, strerror(why));
+}
+
+pd_code pd_lock_file_open(pd_lock_file *lock, const char *path, bool is_read_only, pd_error *err)
+{
+  *lock = (pd_lock_file){.fd = -1};
+  return open_file(lock, path, is_read_only, err);
+}
+
+pd_code pd_lock_file_open_until(pd_lock_file *lock, const char *path, int64_t end_ms, pd_error *err)
+{
+  *lock = (pd_lock_file){.fd = -1, .end_ms = end_ms};
+  return open_file(lock, path, false, err);
 }
 
 void pd_lock_file_close(pd_lock_file *lock)
@@ -169,13 +205,14 @@ void pd_lock_file_close(pd_lock_file *lock)
 
 pd_code pd_lock_file_lock(pd_lock_file *lock, bool is_shared, pd_error *err)
 {
-  if (lock->fd < 0 || lock_fd(lock->fd, is_shared ? LOCK_SH : LOCK_EX) == 0) return PD_OK;
+  if (lock->fd < 0 || lock_fd(lock, is_shared ? LOCK_SH : LOCK_EX) == 0) return PD_OK;
+  if (errno == ETIMEDOUT) return is_held(lock, err);
   return pd_error_set(err, PD_STORAGE, "cannot lock %.300s: %s", lock->path, strerror(errno));
 }
 
 void pd_lock_file_unlock(pd_lock_file *lock)
 {
-  if (lock->fd >= 0) lock_fd(lock->fd, LOCK_UN);
+  if (lock->fd >= 0) lock_fd(lock, LOCK_UN);
 }
 
 /* A lock on one byte, of the open file and not of the process. */
@@ -189,20 +226,31 @@ static int lock_byte(int fd, int how, off_t offset, short type)
   return rc;
 }
 
-static int lock_claim_byte(int fd, short type)
+static int lock_claim_byte(const pd_lock_file *lock, short type)
 {
-  return lock_byte(fd, F_OFD_SETLKW, CLAIM_OFFSET, type);
+  bool has_end = lock->end_ms && type != F_UNLCK;
+  int rc;
+  do {
+    rc = lock_byte(lock->fd, has_end ? F_OFD_SETLK : F_OFD_SETLKW, CLAIM_OFFSET, type);
+  } while (rc != 0 && has_end && (errno == EAGAIN || errno == EACCES) && is_worth_a_try(lock->end_ms));
+  return rc;
 }
 
 pd_code pd_lock_file_claim(pd_lock_file *lock, pd_error *err)
 {
-  if (lock->fd < 0 || lock_claim_byte(lock->fd, F_WRLCK) == 0) return PD_OK;
+  if (lock->fd < 0 || lock_claim_byte(lock, F_WRLCK) == 0) return PD_OK;
+  if (errno == ETIMEDOUT)
+    return pd_error_set(
+      err, PD_STORAGE,
+      "another process has buffered writes for the store of %.300s and does not flush them (store.flush): it is stopped, or its "
+      "disk hangs; let it go on or end it, and try again",
+      lock->path);
   return pd_error_set(err, PD_STORAGE, "cannot claim %.300s: %s", lock->path, strerror(errno));
 }
 
 void pd_lock_file_unclaim(pd_lock_file *lock)
 {
-  if (lock->fd >= 0) lock_claim_byte(lock->fd, F_UNLCK);
+  if (lock->fd >= 0) lock_claim_byte(lock, F_UNLCK);
 }
 
 pd_code pd_lock_file_join(pd_lock_file *lock, pd_error *err)

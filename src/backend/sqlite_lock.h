@@ -49,12 +49,16 @@ typedef struct pd_lock_file {
   uint8_t *map;     /* NULL: none */
   bool is_writable; /* the word may be stored */
   bool is_quiet;    /* a handle inside a joint commit: its appends are not published, so the tail word is neither read nor stored */
+  int64_t end_ms;   /* 0: wait for locks however long it takes. Else until then (monotonic), and at least one try */
   uint64_t salt[2]; /* the uuid */
 } pd_lock_file;
 
 /* Open or create `path`. With `is_read_only`, or on a read-only medium, a file that cannot be had is no error: fd is then -1.
  * Holds no lock on return. */
 PD_MUST_USE pd_code pd_lock_file_open(pd_lock_file *lock, const char *path, bool is_read_only, pd_error *err);
+/* The same for a writer, which waits for this and the file's other locks no longer than until `end_ms`: PD_STORAGE, and the error names
+ * what it waited for. */
+PD_MUST_USE pd_code pd_lock_file_open_until(pd_lock_file *lock, const char *path, int64_t end_ms, pd_error *err);
 void pd_lock_file_close(pd_lock_file *lock);
 
 /* Blocking, retried when a signal comes. Without a file: PD_OK, nothing to lock. */

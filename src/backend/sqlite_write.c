@@ -9,7 +9,8 @@
  *      inside a write, and a write without claims costs one flock and no other system call of ours.
  *  W3  A sync that failed is final. Its result is looked at wherever there is one, and before the flock is given up the sick word is set;
  *      who has the flock looks at the word first. So nothing is acknowledged after a failed sync, by nobody (README.md).
- *  W4  Nobody but its coordinator writes inside a joint commit (J1): the fence is looked at under the flock, and waited for without it.
+ *  W4  Nobody but its coordinator writes inside a joint commit (J1): the fence is looked at under the flock, and waited for without it. A
+ *      handle that claims passes it: the claim is older, and the coordinator waits for it.
  */
 #include "backend/sqlite_joint.h"
 #include "backend/sqlite_store.h"
@@ -81,7 +82,7 @@ static pd_code lock_both(pd_sqlite *s, pd_error *err)
   for (;;) {
     pthread_mutex_lock(&s->write_lock);
     pd_code code = lock_to_write(s, err);
-    if (code == PD_OK && !pd_joint_is_fenced(s)) return PD_OK;
+    if (code == PD_OK && (s->is_claimed || !pd_joint_is_fenced(s))) return PD_OK;
     if (code == PD_OK) pd_lock_file_unlock(&s->lock);
     pthread_mutex_unlock(&s->write_lock);
     TRY(code);

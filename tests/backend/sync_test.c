@@ -2,8 +2,7 @@
  * sync_test.c: a sync that failed is final (B19, src/backend/sqlite_sick.c). Syncs fail as they do on Linux: support/power_vfs.h.
  */
 #include "backend/sqlite_files.h"
-#include "support/power_vfs.h"
-#include "support/temp_folder.h"
+#include "backend/sync_world.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -18,47 +17,6 @@
 #include <cmocka.h>
 
 #define BLOB_SIZE 20000
-
-typedef struct world {
-  char *folder, *uri;
-  pd_backend *b;
-} world;
-
-static void open_world(world *w)
-{
-  w->b = open_main(w->uri, PD_BACKEND_CREATE, PD_OK, NULL);
-}
-
-static void make_world(world *w)
-{
-  power_vfs_install();
-  w->folder = temp_folder_new();
-  w->uri = text_of("%s?vfs=powercut", w->folder);
-  open_world(w);
-}
-
-static void close_world(world *w)
-{
-  if (w->b) w->b->ops->close(w->b);
-  w->b = NULL;
-}
-
-static void world_done(world *w)
-{
-  close_world(w);
-  power_vfs_restore();
-  temp_folder_free(w->folder);
-  free(w->uri);
-}
-
-/* Lose power, close what is open, and come back. */
-static void lose_power(world *w, uint64_t seed)
-{
-  power_vfs_cut(seed);
-  close_world(w);
-  power_vfs_restore();
-  open_world(w);
-}
 
 static pd_id make_blob(uint64_t number, uint8_t out[BLOB_SIZE])
 {
@@ -432,110 +390,6 @@ static void sync__a_lock_file_that_cannot_be_synced_keeps_the_store_sick_all_the
   world_done(&w);
 }
 
-/* ---- joint commits ------------------------------------------------------------------------------------------------- */
-
-static const char *const pair[] = {"main", "other"};
-
-static void *begin_joint(const world *w)
-{
-  void *joint = NULL;
-  pd_error err = {0};
-  if (w->b->ops->joint_begin(w->uri, pair, 2, "test", &joint, &err)) fail_msg("begin: %s", err.message);
-  return joint;
-}
-
-static pd_backend *open_store(const world *w, const char *name)
-{
-  pd_backend *b = NULL;
-  pd_error err = {0};
-  if (w->b->ops->open(w->uri, name, PD_BACKEND_CREATE, &b, &err)) fail_msg("%s: %s", name, err.message);
-  return b;
-}
-
-/* A record in each store, the one of `main` with a sync that fails, and so does the one that would bury it. */
-static void fail_inside(const world *w, void *joint, uint64_t seed)
-{
-  for (size_t i = 2; i-- > 0;) {
-    pd_backend *b = NULL;
-    assert_int_equal(w->b->ops->joint_open(joint, pair[i], 0, &b, NULL), PD_OK);
-    if (i == 0 && seed % 2) assert_int_equal(append_some(b, 1, NULL), PD_OK); /* a record before it is there for sure */
-    if (i == 0) power_vfs_fail_syncs("-wal", 1, 2, seed);
-    assert_int_equal(append_some(b, 1, NULL), i == 0 ? PD_OUTCOME_UNKNOWN : PD_OK);
-    b->ops->close(b);
-  }
-}
-
-static void sync__what_a_joint_commit_left_in_a_sick_store_never_comes_back(void **state)
-{
-  (void)state;
-  for (uint64_t seed = 1; seed <= 40; seed++) {
-    world w = {0};
-    make_world(&w);
-    pd_backend *other = open_store(&w, "other");
-    assert_int_equal(append_some(w.b, 2, NULL), PD_OK);
-    void *joint = begin_joint(&w);
-    fail_inside(&w, joint, seed);
-    w.b->ops->joint_abort(joint);
-    assert_int_equal(tail_of(w.b), 2);
-    assert_int_equal(append_some(w.b, 1, NULL), PD_STORAGE);
-    assert_int_equal(append_some(other, 1, NULL), PD_OK); /* takes no harm from it, and does not wait */
-    assert_int_equal(tail_of(other), 1);
-    power_vfs_cut(seed);
-    other->ops->close(other);
-    lose_power(&w, seed);
-    if (tail_of(w.b) != 2) fail_msg("seed %llu: main has %llu records", (unsigned long long)seed, (unsigned long long)tail_of(w.b));
-    assert_int_equal(append_some(w.b, 1, NULL), PD_OK);
-    other = open_store(&w, "other");
-    assert_int_equal(tail_of(other), 1);
-    other->ops->close(other);
-    world_done(&w);
-  }
-}
-
-static void sync__a_sick_store_takes_part_in_no_joint_commit(void **state)
-{
-  (void)state;
-  world w = {0};
-  void *joint = NULL;
-  pd_error err = {0};
-  make_world(&w);
-  pd_backend *other = open_store(&w, "other");
-  assert_int_equal(append_some(w.b, 1, NULL), PD_OK);
-  power_vfs_fail_sync("-wal", 1, 0);
-  assert_int_equal(append_some(w.b, 1, NULL), PD_STORAGE);
-  assert_int_equal(w.b->ops->joint_begin(w.uri, pair, 2, "test", &joint, &err), PD_STORAGE);
-  assert_non_null(strstr(err.message, "close it in every process"));
-  assert_int_equal(append_some(other, 1, NULL), PD_OK);
-  other->ops->close(other);
-  world_done(&w);
-}
-
-/* The folder's sync fails after .joint was removed, so a loss of power may bring its name back. */
-static void sync__records_written_after_a_joint_commit_that_was_given_up_are_not_taken_for_its_own(void **state)
-{
-  (void)state;
-  world w = {0};
-  make_world(&w);
-  pd_backend *other = open_store(&w, "other");
-  char *name = file_in(w.folder, ".joint"), *inode = file_in(w.folder, "inode");
-  assert_int_equal(append_some(w.b, 2, NULL), PD_OK);
-  void *joint = begin_joint(&w);
-  assert_int_equal(link(name, inode), 0);
-  power_vfs_fail_sync("/", 2, 0); /* the first is for the names of -wal files */
-  w.b->ops->joint_abort(joint);
-  assert_true(power_vfs_sync_failed());
-  assert_int_equal(append_some(w.b, 1, NULL), PD_OK);
-  close_world(&w);
-  other->ops->close(other);
-  assert_int_equal(rename(inode, name), 0);
-  open_world(&w);
-  assert_int_equal(tail_of(w.b), 3);
-  assert_int_equal(append_some(w.b, 1, NULL), PD_OK);
-  assert_int_equal(access(name, F_OK), -1);
-  free(name), free(inode);
-  world_done(&w);
-}
-
 /* ---- every sync ---------------------------------------------------------------------------------------------------- */
 
 #define RECORDS 90 /* past the growing of the WAL */
@@ -643,9 +497,6 @@ int main(void)
     cmocka_unit_test(sync__a_store_whose_folder_cannot_be_synced_is_not_made),
     cmocka_unit_test(sync__the_first_append_into_a_new_wal_syncs_its_name_or_says_that_it_does_not_know),
     cmocka_unit_test(sync__a_lock_file_that_cannot_be_synced_keeps_the_store_sick_all_the_same),
-    cmocka_unit_test(sync__what_a_joint_commit_left_in_a_sick_store_never_comes_back),
-    cmocka_unit_test(sync__a_sick_store_takes_part_in_no_joint_commit),
-    cmocka_unit_test(sync__records_written_after_a_joint_commit_that_was_given_up_are_not_taken_for_its_own),
     cmocka_unit_test(sync__any_sync_may_fail_once_and_nothing_acknowledged_is_lost),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

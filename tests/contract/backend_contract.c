@@ -155,6 +155,8 @@ static int tear_down(void **state)
 static bool applies(const clause *c)
 {
   if (current->has_no_claims && strncmp(c->name, "B12_", 4) == 0) return false;
+  if (c->needs == NEEDS_JOINT || c->needs == NEEDS_JOINT_PROCESSES)
+    return current->has_joint && (c->needs == NEEDS_JOINT || current->is_shareable);
   if (c->needs == NEEDS_LASTING) return current->is_lasting;
   return c->needs == NEEDS_NOTHING || current->is_shareable;
 }
@@ -178,6 +180,7 @@ int backend_contract_run(const backend_contract_target *target, const struct CMU
   count = add_clauses(tests, count, bag_clauses);
   count = add_clauses(tests, count, shared_clauses);
   count = add_clauses(tests, count, shed_clauses);
+  count = add_clauses(tests, count, joint_clauses);
   if (count + own_count > CLAUSE_COUNT_MAX) abort();
   for (size_t i = 0; i < own_count; i++) tests[count + i] = own[i];
   int failed = _cmocka_run_group_tests(target->name, tests, count + own_count, NULL, NULL);

@@ -17,6 +17,7 @@ typedef struct backend_contract_target {
   bool is_lasting;    /* a store survives its last handle, and the process */
   bool is_shareable;  /* several processes can have it open */
   bool has_no_claims; /* log_claim is optional, and it has none: B12 is left out */
+  bool has_joint;     /* joint commits are optional: without them B20 is left out, but for their absence */
 } backend_contract_target;
 
 struct CMUnitTest;

@@ -18,7 +18,7 @@ typedef struct contract_world {
 } contract_world;
 
 /* When a clause applies. */
-typedef enum clause_needs { NEEDS_NOTHING, NEEDS_LASTING, NEEDS_PROCESSES } clause_needs;
+typedef enum clause_needs { NEEDS_NOTHING, NEEDS_LASTING, NEEDS_PROCESSES, NEEDS_JOINT, NEEDS_JOINT_PROCESSES } clause_needs;
 
 typedef struct clause {
   const char *name;
@@ -35,7 +35,7 @@ typedef struct clause {
 #test, test, needs                                                                                                                     \
   }
 
-extern const clause log_clauses[], bag_clauses[], shared_clauses[], shed_clauses[]; /* each ends with a NULL name */
+extern const clause log_clauses[], bag_clauses[], shared_clauses[], shed_clauses[], joint_clauses[]; /* each ends with a NULL name */
 
 /* Open `store`, creating it if need be; fails the test if that fails. */
 pd_backend *world_open(contract_world *w, const char *store);

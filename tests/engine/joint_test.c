@@ -1,6 +1,7 @@
 /* joint_test.c: joint commits (joint.h): several stores change at one moment or not at all, whoever has them open. */
 #include <perdure/perdure.h>
 
+#include "backend/sqlite_joint.h"
 #include "support/temp_folder.h"
 
 #include <fcntl.h>
@@ -11,6 +12,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -305,6 +307,140 @@ static void joint__buffered_writes_that_were_acknowledged_come_before_it(void **
   end_world(&w);
 }
 
+/* ---- others that do not go on ---- */
+
+/* Begin must fail within its time and name the lock file of store `a`; the others are as free as before. */
+static void want_no_beginning(world *w, const char *why)
+{
+  pd_joint *joint = NULL;
+  pd_joint_wait_ms = 300;
+  pd_code code = pd_joint_begin(w->uri, names, COUNT, "test", &joint, &w->err);
+  pd_joint_wait_ms = 60000;
+  assert_int_equal(code, PD_STORAGE);
+  if (!strstr(w->err.message, why) || !strstr(w->err.message, "/a.lock")) fail_msg("%s", w->err.message);
+  assert_false(has_file(w, ".joint"));
+  for (size_t i = 1; i < COUNT; i++) put(w, w->open[i], "old");
+}
+
+static void joint__begin_does_not_wait_for_a_stopped_process_with_buffered_writes(void **state)
+{
+  (void)state;
+  world w;
+  int how;
+  begin_world(&w);
+  pid_t child = fork();
+  if (!child) {
+    pd_store *buffered = NULL;
+    pd_options options = {.flush_ms = 600000};
+    if (pd_store_open(w.uri, "a", &options, &buffered, NULL)) _exit(2);
+    if (pd_put(buffered, pd_text("other"), pd_text("buffered"), NULL, NULL, NULL)) _exit(3);
+    kill(getpid(), SIGSTOP);
+    _exit(pd_store_close(buffered, NULL) ? 4 : 0);
+  }
+  assert_int_equal(waitpid(child, &how, WUNTRACED), child);
+  assert_true(WIFSTOPPED(how));
+  want_no_beginning(&w, "buffered writes");
+  want(&w, "old");
+  assert_int_equal(kill(child, SIGCONT), 0);
+  assert_int_equal(waitpid(child, &how, 0), child);
+  assert_true(WIFEXITED(how) && WEXITSTATUS(how) == 0);
+  pd_joint *joint = begin(&w);
+  put_all(&w, joint, "new");
+  assert_int_equal(pd_joint_commit(joint, &w.err), PD_OK);
+  want(&w, "new");
+  end_world(&w);
+}
+
+static void joint__begin_does_not_wait_for_one_that_stopped_in_a_write(void **state)
+{
+  (void)state;
+  world w;
+  begin_world(&w);
+  char *path = text_of("%s/a.lock", w.folder);
+  int fd = open(path, O_RDWR);
+  assert_int_equal(flock(fd, LOCK_EX), 0);
+  want_no_beginning(&w, "does not let go");
+  close(fd);
+  free(path);
+  put(&w, w.open[0], "old");
+  pd_joint_abort(begin(&w));
+  want(&w, "old");
+  end_world(&w);
+}
+
+static void *keep_putting(void *ctx)
+{
+  waiter *x = ctx;
+  while (!atomic_load(&x->is_done)) {
+    if (pd_put(x->w->open[0], pd_text("busy"), pd_text("x"), NULL, NULL, NULL)) abort();
+    atomic_store(&x->has_begun, true);
+  }
+  return NULL;
+}
+
+/* Whoever claims again and again cannot keep it waiting: the fence comes first. */
+static void joint__begins_beside_one_that_buffers_without_a_pause(void **state)
+{
+  (void)state;
+  world w;
+  pthread_t thread;
+  begin_world(&w);
+  assert_int_equal(pd_store_close(w.open[0], &w.err), PD_OK);
+  assert_int_equal(pd_store_open(w.uri, "a", &(pd_options){.flush_ms = 5}, &w.open[0], &w.err), PD_OK);
+  waiter x = {.w = &w};
+  assert_int_equal(pthread_create(&thread, NULL, keep_putting, &x), 0);
+  while (!atomic_load(&x.has_begun)) sched_yield();
+  for (int i = 0; i < 10; i++) {
+    pd_joint *joint = begin(&w);
+    put_all(&w, joint, i % 2 ? "odd" : "even");
+    assert_int_equal(pd_joint_commit(joint, &w.err), PD_OK);
+  }
+  atomic_store(&x.is_done, true);
+  pthread_join(thread, NULL);
+  want(&w, "odd");
+  end_world(&w);
+}
+
+static pd_code take_last(void *ctx, uint64_t seq, pd_bytes record, pd_error *err)
+{
+  (void)record, (void)err;
+  *(uint64_t *)ctx = seq;
+  return PD_OK;
+}
+
+/* Its lock file cannot be had, so it sees no fence. */
+static void joint__a_reader_without_a_lock_file_sees_none_of_it_either(void **state)
+{
+  (void)state;
+  world w;
+  begin_world(&w);
+  pd_backend *reader = NULL;
+  const pd_backend_ops *ops;
+  const char *rest;
+  uint64_t before = 0, tail = 0;
+  char *path = text_of("%s/a.lock", w.folder), *away = text_of("%s/away", w.folder);
+  assert_int_equal(rename(path, away), 0);
+  assert_int_equal(symlink("nowhere", path), 0);
+  assert_int_equal(pd_backend_find(w.uri, &ops, &rest, &w.err), PD_OK);
+  assert_int_equal(ops->open(rest, "a", PD_BACKEND_OPEN_READ_ONLY, &reader, &w.err), PD_OK);
+  assert_int_equal(ops->log_tail(reader, &before, &w.err), PD_OK);
+  assert_int_equal(unlink(path), 0);
+  assert_int_equal(rename(away, path), 0);
+  pd_joint *joint = begin(&w);
+  put_all(&w, joint, "new");
+  assert_int_equal(ops->log_tail(reader, &tail, &w.err), PD_OK);
+  assert_int_equal(tail, before);
+  assert_int_equal(ops->log_tail_hint(reader), before);
+  assert_int_equal(ops->log_read(reader, 1, UINT64_MAX, take_last, &tail, &w.err), PD_OK);
+  assert_int_equal(tail, before);
+  assert_int_equal(pd_joint_commit(joint, &w.err), PD_OK);
+  assert_int_equal(ops->log_tail(reader, &tail, &w.err), PD_OK);
+  assert_int_equal(tail, before + 1);
+  ops->close(reader);
+  free(path), free(away);
+  end_world(&w);
+}
+
 /* No write beyond the first byte of any file, as on a full disk. */
 static void set_full(bool is_full)
 {
@@ -402,6 +538,10 @@ int main(void)
     cmocka_unit_test(joint__after_a_loss_of_power_the_file_alone_says_it),
     cmocka_unit_test(joint__a_writer_waits_and_then_writes_upon_the_new_state),
     cmocka_unit_test(joint__buffered_writes_that_were_acknowledged_come_before_it),
+    cmocka_unit_test(joint__begin_does_not_wait_for_a_stopped_process_with_buffered_writes),
+    cmocka_unit_test(joint__begin_does_not_wait_for_one_that_stopped_in_a_write),
+    cmocka_unit_test(joint__begins_beside_one_that_buffers_without_a_pause),
+    cmocka_unit_test(joint__a_reader_without_a_lock_file_sees_none_of_it_either),
     cmocka_unit_test(joint__out_of_space_the_old_state_stays_and_can_be_read),
     cmocka_unit_test(joint__a_commit_that_cannot_be_written_is_none),
     cmocka_unit_test(joint__what_it_refuses),

@@ -15,8 +15,8 @@
  *
  * A sync can fail as it does on Linux (power_vfs_fail_sync): it answers EIO once, and the pages it should have written are clean from
  * then on: the process still reads them from the page cache, later syncs succeed and pass them over, and the disk does not have them.
- * A page that is written again is dirty again, and the next sync writes it. A program linked with host_sync_dep counts its own fsync and
- * msync calls, too; a folder's name ends with "/" then, and that of a mapping is "mapping.lock".
+ * A page that is written again is dirty again, and the next sync writes it. A program linked with host_sync_dep counts its own fsync,
+ * fdatasync and msync calls, too; a folder's name ends with "/" then, and that of a mapping is "mapping.lock".
  *
  * One process at a time: what other processes write is not seen here.
  */
