@@ -73,9 +73,9 @@ static pd_code learn_there(cli_session *cli, const args_parsed *args, const char
   CLEANUP(passphrase_done) passphrase from = {0};
   if (passphrase_is_given(args, "from-")) {
     TRY(passphrase_read(args, "from-", "Passphrase of the backup", false, &from, err));
-    return far_vault(cli, "learn", &from, NULL, false, path, err);
+    return far_vault(cli, "learn", &from, NULL, NULL, path, err);
   }
-  (void)!far_vault(cli, "learn", own, NULL, false, path, NULL); /* as learn_here */
+  (void)!far_vault(cli, "learn", own, NULL, NULL, path, NULL); /* as learn_here */
   return PD_OK;
 }
 
@@ -86,10 +86,10 @@ static pd_code call_unlocked_there(cli_session *cli, const args_parsed *args, co
   bool was_unlocked = false;
   TRY(passphrase_read(args, "", "Passphrase", false, &pass, err));
   TRY(is_unlocked(cli, args, &was_unlocked, err));
-  TRY(far_vault(cli, "unlock", &pass, NULL, false, NULL, err));
+  TRY(far_vault(cli, "unlock", &pass, NULL, NULL, NULL, err));
   pd_code code = strcmp(verb->name, "import") == 0 ? learn_there(cli, args, path, &pass, err) : PD_OK;
   if (!code) code = door_call(cli, args, verb->capability, input, out, err);
-  if (!was_unlocked) (void)!far_vault(cli, "lock", NULL, NULL, false, NULL, NULL);
+  if (!was_unlocked) (void)!far_vault(cli, "lock", NULL, NULL, NULL, NULL, NULL);
   return code;
 }
 

@@ -128,7 +128,7 @@ static pd_code print_export(cli_session *cli, const pd_export_report *r, const c
   return cli_json_end(cli, &w);
 }
 
-/* Beside the file, then renamed: a bundle that could not be finished replaces nothing. */
+/* Beside the file, then renamed: a bundle that could not be finished replaces nothing. For its owner alone. */
 static pd_code export_to(cli_session *cli, const char *path, const pd_export_options *options, pd_export_report *out, pd_error *err)
 {
   char beside[4096];
@@ -138,7 +138,7 @@ static pd_code export_to(cli_session *cli, const char *path, const pd_export_opt
   CLEANUP(close_fd) int fd = mkostemp(beside, O_CLOEXEC);
   if (fd < 0) return refused("write", path, err);
   pd_code code = pd_export(cli->store, fd, options, out, err);
-  if (!code && (fchmod(fd, 0644) != 0 || fsync(fd) != 0 || rename(beside, path) != 0)) code = refused("write", path, err);
+  if (!code && (fsync(fd) != 0 || rename(beside, path) != 0)) code = refused("write", path, err);
   if (code) unlink(beside);
   return code;
 }

@@ -156,7 +156,7 @@ static pd_code put_secret(pd_json_writer *w, const char *name, const passphrase 
   return code;
 }
 
-static pd_code write_vault_input(const passphrase *pass, const passphrase *fresh, bool new_key, const char *path, pd_buf *out,
+static pd_code write_vault_input(const passphrase *pass, const passphrase *fresh, const char *flag, const char *path, pd_buf *out,
                                  pd_error *err)
 {
   pd_json_writer w = {.out = out, .err = err};
@@ -164,14 +164,14 @@ static pd_code write_vault_input(const passphrase *pass, const passphrase *fresh
   pd_json_open(&w, '{');
   TRY(put_secret(&w, "passphrase", pass, err));
   TRY(put_secret(&w, "new_passphrase", fresh, err));
-  if (new_key) pd_json_put_bool(&w, "new_key", true);
+  if (flag) pd_json_put_bool(&w, flag, true);
   if (path) pd_json_put_text(&w, "path", path);
   pd_json_close(&w, '}');
   return w.code;
 }
 
-pd_code far_vault(const cli_session *cli, const char *verb, const passphrase *pass, const passphrase *fresh, bool new_key, const char *path,
-                  pd_error *err)
+pd_code far_vault(const cli_session *cli, const char *verb, const passphrase *pass, const passphrase *fresh, const char *flag,
+                  const char *path, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf input = {0};
   CLEANUP(pd_buf_done) pd_buf out = {0};
@@ -179,7 +179,7 @@ pd_code far_vault(const cli_session *cli, const char *verb, const passphrase *pa
   if (!pd_remote_is_private(cli->uri))
     return pd_error_set(err, PD_DENIED, "a passphrase is not sent to %s: use https, a Unix socket, or the server's own machine", cli->uri);
   snprintf(where, sizeof where, "/v1/home/vault/%s", verb);
-  pd_code code = write_vault_input(pass, fresh, new_key, path, &input, err);
+  pd_code code = write_vault_input(pass, fresh, flag, path, &input, err);
   if (!code) code = far_ask(cli, "POST", where, pd_buf_bytes(&input), &out, err);
   if (input.data) explicit_bzero(input.data, input.capacity);
   return code;

@@ -24,9 +24,9 @@ PD_MUST_USE pd_code far_key(const cli_session *cli, bool makes, pd_public_key *o
 /* As pd_sign_head, with the home's key. */
 PD_MUST_USE pd_code far_sign(const cli_session *cli, const char *at, bool keep, pd_buf *out, pd_error *err);
 
-/* "init", "unlock", "lock", "rotate", "learn" (with a path on the server's machine). `pass`, `fresh` and `path` may be NULL. PD_DENIED, and
- * nothing is sent, if somebody could listen on the way. */
-PD_MUST_USE pd_code far_vault(const cli_session *cli, const char *verb, const passphrase *pass, const passphrase *fresh, bool new_key,
+/* "init", "unlock", "lock", "rotate", "learn" (with a path on the server's machine). `pass`, `fresh`, `flag` ("new_key", "keep_key") and
+ * `path` may be NULL. PD_DENIED, and nothing is sent, if somebody could listen on the way. */
+PD_MUST_USE pd_code far_vault(const cli_session *cli, const char *verb, const passphrase *pass, const passphrase *fresh, const char *flag,
                               const char *path, pd_error *err);
 
 #endif

@@ -43,7 +43,7 @@ pd_code cli_file_read(const char *path, const char *what, pd_buf *out, pd_error 
 
 pd_code cli_file_write(const char *path, pd_bytes bytes, pd_error *err)
 {
-  int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600); /* it may show values */
   if (fd < 0) return pd_error_set(err, PD_STORAGE, "cannot write '%s': %s", path, strerror(errno));
   const char *p = bytes.data;
   int why = 0;

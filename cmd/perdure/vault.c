@@ -54,7 +54,7 @@ static pd_code init_vault(cli_session *cli, pd_home *home, const args_parsed *ar
 {
   CLEANUP(passphrase_done) passphrase pass = {0};
   TRY(passphrase_read(args, "", "New passphrase", true, &pass, err));
-  TRY(cli->is_remote ? far_vault(cli, "init", &pass, NULL, false, NULL, err) : pd_vault_init(home, pass.text, NULL, err));
+  TRY(cli->is_remote ? far_vault(cli, "init", &pass, NULL, NULL, NULL, err) : pd_vault_init(home, pass.text, NULL, err));
   cli_say(cli, "vault: made. Keep the passphrase: without it no backup can be read, by anybody");
   return print_state(cli, args, err);
 }
@@ -97,16 +97,18 @@ static pd_code rotate_vault(cli_session *cli, pd_home *home, const args_parsed *
 {
   CLEANUP(passphrase_done) passphrase pass = {0};
   CLEANUP(passphrase_done) passphrase fresh = {0};
-  pd_vault_rotation rotation = {.makes_new_key = args_get(args, "new-key") != NULL};
+  pd_vault_rotation rotation = {.makes_new_key = args_get(args, "new-key") != NULL, .keeps_key = args_get(args, "keep-key") != NULL};
+  if (rotation.makes_new_key && rotation.keeps_key)
+    return pd_error_set(err, PD_INVALID, "vault rotate: --new-key and --keep-key do not go together");
   TRY(passphrase_read(args, "", "Passphrase", false, &pass, err));
   if (!args_get(args, "keep-passphrase")) TRY(passphrase_read(args, "new-", "New passphrase", true, &fresh, err));
   rotation.new_passphrase = fresh.text;
-  TRY(cli->is_remote ? far_vault(cli, "rotate", &pass, &fresh, rotation.makes_new_key, NULL, err)
-                     : pd_vault_rotate(home, pass.text, &rotation, err));
+  const char *flag = rotation.makes_new_key ? "new_key" : rotation.keeps_key ? "keep_key" : NULL;
+  TRY(cli->is_remote ? far_vault(cli, "rotate", &pass, &fresh, flag, NULL, err) : pd_vault_rotate(home, pass.text, &rotation, err));
   cli_say(cli, "vault: %s",
-          !rotation.makes_new_key ? "the passphrase is changed"
-          : fresh.text.size       ? "passphrase and key are changed"
-                                  : "the key is changed");
+          rotation.keeps_key ? "the passphrase is changed, the key is not: who has the old passphrase and an old backup reads new ones, too"
+          : fresh.text.size  ? "passphrase and key are changed: the old passphrase opens no backup made from now on"
+                             : "the key is changed");
   return print_state(cli, args, err);
 }
 
@@ -134,12 +136,14 @@ static pd_code run_vault(cli_session *cli, const args_parsed *args, pd_error *er
   return verb->run(cli, home, args, err);
 }
 
-static const args_option vault_options[] = {PASSPHRASE_OPTIONS,
-                                            {"new-passphrase-fd", 0, "N", "rotate: the new passphrase from this file descriptor"},
-                                            {"new-passphrase-file", 0, "FILE", "rotate: the new passphrase from this file"},
-                                            {"new-key", 0, NULL, "rotate: a new master key for new backups; old ones stay readable"},
-                                            {"keep-passphrase", 0, NULL, "rotate: leave the passphrase as it is"},
-                                            {0}};
+static const args_option vault_options[] = {
+  PASSPHRASE_OPTIONS,
+  {"new-passphrase-fd", 0, "N", "rotate: the new passphrase from this file descriptor"},
+  {"new-passphrase-file", 0, "FILE", "rotate: the new passphrase from this file"},
+  {"new-key", 0, NULL, "rotate: a new master key for new backups (a new passphrase comes with one anyway)"},
+  {"keep-key", 0, NULL, "rotate: keep the master key, so the old passphrase and an old backup open new ones"},
+  {"keep-passphrase", 0, NULL, "rotate: leave the passphrase as it is"},
+  {0}};
 
 const cli_command cmd_vault = {
   .spec = {"vault", vault_options, 1, 1, false},
@@ -153,7 +157,8 @@ const cli_command cmd_vault = {
            "           `lock`, or until it was not used for a while (vault.idle)\n"
            "  lock     wipe the keys from memory\n"
            "  status   is there a vault, and is it unlocked? Exit 1 if there is none\n"
-           "  rotate   change the passphrase, or with --new-key the master key, or both\n\n"
+           "  rotate   change the passphrase and the master key; with --keep-passphrase --new-key the key alone. Old\n"
+           "           backups stay readable here; the old passphrase opens none that is made from then on\n\n"
            "The passphrase is asked for on the terminal, or comes from --passphrase-fd, --passphrase-file (one line,\n"
            "mode 0600), or the credential file $CREDENTIALS_DIRECTORY/perdure-vault. It is never an argument.",
   .example = "$ perdure vault init\n$ perdure vault status\n$ perdure vault rotate --passphrase-file old --new-passphrase-file new",

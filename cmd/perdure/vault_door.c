@@ -30,7 +30,7 @@ pd_code vault_ask_holder(cli_session *cli, const char *what, const char *path, c
   CLEANUP(pd_buf_done) pd_buf out = {0};
   pd_json answer;
   uint64_t number = 0;
-  if (cli->is_remote) return far_vault(cli, what, pass, NULL, false, path, err);
+  if (cli->is_remote) return far_vault(cli, what, pass, NULL, NULL, path, err);
   pd_code code = write_line(what, path, pass, &line, err);
   if (!code) code = door_ask_holder(cli, pd_buf_bytes(&line), &out, err);
   if (line.data) explicit_bzero(line.data, line.capacity);

@@ -60,11 +60,13 @@ PD_API PD_MUST_USE pd_code pd_vault_status(pd_home *home, pd_vault_state *out, p
 
 typedef struct pd_vault_rotation {
   pd_bytes new_passphrase;         /* empty: it stays */
-  bool makes_new_key;              /* new backups get a new master key; old ones stay readable */
+  bool makes_new_key;              /* new backups get a new master key; old ones stay readable. A new passphrase makes one anyway */
+  bool keeps_key;                  /* not even a new passphrase: who has the old one and an old backup then reads new backups, too */
   const pd_vault_options *options; /* of the new passphrase; NULL: as they were */
 } pd_vault_rotation;
 
-/* Change the passphrase, the master key, or both. Backups that were made before can be read here as ever; in another home they are
+/* Change the passphrase, the master key, or both: a new passphrase comes with a new master key, so that the old one opens no backup that
+ * is made from then on. Backups that were made before can be read here as ever; in another home they are
  * opened with the passphrase of their time. Errors as pd_vault_unlock; PD_LIMIT: too many keys. If it was unlocked in this process it
  * stays so; other processes have to unlock it again after a change of the passphrase. */
 PD_API PD_MUST_USE pd_code pd_vault_rotate(pd_home *home, pd_bytes passphrase, const pd_vault_rotation *rotation, pd_error *err);

@@ -158,7 +158,7 @@ PD_MUST_USE pd_code pd_backup_list_read(const char *folder, pd_backup_list *out,
 void pd_backup_list_done(pd_backup_list *list);
 /* Open the backup of that id. PD_NOT_FOUND named BackupNotFound. Pair with pd_backup_in_done, also on failure. */
 PD_MUST_USE pd_code pd_backup_find(pd_home *home, const char *id, pd_backup_in *in, pd_error *err);
-/* Remove the oldest beyond `keep`, but never `new_id`; mark the others. */
+/* Of each scope, remove the oldest beyond `keep`, but never `new_id`, nor what was imported; mark the others. */
 PD_MUST_USE pd_code pd_backup_prune(const char *folder, uint64_t keep, const char *new_id, pd_error *err);
 /* Does the name of a file here (without .pdb) belong to a backup of this id? ID, or ID.2, ID.3… for another home's of the same second. */
 bool pd_backup_name_fits(const char *name, const char *id);
@@ -171,6 +171,9 @@ typedef struct pd_backup_names {
 } pd_backup_names;
 
 PD_MUST_USE pd_code pd_backup_mark(const char *folder, const char *id, pd_error *err);
+/* As one that came from elsewhere, whatever made it. */
+PD_MUST_USE pd_code pd_backup_mark_imported(const char *folder, const char *id, pd_error *err);
+bool pd_backup_is_imported(const char *folder, const char *id);
 PD_MUST_USE pd_code pd_backup_unmark(const char *folder, const char *id, pd_error *err);
 /* Those that are marked and not there. To be finished with pd_backup_names_done, also after a failure. */
 PD_MUST_USE pd_code pd_backup_missing(const char *folder, pd_backup_names *out, pd_error *err);

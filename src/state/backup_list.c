@@ -101,16 +101,29 @@ pd_code pd_backup_find(pd_home *home, const char *id, pd_backup_in *in, pd_error
                         in->head.id);
 }
 
+/* How many of its scope come before it: younger ones, and the new one, wherever a clock that went back has put it. */
+static uint64_t rank_of(const pd_backup_list *list, size_t index, const char *folder, const char *new_id)
+{
+  uint64_t rank = 0;
+  for (size_t i = 0; i < list->count; i++) {
+    const pd_backup_item *item = &list->items[i];
+    if (!item->is_readable || strcmp(item->head.agent, list->items[index].head.agent) != 0) continue;
+    bool is_new = strcmp(item->id, new_id) == 0;
+    if (is_new || (i < index && !pd_backup_is_imported(folder, item->id))) rank++;
+  }
+  return rank;
+}
+
 pd_code pd_backup_prune(const char *folder, uint64_t keep, const char *new_id, pd_error *err)
 {
   char path[PD_BACKUP_PATH_SIZE + 64];
   CLEANUP(pd_backup_list_done) pd_backup_list list = {0};
   TRY(pd_backup_list_read(folder, &list, err));
-  uint64_t kept = 1; /* the new one, wherever a clock that went back has put it */
   for (size_t i = 0; i < list.count; i++) {
     const pd_backup_item *item = &list.items[i];
     if (!item->is_readable) continue;
-    if (strcmp(item->id, new_id) == 0 || kept++ < keep) {
+    bool is_kept = strcmp(item->id, new_id) == 0 || pd_backup_is_imported(folder, item->id);
+    if (is_kept || rank_of(&list, i, folder, new_id) < keep) {
       TRY(pd_backup_mark(folder, item->id, err));
       continue;
     }

@@ -1,7 +1,7 @@
 /*
- * backup_made.c: which backups there should be: FOLDER/backups/.made/ID, an empty file for each backup that was made or imported here and
- * not removed by backup.keep. A backup whose file is gone and whose mark is not was removed by somebody else: `backup list` and `doctor`
- * name it.
+ * backup_made.c: which backups there should be: FOLDER/backups/.made/ID, a file for each backup that was made or imported here and not
+ * removed by backup.keep. That of an imported one says so: backup.keep leaves it alone. A backup whose file is gone and whose mark is not
+ * was removed by somebody else: `backup list` and `doctor` name it.
  *
  * A mark is made after its backup has its name, and removed before its backup is: a kill in between reports nothing wrongly, and the next
  * backup marks what is there.
@@ -26,6 +26,27 @@ static pd_code path_of(const char *folder, const char *id, char out[PD_BACKUP_PA
 {
   if (snprintf(out, PD_BACKUP_PATH_SIZE, "%s/" MARKS_FOLDER "%s%s", folder, *id ? "/" : "", id) < PD_BACKUP_PATH_SIZE) return PD_OK;
   return pd_error_set(err, PD_LIMIT, "the path %.100s is too long", folder);
+}
+
+static const char imported[] = "imported\n";
+
+bool pd_backup_is_imported(const char *folder, const char *id)
+{
+  char path[PD_BACKUP_PATH_SIZE], text[sizeof imported] = "";
+  if (path_of(folder, id, path, NULL)) return false;
+  CLEANUP(pd_fd_done) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  return fd >= 0 && read(fd, text, sizeof text) == (ssize_t)sizeof imported - 1 && strcmp(text, imported) == 0;
+}
+
+pd_code pd_backup_mark_imported(const char *folder, const char *id, pd_error *err)
+{
+  char path[PD_BACKUP_PATH_SIZE];
+  TRY(pd_backup_mark(folder, id, err));
+  TRY(path_of(folder, id, path, err));
+  CLEANUP(pd_fd_done) int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+  if (fd < 0) return pd_file_refused(err, "write", path);
+  TRY(pd_fd_write(fd, (const uint8_t *)imported, sizeof imported - 1, path, err));
+  return fsync(fd) == 0 ? PD_OK : pd_file_refused(err, "write", path);
 }
 
 pd_code pd_backup_mark(const char *folder, const char *id, pd_error *err)

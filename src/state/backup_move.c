@@ -184,7 +184,7 @@ pd_code pd_cap_state_backup_import(pd_frame *frame, pd_error *err)
   TRY(find_copy(folder, &in.head, id, sizeof id, err));
   bool is_new = !*id;
   if (is_new) TRY(take_in(&in, folder, id, sizeof id, err));
-  (void)!pd_backup_mark(folder, id, NULL); /* it is there; the next backup that is made marks it */
+  if (is_new) TRY(pd_backup_mark_imported(folder, id, err)); /* else backup.keep would remove it; it is there, and can be imported again */
   pd_backup_scope(&in.head, scope);
   pd_json_put_text(&frame->out, "backup_id", id);
   pd_out_time(frame, "created_at", in.head.created_ms);

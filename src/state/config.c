@@ -31,7 +31,7 @@ const pd_config_item pd_config_items[] = {
   {"store.idle", PD_UNIT_MS, AT(store_idle_ms), 600 * SECOND, 0, 3650 * DAY,
    "a server closes an agent's store after this time without use; 0: never"},
   {"snapshot.keep", PD_UNIT_COUNT, AT(snapshot_keep), 50, 1, 100000, "system snapshots kept of each agent, and of the operator"},
-  {"backup.keep", PD_UNIT_COUNT, AT(backup_keep), 10, 1, 100000, "backups kept"},
+  {"backup.keep", PD_UNIT_COUNT, AT(backup_keep), 10, 1, 100000, "backups kept of each scope: full, and each agent's"},
   {"alert.keep", PD_UNIT_COUNT, AT(alert_keep), 1000, 1, 100000, "alerts kept of one agent"},
   {"alert.bytes_max", PD_UNIT_BYTES, AT(alert_bytes_max), 16 * MB, MB / 16, TB, "alerts kept of one agent"},
   {"process.keep", PD_UNIT_COUNT, AT(process_keep), 1000, 1, 100000, "process events kept of one agent"},

@@ -273,12 +273,13 @@ static pd_code rotate(pd_home *home, pd_bytes passphrase, const pd_vault_rotatio
   CLEANUP(pd_secret_done) pd_secret secret = {0};
   CLEANUP(pd_fd_done) int lock = -1;
   bool has_new = rotation->new_passphrase.size > 0;
-  if (!has_new && !rotation->makes_new_key) return pd_error_set(err, PD_INVALID, "nothing to rotate: neither passphrase nor key is new");
+  bool has_new_key = rotation->makes_new_key || (has_new && !rotation->keeps_key);
+  if (!has_new && !has_new_key) return pd_error_set(err, PD_INVALID, "nothing to rotate: neither passphrase nor key is new");
   if (has_new) TRY(check_passphrase(rotation->new_passphrase, PD_PASSPHRASE_SIZE_MIN, err));
   TRY(lock_file(home, &lock, err));
   TRY(open_vault(home, passphrase, &file, &secret, err));
   keyring *ring = ring_of(&secret);
-  if (rotation->makes_new_key) TRY(add_key(&file, ring, pd_home_now(home), err));
+  if (has_new_key) TRY(add_key(&file, ring, pd_home_now(home), err));
   if (has_new) {
     if (rotation->options) set_cost(&file.kdf, rotation->options);
     TRY(pd_kdf_make(&file.kdf, rotation->new_passphrase, ring->wrap, err));

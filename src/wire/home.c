@@ -130,7 +130,7 @@ static bool is_private(const pd_request *request)
 }
 
 typedef struct vault_input {
-  pd_json_field fields[4];
+  pd_json_field fields[5];
   pd_buf pass, fresh, path;
 } vault_input;
 
@@ -162,7 +162,8 @@ static pd_code read_vault_input(const pd_request *request, vault_input *out, pd_
 {
   pd_json input;
   pd_error why = {0};
-  *out = (vault_input){.fields = {{.name = "passphrase"}, {.name = "new_passphrase"}, {.name = "new_key"}, {.name = "path"}}};
+  *out = (vault_input){
+    .fields = {{.name = "passphrase"}, {.name = "new_passphrase"}, {.name = "new_key"}, {.name = "path"}, {.name = "keep_key"}}};
   if (pd_json_parse(pd_buf_bytes(&request->body), &input, NULL)) return pd_error_set(err, PD_INVALID, "the body is no JSON");
   if (pd_json_fields(input, out->fields, COUNT_OF(out->fields), &why)) return pd_error_set(err, PD_INVALID, "%s", why.message);
   TRY(take_secret(out->fields[0].value, "passphrase", &out->pass, err));
@@ -175,7 +176,8 @@ static pd_code do_vault(pd_home *home, const char *verb, const vault_input *in, 
 {
   pd_bytes pass = pd_buf_bytes(&in->pass);
   pd_vault_rotation rotation = {.new_passphrase = pd_buf_bytes(&in->fresh),
-                                .makes_new_key = in->fields[2].value.kind == PD_JSON_BOOL && pd_json_true(in->fields[2].value)};
+                                .makes_new_key = in->fields[2].value.kind == PD_JSON_BOOL && pd_json_true(in->fields[2].value),
+                                .keeps_key = in->fields[4].value.kind == PD_JSON_BOOL && pd_json_true(in->fields[4].value)};
   if (strcmp(verb, "init") == 0) return pd_vault_init(home, pass, NULL, err);
   if (strcmp(verb, "unlock") == 0) return pd_vault_unlock(home, pass, err);
   if (strcmp(verb, "rotate") == 0) return pd_vault_rotate(home, pass, &rotation, err);

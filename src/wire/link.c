@@ -14,6 +14,8 @@
 #include <unistd.h>
 
 #define LABEL "perdure serve --link"
+#define PAGE_CURSOR_SIZE 160
+#define PAGE_COUNT 100 /* tokens that are looked at in one go */
 
 static void wipe(pd_buf *secret)
 {
@@ -57,12 +59,17 @@ void pd_link_revoke(pd_server *server)
 }
 
 /* L1: what servers that were killed left behind. */
-static pd_code revoke_old(pd_server *server, pd_error *err)
+static pd_code revoke_page(pd_server *server, char cursor[PAGE_CURSOR_SIZE], pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf input = {0};
   CLEANUP(pd_buf_done) pd_buf out = {0};
   pd_json answer, item;
-  TRY(pd_buf_printf(&input, err, "{}"));
+  pd_json_writer w = {.out = &input, .err = err};
+  pd_json_open(&w, '{');
+  pd_json_put_number(&w, "limit", PAGE_COUNT);
+  if (*cursor) pd_json_put_text(&w, "cursor", cursor);
+  pd_json_close(&w, '}');
+  TRY(w.code);
   TRY(call(server, "tokens.list", &input, &out, &answer, err));
   pd_json_walk walk = pd_json_walk_begin(pd_json_member(answer, "tokens"));
   while (pd_json_walk_next(&walk, NULL, &item)) {
@@ -72,6 +79,16 @@ static pd_code revoke_old(pd_server *server, pd_error *err)
     if (strncmp(label, LABEL, strlen(LABEL)) == 0 && pd_json_is(pd_json_member(item, "role"), "operator"))
       TRY(revoke_token(server, id, err));
   }
+  cursor[0] = 0;
+  take_text(answer, "next_cursor", cursor, PAGE_CURSOR_SIZE);
+  return PD_OK;
+}
+
+static pd_code revoke_old(pd_server *server, pd_error *err)
+{
+  char cursor[PAGE_CURSOR_SIZE] = "";
+  do TRY(revoke_page(server, cursor, err));
+  while (*cursor);
   return PD_OK;
 }
 

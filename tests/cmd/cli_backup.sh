@@ -223,6 +223,27 @@ want_failure 4 'the passphrase is wrong'
 run backup verify "$id" --passphrase-file new
 want_out_like '^true$'
 
+# The thief has the old passphrase, a backup from before the change and one from after it.
+t cli__the_old_passphrase_opens_no_backup_that_is_made_after_it_was_changed
+begin
+old=$("$perdure" backup create --operator --passphrase-file pass 2>/dev/null)
+secret new 'a new passphrase'
+run vault rotate --passphrase-file pass --new-passphrase-file new
+want_out_like '^locked, 2 master keys$'
+late=$("$perdure" backup create --operator --passphrase-file new 2>/dev/null)
+run backup verify "$late" --passphrase-file new
+want_out_like '^true$'
+cp ".perdure/backups/$old.pdb" ".perdure/backups/$late.pdb" .
+secret thief 'the thief has one, too'
+run --store their init
+run --store their vault init --passphrase-file thief
+run --store their backup import "$PWD/$old.pdb" --operator --passphrase-file thief --from-passphrase-file pass
+want_code 0
+run --store their backup import "$PWD/$late.pdb" --operator --passphrase-file thief --from-passphrase-file pass
+want_code 4
+run --store their backup import "$PWD/$late.pdb" --operator --passphrase-file thief
+want_code 4
+
 t cli__an_unknown_verb_and_an_unknown_backup_are_told
 begin
 run backup burn

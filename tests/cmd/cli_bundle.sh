@@ -2,6 +2,14 @@
 # cli_bundle.sh PERDURE: export, import, clone, push, pull.
 . "$(dirname "$0")/tap.sh"
 
+t cli__a_bundle_is_for_its_owner_alone
+run put plan one
+(umask 022 && "$perdure" export --all private.bundle) 2>/dev/null
+want_true [ "$(stat -c %a private.bundle)" = 600 ]
+(umask 022 && "$perdure" prove plan -o private.proof) >/dev/null 2>&1
+want_true [ "$(stat -c %a private.proof)" = 600 ]
+rm -rf .perdure
+
 t cli__a_bundle_carries_history_to_another_home
 run put plan one --author ada --reason first
 run put plan two

@@ -92,6 +92,24 @@ run --store home token list
 want_count 1
 want_out_has 'the other operator'
 
+t serve__the_link_of_a_server_that_was_killed_is_found_among_many_tokens
+begins_late() { case $(member token_id) in [89a-f]*) ;; *) false ;; esac; }
+start --link --json
+while ! begins_late; do stop; start --link --json; done
+old=$(member token)
+url=$(sed -n 's/.*"addresses":\["\([^"]*\)"\].*/\1/p' "$told")
+for _ in $(seq 400); do # of which more than a page sort before the link's
+  printf 'next\nurl = "%s/v1/call/tokens.create"\nheader = "Authorization: Bearer %s"\njson = "{\\"role\\":\\"agent\\",\\"agent\\":\\"a\\"}"\noutput = /dev/null\n' "$url" "$old"
+done | sed 1d >many # no "next" before the first
+curl -s -K many || bad "curl $?"
+stop KILL 2>/dev/null
+run --store home token list
+want_true [ "$(awk -v id="${old#pd_}" 'substr($1, 1, 16) < substr(id, 1, 16)' "$out" | wc -l)" -gt 100 ]
+start --link --json
+url=$(sed -n 's/.*"addresses":\["\([^"]*\)"\].*/\1/p' "$told")
+want_status "$old" "$url" 401
+stop
+
 t serve__a_link_lasts_as_long_as_was_asked_for
 start --link --link-ttl 1s --json
 url=$(sed -n 's/.*"addresses":\["\([^"]*\)"\].*/\1/p' "$told")

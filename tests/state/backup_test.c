@@ -122,6 +122,33 @@ static void backup_create__out_backup_id__never_comes_again(void **state)
   world_close(&w);
 }
 
+/* Backups of one agent push out neither the full one nor those of another; what was imported stays, however old. */
+static void backup_create__effect_2__counts_each_scope_by_itself(void **state)
+{
+  (void)state;
+  world w;
+  open_with_state(&w);
+  char *full = create(&w, "{}"), *path = file_of(&w, full), *away = text_of("%s/away.pdb", w.folder);
+  w.now_ms += 1000;
+  char *gone = create(&w, "{\"agent\":\"main\"}"), *gone_path = file_of(&w, gone);
+  assert_int_equal(rename(gone_path, away), 0); /* which comes back as an import, and is the oldest of all */
+  for (unsigned i = 0; i < 12; i++) {
+    w.now_ms += 1000;
+    free(create(&w, "{\"agent\":\"main\"}"));
+  }
+  assert_int_equal(access(path, F_OK), 0);
+  assert_int_equal(count(&w), 11);
+  w.is_operator = true;
+  world_okf(&w, "state.backup.import", "{\"path\":\"%s\"}", away);
+  w.now_ms += 1000;
+  free(create(&w, "{\"agent\":\"main\"}"));
+  assert_int_equal(access(path, F_OK), 0);
+  assert_int_equal(access(gone_path, F_OK), 0);
+  assert_int_equal(count(&w), 12); /* one full, ten of main, one that was imported */
+  free(full), free(path), free(away), free(gone), free(gone_path);
+  world_close(&w);
+}
+
 static void backup_create__effect_2__removes_the_oldest_beyond_the_limit(void **state)
 {
   (void)state;
@@ -516,6 +543,7 @@ int main(void)
     cmocka_unit_test(backup_create__in_agent__backs_up_only_that_agent),
     cmocka_unit_test(backup_create__effect_1__creates_an_encrypted_file),
     cmocka_unit_test(backup_create__out_backup_id__never_comes_again),
+    cmocka_unit_test(backup_create__effect_2__counts_each_scope_by_itself),
     cmocka_unit_test(backup_create__effect_2__removes_the_oldest_beyond_the_limit),
     cmocka_unit_test(backup_create__err_IoError__a_folder_that_cannot_be_written),
     cmocka_unit_test(backup_create__err_VaultLocked__without_a_key),
