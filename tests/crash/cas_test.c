@@ -14,7 +14,6 @@
 #include "wire/server_world.h"
 
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -188,7 +187,6 @@ static void *be_client(void *ctx)
   while (!atomic_load(&c->sc->is_over)) {
     life = wait_for_life(c->sc, life);
     int fd = atomic_load(&c->sc->is_over) ? -1 : served_connect(c->sc->server);
-    if (fd >= 0) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int)); /* head and body are sent apart */
     for (bool goes_on = fd >= 0; goes_on && !atomic_load(&c->sc->is_over);) {
       call next = next_call(c);
       goes_on = call_server(c, fd, &next);

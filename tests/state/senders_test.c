@@ -1,12 +1,14 @@
 /*
- * senders_test.c: many callers of one queue, mailbox, run index, alert list or thread at once: none is refused, none is lost, and numbers
- * are given once. That they share syncs is shown where it can be without a clock: tests/engine/update_test.c.
+ * senders_test.c: many callers of one queue, mailbox, run index, alert list or thread at once: none is refused, none is lost, numbers
+ * are given once, and they share syncs. The disk is slow here (SYNC_US an append), so that all others have time to stage meanwhile: senders
+ * that conflicted with each other would need an append each.
  */
 #include "state/world.h"
 
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/json.h"
+#include "support/gate_backend.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -14,12 +16,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #define SENDERS 64
 #define SENDS 4
+#define SYNC_US 5000
+#define APPENDS_MAX (SENDERS * SENDS / 2) /* of all; about 10 are needed, and those that conflict need 256 */
 
 typedef struct sender {
   pd_home *home;
@@ -47,6 +52,32 @@ static void *send_all(void *ctx)
     take_number(s, &answer);
   }
   return NULL;
+}
+
+static unsigned appends; /* to the store that is looked at; atomic */
+
+static void take_time(void *ctx, const char *store)
+{
+  const struct timespec sync = {.tv_nsec = SYNC_US * 1000};
+  if (strcmp(store, ctx) != 0) return;
+  __atomic_add_fetch(&appends, 1, __ATOMIC_SEQ_CST);
+  nanosleep(&sync, NULL);
+}
+
+static int set_up_slow(void **state)
+{
+  world *w = calloc(1, sizeof *w);
+  assert_non_null(w);
+  gate_backend_install();
+  world_open_at(w, "gate:memory:senders", NULL);
+  *state = w;
+  return 0;
+}
+
+static int tear_down_slow(void **state)
+{
+  gate_before_append(NULL, NULL);
+  return world_tear_down(state);
 }
 
 static int by_text(const void *a, const void *b)
@@ -78,10 +109,21 @@ static void check_senders(world *w, const char *capability, const char *input, c
   w->agent = "worker";
 }
 
+/* All of it in `store`, and the senders share appends. */
+static void check_sharing(world *w, const char *store, const char *capability, const char *input, const char *number)
+{
+  appends = 0;
+  gate_before_append(take_time, (void *)(uintptr_t)store);
+  check_senders(w, capability, input, number);
+  gate_before_append(NULL, NULL);
+  print_message("# %s: %u appends\n", capability, appends);
+  assert_in_range(appends, 1, APPENDS_MAX);
+}
+
 static void senders__to_one_queue_are_all_served(void **state)
 {
   world *w = *state;
-  check_senders(w, "queue.send", "{\"to\":\"worker\",\"body\":1}", "message_id");
+  check_sharing(w, "system", "queue.send", "{\"to\":\"worker\",\"body\":1}", "message_id");
   world_ok(w, "queue.count", "{}");
   world_want(w, "unread", "256");
 }
@@ -89,13 +131,13 @@ static void senders__to_one_queue_are_all_served(void **state)
 static void senders__of_alerts_never_conflict(void **state)
 {
   world *w = *state;
-  check_senders(w, "alerts.send", "{\"severity\":\"info\",\"title\":\"x\",\"message\":\"x\"}", "alert_id");
+  check_sharing(w, "system", "alerts.send", "{\"severity\":\"info\",\"title\":\"x\",\"message\":\"x\"}", "alert_id");
 }
 
 static void senders__of_runs_are_all_served(void **state)
 {
   world *w = *state;
-  check_senders(w, "runs.create", "{\"title\":\"x\"}", "run_id");
+  check_sharing(w, "worker", "runs.create", "{\"title\":\"x\"}", "run_id");
   world_ok(w, "runs.list", "{\"limit\":1000}");
   world_want(w, "count", "256");
 }
@@ -103,7 +145,7 @@ static void senders__of_runs_are_all_served(void **state)
 static void senders__to_one_mailbox_are_all_served(void **state)
 {
   world *w = *state;
-  check_senders(w, "mailbox.send", "{\"thread_id\":\"t1\",\"body\":1}", "number");
+  check_sharing(w, "worker", "mailbox.send", "{\"thread_id\":\"t1\",\"body\":1}", "number");
 }
 
 static void senders__to_one_thread_are_all_served(void **state)
@@ -111,7 +153,7 @@ static void senders__to_one_thread_are_all_served(void **state)
   world *w = *state;
   w->agent = "worker";
   world_ok(w, "threads.create", "{\"thread_id\":\"t1\",\"state\":{\"n\":0}}");
-  check_senders(w, "threads.append",
+  check_sharing(w, "worker", "threads.append",
                 "{\"thread_id\":\"t1\",\"run_id\":\"r1\",\"reason\":\"AssistantTurnCommitted\",\"patches\":[{\"op\":\"increment\",\"path\":"
                 "\"/n\",\"by\":1}]}",
                 "version");
@@ -145,11 +187,11 @@ static void senders__of_two_processes_are_all_served(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test_setup_teardown(senders__to_one_queue_are_all_served, world_set_up, world_tear_down),
-    cmocka_unit_test_setup_teardown(senders__of_alerts_never_conflict, world_set_up, world_tear_down),
-    cmocka_unit_test_setup_teardown(senders__of_runs_are_all_served, world_set_up, world_tear_down),
-    cmocka_unit_test_setup_teardown(senders__to_one_mailbox_are_all_served, world_set_up, world_tear_down),
-    cmocka_unit_test_setup_teardown(senders__to_one_thread_are_all_served, world_set_up, world_tear_down),
+    cmocka_unit_test_setup_teardown(senders__to_one_queue_are_all_served, set_up_slow, tear_down_slow),
+    cmocka_unit_test_setup_teardown(senders__of_alerts_never_conflict, set_up_slow, tear_down_slow),
+    cmocka_unit_test_setup_teardown(senders__of_runs_are_all_served, set_up_slow, tear_down_slow),
+    cmocka_unit_test_setup_teardown(senders__to_one_mailbox_are_all_served, set_up_slow, tear_down_slow),
+    cmocka_unit_test_setup_teardown(senders__to_one_thread_are_all_served, set_up_slow, tear_down_slow),
     cmocka_unit_test_setup_teardown(senders__of_two_processes_are_all_served, world_set_up, world_tear_down),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
