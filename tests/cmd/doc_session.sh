@@ -1,57 +1,115 @@
 #!/bin/sh
-# doc_session.sh PERDURE FILE [HEADING]: runs the ```console blocks of a page (or of one of its sections) in order, in one shell and a folder of
-# its own, and compares what the commands print with what the page says. TAP: one line a command.
+# doc_session.sh BUILD FILE: installs perdure from the build folder, as `make install` does, and runs the ```console blocks of a page as
+# they are printed, in order, in one shell and an empty folder, and compares what the commands print with what the page says. TAP: one
+# line a command.
 #
-# Lines with "$ " are commands; what follows up to the next one has to be printed, where … stands for anything. Where nothing follows the command
-# has to succeed. 7373 becomes a port that is free. What a command that ends with & prints is waited for.
+# Lines with "$ " are commands (a \ at the end goes on on the next line, <<'END' up to END); what follows up to the next one has to be printed, on
+# standard output or with what is on standard error before or after it, where … stands for anything. Where nothing follows the command has to succeed.
+# Ids and times are other ones each time: where the page prints one, the one that came stands for it from there on. 7373 becomes a port
+# that is free. What a command that ends with & prints is waited for.
 set -u
 export LC_ALL=C
-unset PERDURE_STORE PERDURE_AGENT PERDURE_SESSION NO_COLOR
+unset PERDURE_STORE PERDURE_AGENT PERDURE_SESSION PERDURE_EPOCH NO_COLOR
 . "$(dirname "$0")/free_port.sh"
-real=$(realpath "$1")
+build=$(realpath "$1")
 page=$(realpath "$2")
-heading=${3:-}
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/perdure-doc.XXXXXX")
-trap 'for pid in $(cat "$tmp/pids" 2>/dev/null); do kill "$pid" 2>/dev/null; done; wait; rm -rf "$tmp"' EXIT
+# Servers and holders of sessions go on in the background: all that runs the perdure that was installed here.
+end_all() {
+  for process in /proc/[0-9]*; do
+    case $(readlink "$process/exe") in "$tmp"/*) kill "${process#/proc/}" 2>/dev/null ;; esac
+  done
+  wait
+  rm -rf "$tmp"
+}
+trap end_all EXIT
 mkdir "$tmp/bin" "$tmp/work" "$tmp/steps"
 
+if [ -f "$build" ]; then
+  mkdir -p "$tmp/root/bin" && cp "$build" "$tmp/root/bin/perdure" # a perdure, without an install: quicker, for who writes a page
+  real=$tmp/root/bin/perdure
+else
+  DESTDIR="$tmp/root" meson install -C "$build" --no-rebuild >"$tmp/install" 2>&1 || {
+    sed 's/^/# /' "$tmp/install"
+    echo "Bail out! meson install failed"
+    exit 1
+  }
+  real=$(find "$tmp/root" -path '*/bin/perdure' -type f)
+fi
+[ -x "$real" ] || { echo "Bail out! no perdure was installed"; exit 1; }
+
 # N.command and N.wanted of each command
-awk -v heading="$heading" -v folder="$tmp/steps" '
-  /^## / { is_here = heading != "" && $0 == "## " heading }
-  heading == "" { is_here = 1 }
-  /^```/ { is_block = is_here && $0 == "```console"; next }
+awk -v folder="$tmp/steps" '
+  /^```/ { is_block = $0 == "```console"; blocks += is_block; next }
   !is_block { next }
-  /^\$ / { count++; print substr($0, 3) > (folder "/" count ".command"); printf "" > (folder "/" count ".wanted"); next }
+  function is_open(line) { sub(/ # .*/, "", line); quotes += gsub(/\047/, "", line); return quotes % 2 } # a quote that ends on another line
+  goes_on { print > command; goes_on = until != "" ? $0 != until : (is_open($0) || /\\$/); if (!goes_on) until = ""; next }
+  /^\$ / {
+    count++
+    command = folder "/" count ".command"
+    print substr($0, 3) > command
+    printf "" > (folder "/" count ".wanted")
+    quotes = 0
+    if (/<<.END./) { until = "END"; goes_on = 1 } else goes_on = is_open($0) || /\\$/
+    next
+  }
   count { print > (folder "/" count ".wanted") }
-  END { print count + 0 > (folder "/count") }' "$page"
+  END { print count + 0 > (folder "/count"); print blocks + 0 > (folder "/blocks") }' "$page"
 count=$(cat "$tmp/steps/count")
-[ "$count" -gt 0 ] || { echo "Bail out! $page has no session '$heading'"; exit 1; }
+[ "$count" -gt 0 ] || { echo "Bail out! $page has no console block"; exit 1; }
+
+# What is another one each time: times, and ids of each sort.
+sorts='[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z
+(bkp|snap|apr)-[0-9]{8}T[0-9]{6}Z(-[0-9a-f]+)?
+before-restore/[0-9]{8}T[0-9]{6}Z-[0-9a-f]+
+[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}
+pd_[0-9a-f]{16}_[0-9a-f]{64}
+s-[0-9a-f]{32}
+alert:[a-z]+:[0-9]+-[0-9]+
+\<[0-9a-f]{64}\>
+\<[0-9a-f]{12}\>'
+ids=$(echo "$sorts" | paste -sd '|' -)
+: >"$tmp/known.sed"
+# The first id of a sort on the page is the first one of that sort that came, and so on.
+learn() {
+  cat "$tmp/out" "$tmp/err" >"$tmp/came"
+  echo "$sorts" | while read -r sort; do
+    grep -oE -e "$sort" "$tmp/wanted" >"$tmp/page_ids" || continue
+    grep -oE -e "$sort" "$tmp/came" | paste "$tmp/page_ids" - |
+      awk -F '\t' '$1 != "" && $2 != "" && $1 != $2 { print "s|" $1 "|" $2 "|g" }' >>"$tmp/known.sed"
+  done
+}
 
 port=$(free_port)
 
 cat >"$tmp/bin/perdure" <<END
 #!/bin/sh
-[ "\${1:-}" = serve ] && set -- "\$@" --listen 127.0.0.1:$port && echo \$\$ >>"$tmp/pids"
+[ "\${1:-}" = serve ] && set -- "\$@" --listen 127.0.0.1:$port
 exec "$real" "\$@"
 END
 chmod +x "$tmp/bin/perdure"
 PATH=$tmp/bin:$PATH
 export PATH
 cd "$tmp/work" || exit 1
+HOME=$tmp/work
+export HOME
 
 is_as_wanted() {
   [ -s "$tmp/wanted" ] || return "$1"
-  pattern=$(sed 's/[][*?\\]/\\&/g; s/…/*/g' "$tmp/wanted")
-  # shellcheck disable=SC2254 # a pattern on purpose
-  case $(cat "$tmp/out") in $pattern) return 0 ;; *) return 1 ;; esac
+  pattern=$(sed -E 's/[][*?\\]/\\&/g; s/…/*/g; s,'"$ids"',*,g' "$tmp/wanted")
+  for got in "$(cat "$tmp/out")" "$(cat "$tmp/out" "$tmp/err")" "$(cat "$tmp/err" "$tmp/out")"; do
+    # shellcheck disable=SC2254 # a pattern on purpose
+    case $got in $pattern) return 0 ;; esac
+  done
+  return 1
 }
 
 failures=0
 n=0
 while [ $n -lt "$count" ]; do
   n=$((n + 1))
-  sed "s/7373/$port/g" "$tmp/steps/$n.command" >"$tmp/command"
-  sed "s/7373/$port/g" "$tmp/steps/$n.wanted" >"$tmp/wanted"
+  sed "s/7373/$port/g" "$tmp/steps/$n.command" | sed -f "$tmp/known.sed" >"$tmp/command"
+  sed "s/7373/$port/g" "$tmp/steps/$n.wanted" | sed -f "$tmp/known.sed" >"$tmp/wanted"
   eval "$(cat "$tmp/command")" >"$tmp/out" 2>"$tmp/err" </dev/null
   status=$?
   tries=0
@@ -60,8 +118,9 @@ while [ $n -lt "$count" ]; do
   *' -m 1 '*) # a stream that is followed for a second; for longer where a second was not enough
     is_as_wanted $status || { eval "$(sed 's/ -m 1 / -m 20 /' "$tmp/command")" >"$tmp/out" 2>"$tmp/err" </dev/null; status=$?; } ;;
   esac
-  name="docs__$(basename "$page" .md)__$n: $(cut -c1-100 "$tmp/steps/$n.command" | tr -d '#\\')"
+  name="docs__$(basename "$page" .md)__$n: $(head -n 1 "$tmp/steps/$n.command" | cut -c1-100 | tr -d '#\\')"
   if is_as_wanted $status; then
+    learn
     echo "ok $n - $name"
   else
     failures=$((failures + 1))
@@ -72,5 +131,6 @@ while [ $n -lt "$count" ]; do
     cat "$tmp/out" "$tmp/err" | head -c 1500 | awk '{ print "#   " $0 }'
   fi
 done
+echo "# $(cat "$tmp/steps/blocks") blocks, $count commands"
 echo "1..$count"
 [ $failures = 0 ]
