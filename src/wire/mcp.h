@@ -126,6 +126,7 @@ PD_MUST_USE pd_code pd_mcp_session_find(pd_mcp *mcp, const char *agent, const ch
 /* Its id ("": stdio), and the revision that it was begun with. Valid while it is held. */
 const char *pd_mcp_session_id(const pd_mcp_session *session);
 const char *pd_mcp_session_revision(const pd_mcp_session *session);
+const char *pd_mcp_session_agent(const pd_mcp_session *session);
 /* Let it go. Takes NULL. */
 void pd_mcp_session_release(pd_mcp_session *session);
 /* DELETE: nothing finds it any more, and its session state is gone. */

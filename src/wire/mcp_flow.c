@@ -35,6 +35,7 @@ struct pd_mcp_flow {
   bool is_get, is_resumable, primes;
   uint64_t number;
   char session_id[PD_MCP_SESSION_ID_SIZE]; /* of the session that it belongs to; "": none */
+  char agent[PD_NAME_SIZE_MAX + 1];        /* whose session that is */
   pthread_mutex_t lock;                    /* of what follows */
   pthread_cond_t changed;
   pd_buf out;     /* the message, while there is one; of a stream, bytes from `base` on */
@@ -67,6 +68,7 @@ pd_mcp_flow *pd_mcp_flow_new(pd_mcp_flows *flows, pd_mcp_session *session, bool 
   f->is_resumable = session != NULL;
   if (session) {
     snprintf(f->session_id, sizeof f->session_id, "%s", pd_mcp_session_id(session));
+    snprintf(f->agent, sizeof f->agent, "%s", pd_mcp_session_agent(session));
     /* Older clients take an event without data for a broken message. */
     f->primes = strcmp(pd_mcp_session_revision(session), "2025-11-25") >= 0;
   }
@@ -469,7 +471,7 @@ pd_mcp_resumed pd_mcp_flow_resume(pd_mcp_flows *flows, pd_request *request, cons
 
 pd_code pd_mcp_flows_init(pd_mcp_flows *flows, pd_mcp *mcp, pd_error *err)
 {
-  *flows = (pd_mcp_flows){.mcp = mcp};
+  *flows = (pd_mcp_flows){.mcp = mcp, .parked_size_max = PARKED_SIZE_MAX};
   if (getrandom(&flows->boot, sizeof flows->boot, 0) != (ssize_t)sizeof flows->boot)
     return pd_error_set(err, PD_STORAGE, "no random bytes from the system");
   pthread_mutex_init(&flows->lock, NULL);
@@ -486,24 +488,71 @@ void pd_mcp_flows_done(pd_mcp_flows *flows)
   pthread_mutex_destroy(&flows->lock);
 }
 
-/* One that nobody comes back to: it was left too long ago, or the oldest while all of them have too much. Out of the list; NULL: none. */
+/* What is parked, as it was counted: of one flow, then of its agent. */
+typedef struct parked {
+  pd_mcp_flow *flow;
+  size_t size;
+  int64_t left_ms;
+} parked;
+
+static int by_agent_and_age(const void *a, const void *b)
+{
+  const parked *x = a, *y = b;
+  int order = strcmp(x->flow->agent, y->flow->agent);
+  if (!order) order = (x->left_ms > y->left_ms) - (x->left_ms < y->left_ms);
+  return order ? order : (x->flow->number > y->flow->number) - (x->flow->number < y->flow->number);
+}
+
+/* The oldest of the agent that has the most: who keeps little loses nothing because another keeps much. */
+static pd_mcp_flow *largest(parked *items, size_t count)
+{
+  pd_mcp_flow *found = NULL;
+  size_t most = 0;
+  qsort(items, count, sizeof items[0], by_agent_and_age);
+  for (size_t i = 0, first = 0, size = 0; i < count; i++) {
+    if (strcmp(items[i].flow->agent, items[first].flow->agent) != 0) first = i, size = 0;
+    size += items[i].size;
+    if (size <= most) continue;
+    most = size;
+    found = items[first].flow;
+  }
+  return found;
+}
+
+/* Under the list's lock. NULL: none has to go, or there is no memory to find out: then the next tick does. */
+static pd_mcp_flow *find_surplus(pd_mcp_flows *flows, size_t parked_count)
+{
+  parked *items = calloc(parked_count, sizeof items[0]);
+  size_t count = 0;
+  for (pd_mcp_flow *f = flows->first; f && items; f = f->next) {
+    pthread_mutex_lock(&f->lock);
+    if (!f->tap && count < parked_count) items[count++] = (parked){f, f->out.size, f->left_ms};
+    pthread_mutex_unlock(&f->lock);
+  }
+  pd_mcp_flow *found = items ? largest(items, count) : NULL;
+  free(items);
+  return found;
+}
+
+/* One that nobody comes back to: it was left too long ago, or all of them have too much. Out of the list; NULL: none. */
 static pd_mcp_flow *take_stale(pd_mcp_flows *flows, int64_t now_ms)
 {
   pd_mcp_flow *oldest = NULL;
-  size_t size = 0;
+  size_t size = 0, count = 0;
   pthread_mutex_lock(&flows->lock);
   for (pd_mcp_flow *f = flows->first; f; f = f->next) {
     pthread_mutex_lock(&f->lock);
     if (!f->tap) {
+      count++;
       size += f->out.size;
       if (!oldest || f->left_ms < oldest->left_ms) oldest = f;
     }
     pthread_mutex_unlock(&f->lock);
   }
-  bool is_stale = oldest && (size > PARKED_SIZE_MAX || now_ms - oldest->left_ms > PARKED_MS);
-  if (is_stale) unlist(oldest);
+  if (!oldest || now_ms - oldest->left_ms <= PARKED_MS) oldest = size > flows->parked_size_max ? find_surplus(flows, count) : NULL;
+  if (oldest) unlist(oldest);
   pthread_mutex_unlock(&flows->lock);
-  return is_stale ? oldest : NULL;
+  return oldest;
 }
 
 static void beat(pd_mcp_flow *f, int64_t now_ms)

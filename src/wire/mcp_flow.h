@@ -5,7 +5,8 @@
  * S1  An event of a stream that can be resumed has an id. Who comes back with it is sent what followed in that stream, each event once, and
  *     nothing of another stream.
  * S2  Sent events are kept up to KEPT_SIZE bytes, the last one whatever its size; unsent ones up to QUEUE_SIZE_MAX, then the stream is over
- *     and lost. A stream without a connection is kept for PARKED_MS, SESSION_PARKED_MAX of a session, PARKED_SIZE_MAX of all.
+ *     and lost. A stream without a connection is kept for PARKED_MS, SESSION_PARKED_MAX of a session, PARKED_SIZE_MAX
+ *     of all: the agent that has the most loses its oldest first.
  * S3  A stream is written to by one connection at a time: who comes later takes it over.
  *
  * LOCKS       pd_mcp_flows.lock, then a flow's. MHD's callbacks hold neither when they begin.
@@ -24,7 +25,8 @@ typedef struct pd_mcp_flows {
   pthread_mutex_t lock; /* of what follows */
   pd_mcp_flow *first;
   uint64_t next_number;
-  uint32_t boot; /* random: ids of another process are not ours */
+  size_t parked_size_max; /* PARKED_SIZE_MAX, but in tests */
+  uint32_t boot;          /* random: ids of another process are not ours */
 } pd_mcp_flows;
 
 PD_MUST_USE pd_code pd_mcp_flows_init(pd_mcp_flows *flows, pd_mcp *mcp, pd_error *err);

@@ -56,6 +56,11 @@ const char *pd_mcp_session_revision(const pd_mcp_session *session)
   return session->revision ? session->revision : ""; /* of one with an id, it never changes */
 }
 
+const char *pd_mcp_session_agent(const pd_mcp_session *session)
+{
+  return session->agent;
+}
+
 pd_code pd_mcp_session_new(pd_mcp *mcp, const char *agent, const pd_mcp_out *push, pd_mcp_session **out, pd_error *err)
 {
   pd_mcp_session *s = new_session(mcp, agent, NULL);
