@@ -96,7 +96,7 @@ static void check_name(pd_doctor_view *v, const char *name)
   static const char *const ours[] = {".", "..", "perdure.key", "perdure.toml", "policy.toml", "vault.json", "snapshots", "backups",
                                      "restore.json", "server.lock", "supervise", "mcp.key",
                                      /* locks that stay: to remove one while it is held would let a second holder in */
-                                     "vault.lock", "restore.lock", ".restore.lock", ".joint.lock"};
+                                     "vault.lock", ".vault.lock", "restore.lock", ".restore.lock", ".joint.lock", ".server.lock"};
   size_t stem;
   for (size_t i = 0; i < COUNT_OF(ours); i++)
     if (strcmp(name, ours[i]) == 0) return;

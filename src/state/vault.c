@@ -117,7 +117,7 @@ static pd_code write_file(pd_home *home, const pd_vault_file *file, bool must_be
 static pd_code lock_file(pd_home *home, int *out, pd_error *err)
 {
   char path[PATH_SIZE];
-  TRY(vault_path(home, "vault.lock", path, err));
+  TRY(vault_path(home, ".vault.lock", path, err)); /* no store's name begins with a dot; agent 'vault' has vault.lock */
   *out = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (*out < 0) return pd_file_refused(err, "open", path);
   while (flock(*out, LOCK_EX) != 0)

@@ -2,7 +2,7 @@
  * vault.h: the inside of a vault; include/perdure/vault.h is its manual.
  *
  * V1  Keys are in `secret` alone, and only while the vault is unlocked. Whoever is given one by pd_vault_use gives secret memory for it.
- * V2  vault.json is changed under a lock on vault.lock, from what is in the file then, and replaced as a whole.
+ * V2  vault.json is changed under a lock on .vault.lock, from what is in the file then, and replaced as a whole.
  * V3  A key that was in the file once stays in it: backups made with it stay readable.
  * V4  The file ends with the SHA-256 of what is before it. So damage is told from a wrong passphrase, which the commitment tells.
  */

@@ -251,7 +251,7 @@ struct pd_server {
   const pd_serve_options *given;
   pd_own_options *own; /* the newest first */
   pd_home *home;
-  int lock_fd; /* of FOLDER/server.lock */
+  int lock_fd; /* of FOLDER/.server.lock */
   pd_wire_settings settings;
   pd_listener listeners[PD_LISTENERS_MAX];
   size_t listener_count;

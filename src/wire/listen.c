@@ -22,11 +22,11 @@
 
 pd_code pd_lock_home(pd_server *server, pd_error *err)
 {
-  char path[4200], other[64] = "";
+  char path[4200], other[64] = ""; /* no store's name begins with a dot; agent 'server' has server.lock */
   const char *uri = server->options->uri;
   server->lock_fd = -1;
   if (strncmp(uri, "sqlite:", 7) != 0) return PD_OK; /* nobody else can have it open */
-  if (snprintf(path, sizeof path, "%s/server.lock", uri + 7) >= (int)sizeof path)
+  if (snprintf(path, sizeof path, "%s/.server.lock", uri + 7) >= (int)sizeof path)
     return pd_error_set(err, PD_LIMIT, "the path %.100s… is too long", uri);
   server->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (server->lock_fd < 0) return pd_file_refused(err, "open", path);

@@ -6,9 +6,11 @@
 #include "state/world.h"
 #include "support/temp_folder.h"
 
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -291,10 +293,29 @@ static void vault_status__err_IoError__a_damaged_file_is_an_error(void **state)
   world_close(&w);
 }
 
+/* Somebody is writing to the store of agent `vault`, and holds its lock meanwhile. */
+static void vault__does_not_share_a_lock_with_an_agent_of_that_name(void **state)
+{
+  (void)state;
+  world w;
+  world_open(&w, NULL);
+  char *path = text_of("%s/vault.lock", w.folder);
+  int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), 0);
+  alarm(60); /* it would wait for ever */
+  init(&w, RIGHT);
+  alarm(0);
+  assert_int_equal(unlock(&w, RIGHT), PD_OK);
+  close(fd);
+  free(path);
+  world_close(&w);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(vault__is_locked_by_default),
+    cmocka_unit_test(vault__does_not_share_a_lock_with_an_agent_of_that_name),
     cmocka_unit_test(vault__lock_locks),
     cmocka_unit_test(vault__a_wrong_passphrase_is_told_from_a_damaged_file),
     cmocka_unit_test(vault__every_flipped_byte_and_every_cut_of_the_file_is_noticed),

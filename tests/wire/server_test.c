@@ -87,6 +87,23 @@ static void start__a_second_server_on_one_home_is_refused(void **state)
   served_free(s);
 }
 
+/* The lock file of its store is not the server's. */
+static void start__an_agent_called_server_can_be_opened(void **state)
+{
+  (void)state;
+  served *s = served_start(plain);
+  char *uri = text_of("sqlite:%s/home", s->folder);
+  pd_store *store = NULL;
+  pd_error err = {0};
+  alarm(60); /* it would wait for ever */
+  if (pd_store_open(uri, "server", NULL, &store, &err)) fail_msg("%s", err.message);
+  alarm(0);
+  assert_int_equal(pd_put(store, pd_text("k"), pd_text("v"), NULL, NULL, &err), PD_OK);
+  assert_int_equal(pd_store_close(store, &err), PD_OK);
+  free(uri);
+  served_free(s);
+}
+
 static void start__after_a_kill_the_home_can_be_served_again(void **state)
 {
   (void)state;
@@ -411,6 +428,7 @@ int main(int argc, char **argv)
 {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(start__a_second_server_on_one_home_is_refused),
+    cmocka_unit_test(start__an_agent_called_server_can_be_opened),
     cmocka_unit_test(start__after_a_kill_the_home_can_be_served_again),
     cmocka_unit_test(start__addresses_that_may_not_be_are_refused),
     cmocka_unit_test(start__a_file_in_the_sockets_place_is_left_alone),
