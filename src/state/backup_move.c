@@ -9,8 +9,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define COPY_BYTES ((size_t)65536)
@@ -65,11 +67,29 @@ static pd_code choose_target(const char *path, const char *id, char out[PD_BACKU
   return PD_OK;
 }
 
+/* The folder that the path ends in, reached without following any link: what was approved is where it goes, whoever may rename things on
+ * the way meanwhile. */
+static pd_code open_folder(const char *path, int *out_fd, const char **out_name, pd_error *err)
+{
+  char folder[PD_BACKUP_PATH_SIZE];
+  struct open_how how = {.flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC, .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS};
+  const char *slash = strrchr(path, '/');
+  snprintf(folder, sizeof folder, "%.*s", (int)(slash == path ? 1 : slash - path), path);
+  *out_name = slash + 1;
+  *out_fd = (int)syscall(SYS_openat2, AT_FDCWD, folder, &how, sizeof how);
+  if (*out_fd >= 0) return PD_OK;
+  if (errno == ELOOP) return bad_path(err, folder, "has a symbolic link in it: name what it leads to");
+  if (errno == ENOSYS) return bad_path(err, folder, "cannot be opened safely: this kernel has no openat2 (Linux 5.6)");
+  return pd_file_refused(err, "write to", folder);
+}
+
 /* The same bytes? Then there is nothing to do, and nothing to refuse. */
-static bool is_same_backup(const pd_backup_in *in, const char *path)
+static bool is_same_backup(const pd_backup_in *in, int folder, const char *name)
 {
   uint8_t a[4096], b[4096];
+  char path[PD_BACKUP_PATH_SIZE + 32];
   pd_backup_in other;
+  snprintf(path, sizeof path, "/proc/self/fd/%d/%s", folder, name);
   bool is_same = pd_backup_in_open(&other, path, NULL) == PD_OK && other.file_size == in->file_size;
   for (uint64_t at = 0; is_same && at < in->file_size;) {
     ssize_t n = pread(in->fd, a, sizeof a, (off_t)at), m = pread(other.fd, b, sizeof b, (off_t)at);
@@ -81,29 +101,34 @@ static bool is_same_backup(const pd_backup_in *in, const char *path)
 }
 
 /* Give the draft its name, which nothing may have; not every file system of a stick can do that in one go. */
-static pd_code name_draft(const char *draft, const char *path, pd_error *err)
+static pd_code name_draft(int folder, const char *draft, const char *name, const char *path, pd_error *err)
 {
-  if (renameat2(AT_FDCWD, draft, AT_FDCWD, path, RENAME_NOREPLACE) == 0) return pd_folder_sync(path, err);
+  if (renameat2(folder, draft, folder, name, RENAME_NOREPLACE) == 0)
+    return fsync(folder) == 0 ? PD_OK : pd_file_refused(err, "sync the folder of", path);
   if (errno == EEXIST) return bad_path(err, path, "exists, and is another file");
   if (errno != EINVAL && errno != ENOSYS) return pd_file_refused(err, "make", path);
-  if (access(path, F_OK) == 0) return bad_path(err, path, "exists, and is another file");
-  if (rename(draft, path) != 0) return pd_file_refused(err, "make", path);
-  return pd_folder_sync(path, err);
+  if (faccessat(folder, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0) return bad_path(err, path, "exists, and is another file");
+  if (renameat(folder, draft, folder, name) != 0) return pd_file_refused(err, "make", path);
+  return fsync(folder) == 0 ? PD_OK : pd_file_refused(err, "sync the folder of", path);
 }
 
 static pd_code export_to(const pd_backup_in *in, const char *path, pd_error *err)
 {
   char draft[PD_BACKUP_PATH_SIZE + 16];
+  const char *name;
   uint64_t size;
-  if (access(path, F_OK) == 0) return is_same_backup(in, path) ? PD_OK : bad_path(err, path, "exists, and is another file");
-  snprintf(draft, sizeof draft, "%s.part", path);
-  CLEANUP(pd_fd_done) int fd = open(draft, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (fd < 0) return pd_file_refused(err, "make", draft);
-  pd_code code = copy_all(in->fd, fd, in->path, draft, &size, err);
+  CLEANUP(pd_fd_done) int folder = -1;
+  TRY(open_folder(path, &folder, &name, err));
+  if (faccessat(folder, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+    return is_same_backup(in, folder, name) ? PD_OK : bad_path(err, path, "exists, and is another file");
+  snprintf(draft, sizeof draft, "%s.part", name);
+  CLEANUP(pd_fd_done) int fd = openat(folder, draft, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (fd < 0) return pd_file_refused(err, "make", path);
+  pd_code code = copy_all(in->fd, fd, in->path, path, &size, err);
   if (code == PD_OK && size != in->file_size) code = bad_path(err, in->path, "changed while it was copied");
-  if (code == PD_OK && fsync(fd) != 0) code = pd_file_refused(err, "write", draft);
-  if (code == PD_OK) code = name_draft(draft, path, err);
-  if (code) unlink(draft);
+  if (code == PD_OK && fsync(fd) != 0) code = pd_file_refused(err, "write", path);
+  if (code == PD_OK) code = name_draft(folder, draft, name, path, err);
+  if (code) unlinkat(folder, draft, 0);
   return code;
 }
 

@@ -139,6 +139,10 @@ static pd_code find_folder(const pd_frame *frame, char out[PATH_MAX], pd_error *
   char given[PATH_MAX], home[PATH_MAX];
   struct stat st;
   const char *name = frame->capability->name;
+  if (frame->ctx->token && !frame->ctx->is_operator) /* before anything is looked at: an error would tell what is there */
+    return pd_error_named(
+      err, PD_DENIED, "PermissionDenied",
+      "%s: an agent that calls with a token may not name folders of the server's machine; the operator watches one for it", name);
   if (!pd_in_string(frame, "path", given, sizeof given) || given[0] != '/')
     return pd_error_named(err, PD_INVALID, "InvalidInput", "%s: field 'path' must be an absolute path", name);
   if (!realpath(given, out) || stat(out, &st) != 0)

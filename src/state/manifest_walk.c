@@ -16,6 +16,7 @@
 
 #define RACY_MS 2000
 #define EDGE_SIZE ((size_t)1024 * 1024)
+#define WALK_US_MAX ((int64_t)10 * 1000000) /* that one look takes; what is left is told as cut off */
 
 typedef struct walk {
   pd_manifest_scan *scan;
@@ -23,6 +24,7 @@ typedef struct walk {
   char path[PATH_MAX]; /* relative */
   size_t size;
   int64_t now_ms; /* of the system: what file systems stamp with */
+  int64_t end_us; /* when it gives up */
   uint8_t part[65536];
 } walk;
 
@@ -144,7 +146,7 @@ static pd_code take_entry(walk *k, int folder, const char *name, int depth, pd_e
     return PD_OK;
   }
   if (!S_ISREG(st.st_mode) && !S_ISLNK(st.st_mode)) return PD_OK;
-  if (k->scan->file_count == k->scan->files_max) {
+  if (k->scan->file_count == k->scan->files_max || pd_clock_monotonic_us() > k->end_us) {
     k->scan->is_cut = true;
     return PD_OK;
   }
@@ -162,7 +164,7 @@ static pd_code walk_folder(walk *k, int folder, int depth, pd_error *err)
   }
   pd_code code = PD_OK;
   size_t before = k->size;
-  for (const struct dirent *entry; code == PD_OK && (entry = readdir(dir));) {
+  for (const struct dirent *entry; code == PD_OK && !(k->scan->is_cut && pd_clock_monotonic_us() > k->end_us) && (entry = readdir(dir));) {
     const char *name = entry->d_name;
     if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || (name[0] == '.' && !k->scan->has_hidden)) continue;
     int size = snprintf(k->path + before, sizeof k->path - before, "%s%s", before ? "/" : "", name);
@@ -225,6 +227,7 @@ pd_code pd_manifest_walk(pd_manifest_scan *scan, pd_manifest *manifest, pd_error
   k->scan = scan;
   k->manifest = manifest;
   k->now_ms = pd_clock_now_ms(NULL);
+  k->end_us = pd_clock_monotonic_us() + WALK_US_MAX;
   pd_code code = walk_folder(k, first, 1, err);
   if (code == PD_OK) find_gone(k, root);
   free(k);

@@ -135,7 +135,8 @@ static void backup_export__err_IoError__paths_that_cannot_be_written(void **stat
   open_with_state(&w);
   char *id = create(&w, "{}"), *away = temp_folder_new();
   char *missing = text_of("%s/no/such", away), *folder = text_of("%s/no/", away), *link = text_of("%s/link", away),
-       *file = text_of("%s/file", away), *below = text_of("%s/file/x", away), *dangling = text_of("%s/dangling", away);
+       *file = text_of("%s/file", away), *below = text_of("%s/file/x", away), *dangling = text_of("%s/dangling", away),
+       *through = text_of("%s/link/x.pdb", away);
   write_whole(file, pd_text("mine"));
   assert_int_equal(symlink(away, link), 0);
   assert_int_equal(symlink("/nowhere/at/all", dangling), 0);
@@ -143,7 +144,8 @@ static void backup_export__err_IoError__paths_that_cannot_be_written(void **stat
   refuse_path(&w, id, folder);
   refuse_path(&w, id, link);
   refuse_path(&w, id, dangling);
-  refuse_path(&w, id, file); /* exists, and is another's */
+  refuse_path(&w, id, through); /* a link on the way, too */
+  refuse_path(&w, id, file);    /* exists, and is another's */
   refuse_path(&w, id, below);
   refuse_path(&w, id, "relative/path");
   refuse_path(&w, id, "/dev/null");
@@ -152,7 +154,7 @@ static void backup_export__err_IoError__paths_that_cannot_be_written(void **stat
   read_whole(file, &kept);
   assert_int_equal(kept.size, 4);
   pd_buf_done(&kept);
-  free(id), free(missing), free(folder), free(link), free(file), free(below), free(dangling);
+  free(id), free(missing), free(folder), free(link), free(file), free(below), free(dangling), free(through);
   temp_folder_free(away);
   world_close(&w);
 }

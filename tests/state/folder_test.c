@@ -450,6 +450,29 @@ static void folders_unwatch__forgets_what_was_known(void **state)
   scene_close(&s);
 }
 
+/* A token's agent learns nothing of the host: not even whether a folder is there. The operator may watch one for it. */
+static void folders_watch__err_PermissionDenied__an_agent_with_a_token_names_no_folder(void **state)
+{
+  (void)state;
+  world w;
+  world_open(&w, NULL);
+  pd_ctx ctx = {.home = w.home, .agent = "main", .token = "0123456789abcdef"};
+  static const char *const paths[] = {"/", "/etc", "/there/is/no/such/folder"};
+  char input[128], first[512] = "";
+  pd_buf out = {0};
+  pd_error err;
+  for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+    snprintf(input, sizeof input, "{\"path\":\"%s\"}", paths[i]);
+    assert_int_equal(pd_call(&ctx, "folders.watch", pd_text(input), &out, &err), PD_DENIED);
+    if (i) assert_string_equal(err.message, first);
+    snprintf(first, sizeof first, "%s", err.message);
+  }
+  ctx.is_operator = true;
+  assert_int_equal(pd_call(&ctx, "folders.watch", pd_text("{\"path\":\"/srv\"}"), &out, &err), PD_OK);
+  pd_buf_done(&out);
+  world_close(&w);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -467,6 +490,7 @@ int main(void)
     cmocka_unit_test(folders_watch__err_FolderNotFound__for_whatever_is_no_folder),
     cmocka_unit_test(folders_watch__the_home_itself_is_refused),
     cmocka_unit_test(folders_watch__no_more_than_32),
+    cmocka_unit_test(folders_watch__err_PermissionDenied__an_agent_with_a_token_names_no_folder),
     cmocka_unit_test(folders_unwatch__forgets_what_was_known),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
