@@ -37,10 +37,10 @@ static pd_code configure(const args_parsed *args, pd_agent_config *config, pd_er
                                            {"max-restarts", "restart.max", "--max-restarts"},
                                            {"healthy", "restart.healthy", "--healthy"},
                                            {"grace", "restart.grace", "--grace"},
-                                           {"storage", "object_storage", "--storage"}};
+                                           {"storage", "snapshot_storage", "--storage"}};
   const char *file = args_get(args, "config"), *storage = getenv("PERDURE_STORAGE");
   pd_agent_config_init(config);
-  if (storage && *storage) TRY(pd_agent_config_set(config, "object_storage", storage, "PERDURE_STORAGE", err));
+  if (storage && *storage) TRY(pd_agent_config_set(config, "snapshot_storage", storage, "PERDURE_STORAGE", err));
   if (file) TRY(pd_agent_config_read(file, config, err));
   for (size_t i = 0; i < COUNT_OF(options); i++) {
     const char *text = args_get(args, options[i][0]);
@@ -138,9 +138,11 @@ static pd_code start(cli_session *cli, pd_agent_config *config, const sigset_t *
   process_name(config->command[0], name);
   TRY(prepare(cli, config, name, &lock, err));
   TRY(absolute_store(cli->uri, &store, err));
-  if (!config->object_storage && asprintf(&storage, "perdure:%s", store) < 0) return pd_error_memory(err, "a storage's name");
+  if (config->object_storage) TRY(pd_store_place(store, cli->agent, config->object_storage, err));
+  if (!config->snapshot_storage && asprintf(&storage, "perdure:%s", store) < 0) return pd_error_memory(err, "a storage's name");
   supervisor_plan plan = {
-    .child = {.config = config, .agent = cli->agent, .store = store, .storage = storage ? storage : config->object_storage, .mask = *mask},
+    .child =
+      {.config = config, .agent = cli->agent, .store = store, .storage = storage ? storage : config->snapshot_storage, .mask = *mask},
     .name = name,
   };
   return supervise(cli, lock, &plan, err);
@@ -171,6 +173,8 @@ static pd_code run_run(cli_session *cli, const args_parsed *args, pd_error *err)
   TRY(code);
   if (only_checks && !config.file) return pd_error_set(err, PD_INVALID, "run --check needs --config FILE");
   TRY(choose_agent(cli, args, &config, err));
+  if (config.has_old_storage)
+    cli_say(cli, "%s: 'object_storage' is now where the store is; write 'snapshot_storage' for snapshots", config.file);
   if (only_checks) return say_checked(cli, &config, err);
   TRY(choose_command(args, &config, err));
   supervisor_signals(&signals);

@@ -32,7 +32,9 @@ typedef enum pd_restart { PD_RESTART_ON_FAILURE = 0, PD_RESTART_ALWAYS = 1, PD_R
 /* What agent.toml says. Texts are owned by it; paths are absolute. */
 typedef struct pd_agent_config {
   char name[PD_NAME_SIZE_MAX + 1]; /* "": not given */
-  char *object_storage;            /* as pd_storage_open; NULL: not given */
+  char *object_storage;            /* where its store is: sqlite:DIR; NULL: in the home */
+  char *snapshot_storage;          /* where its snapshots are, as pd_storage_open; NULL: in its store */
+  bool has_old_storage;            /* object_storage named a storage of snapshots, and was taken as snapshot_storage */
   char **command;                  /* ended by NULL; NULL: not given */
   size_t command_count;
   char **folders; /* to be watched */
@@ -65,6 +67,18 @@ PD_API PD_MUST_USE pd_code pd_agent_config_set(pd_agent_config *config, const ch
 PD_API void pd_agent_config_done(pd_agent_config *config);
 /* "on-failure", "always", "never". Static storage. */
 PD_API const char *pd_restart_name(pd_restart restart);
+
+/* ---- where its store is ------------------------------------------------------------------------------------------------- */
+
+#define PD_PLACE_SIZE 4096
+
+/* Keep the store of `agent` in the home `to` (sqlite:DIR, absolute), under the same name: from now on everybody who opens it by `uri` and
+ * its name gets that one. It is made if it is not there. PD_OK if it is placed there already. PD_CONFLICT: it is placed elsewhere, or
+ * the home `uri` has a store of the agent already. PD_INVALID, PD_UNSUPPORTED: not between these. Backups and restores of the home leave
+ * a store out that is placed elsewhere, and say so. */
+PD_API PD_MUST_USE pd_code pd_store_place(const char *uri, const char *agent, const char *to, pd_error *err);
+/* Where it is placed. PD_NOT_FOUND: in the home itself. */
+PD_API PD_MUST_USE pd_code pd_store_placed(const char *uri, const char *agent, char out[PD_PLACE_SIZE], pd_error *err);
 
 /* ---- who supervises whom ------------------------------------------------------------------------------------------------ */
 

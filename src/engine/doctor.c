@@ -176,7 +176,12 @@ static void check_store(pd_doctor_view *v, const char *agent)
   pd_options options = {.is_read_only = true};
   pd_store *s = NULL;
   pd_error why;
-  if (v->folder) pd_doctor_files(v, agent);
+  char place[PD_PLACE_SIZE];
+  bool is_elsewhere = pd_store_placed(v->uri, agent, place, NULL) == PD_OK;
+  if (is_elsewhere)
+    pd_diagnose(v, PD_SEVERITY_NOTE, agent, "back it up where it is",
+                "its store is in %.300s: backups and restores of this home leave it out", place);
+  if (v->folder && !is_elsewhere) pd_doctor_files(v, agent);
   pd_code code = pd_store_open(v->uri, agent, &options, &s, &why);
   if (code) {
     const char *action = code == PD_CORRUPT ? "perdure repair --dry-run says what can be done" : "see the message";

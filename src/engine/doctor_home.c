@@ -105,7 +105,7 @@ static void check_name(pd_doctor_view *v, const char *name)
                 "a restore was interrupted, or is under way: '.joint' names its stores; all of them are read as they were before it");
     return;
   }
-  if (ends_with(name, ".db", &stem)) return;
+  if (ends_with(name, ".db", &stem) || ends_with(name, ".place", &stem)) return; /* the store tells where it is */
   for (size_t i = 0; i < COUNT_OF(beside); i++) {
     if (!ends_with(name, beside[i], &stem)) continue;
     if (!has_database(v, name, stem))

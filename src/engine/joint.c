@@ -24,6 +24,11 @@ pd_code pd_joint_begin(const char *uri, const char *const *stores, size_t count,
   const pd_backend_ops *ops;
   const char *rest;
   TRY(pd_backend_find(uri, &ops, &rest, err));
+  char place[PD_PLACE_SIZE];
+  for (size_t i = 0; i < count; i++)
+    if (pd_store_placed(uri, stores[i], place, NULL) == PD_OK)
+      return pd_error_set(err, PD_INVALID, "the store of '%s' is in %.300s, not in this home: it is restored where it is", stores[i],
+                          place);
   if (!ops->joint_begin) return pd_error_set(err, PD_UNSUPPORTED, "stores of '%s:' cannot be changed together", ops->scheme);
   pd_joint *joint = calloc(1, sizeof *joint);
   if (!joint) return pd_error_memory(err, "a joint commit");

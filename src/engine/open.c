@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/sha256.h"
+#include "engine/place.h"
 #include "engine/retired.h"
 #include "engine/segment.h"
 
@@ -433,7 +434,15 @@ static pd_code set_options(pd_store *s, const char *agent, const pd_options *o, 
 static pd_code open_backend(pd_store *s, const char *uri, const pd_options *o, pd_error *err)
 {
   const char *rest;
+  char place[PD_PLACE_SIZE];
   if (!uri) return pd_error_set(err, PD_INVALID, "the store's URI is missing");
+  if (!o->joint) { /* a joint commit is of stores that are in the home (PLC-1) */
+    pd_error why = {0};
+    pd_code code = pd_store_placed(uri, s->agent, place, &why);
+    if (code == PD_OK) uri = place;
+    if (code && code != PD_NOT_FOUND && err) *err = why;
+    if (code && code != PD_NOT_FOUND) return code;
+  }
   TRY(pd_backend_find(uri, &s->ops, &rest, err));
   if (s->is_buffered && !s->ops->log_claim)
     return pd_error_set(
@@ -623,9 +632,11 @@ pd_code pd_home_agents(const char *uri, void (*visit)(void *ctx, const char *age
   if (!ops->stores) return pd_error_set(err, PD_UNSUPPORTED, "backend '%s' cannot list its stores", ops->scheme);
   names n = {0};
   pd_code code = ops->stores(rest, take_name, &n, err);
+  if (!code) code = pd_places_each(uri, take_name, &n, err);
   if (!code && n.failed) code = pd_error_memory(err, "a list of agents");
   if (n.count) qsort(n.list, n.count, sizeof *n.list, compare_names);
-  for (size_t i = 0; !code && i < n.count; i++) visit(ctx, n.list[i]);
+  for (size_t i = 0; !code && i < n.count; i++)
+    if (!i || strcmp(n.list[i - 1], n.list[i]) != 0) visit(ctx, n.list[i]);
   free(n.list);
   return code;
 }

@@ -2,7 +2,8 @@
  * agent_config.c: agent.toml, read strictly: what is unknown, twice, of the wrong form or out of bounds is refused with FILE:LINE.
  *
  *     name = "worker"                              [quotas]                        [restart]
- *     object_storage = "redis://localhost/0"       persistent = "10 MB"            policy = "on-failure"
+ *     object_storage = "sqlite:/srv/worker"        persistent = "10 MB"            policy = "on-failure"
+ *     snapshot_storage = "redis://localhost/0"
  *     command = ["python3", "agent.py"]            session = "5 MB"                backoff = "200ms..30s"
  *                                                  memory = "1 GiB"                max = "10/10m"
  *     [folders]                                    files = 256                     healthy = "10s"
@@ -76,6 +77,7 @@ static void free_list(char ***list, size_t *count)
 void pd_agent_config_done(pd_agent_config *config)
 {
   free(config->object_storage);
+  free(config->snapshot_storage);
   free(config->file);
   free_list(&config->command, &config->command_count);
   free_list(&config->folders, &config->folder_count);
@@ -114,20 +116,53 @@ static pd_code take_name(pd_agent_config *config, const char *text, const place 
   return PD_OK;
 }
 
+/* Has `text` one of these schemes? */
+static bool has_scheme(const char *text, const char *const *schemes, size_t count)
+{
+  size_t size = strcspn(text, ":");
+  for (size_t i = 0; i < count; i++)
+    if (strlen(schemes[i]) == size && memcmp(schemes[i], text, size) == 0 && text[size] && text[size + 1]) return true;
+  return false;
+}
+
+/* As pd_storage_open knows them. */
+static bool is_snapshots(const char *text)
+{
+  static const char *const schemes[] = {"file", "sqlite-snapshots", "redis", "rediss", "redis+unix", "perdure", "plugin"};
+  return has_scheme(text, schemes, COUNT_OF(schemes));
+}
+
 /* A storage may lie elsewhere than the process that opens it stands: its path is made absolute. */
-static pd_code take_storage(pd_agent_config *config, const char *text, const place *at, pd_error *err)
+static pd_code take_snapshots(pd_agent_config *config, const char *text, const place *at, pd_error *err)
 {
   static const char *const with_path[] = {"file:", "sqlite-snapshots:", "perdure:sqlite:", "plugin:"};
-  size_t size = strlen(text), scheme = strcspn(text, ":");
-  if (size > URI_SIZE_MAX) return pd_error_set(err, PD_LIMIT, "%s: 'object_storage' is longer than %d bytes", at->where, URI_SIZE_MAX);
-  if (!scheme || scheme == size || scheme + 1 == size)
-    return pd_error_set(err, PD_INVALID, "%s: 'object_storage' is no storage: write file:DIR, sqlite-snapshots:FILE, redis://HOST, …",
+  if (strlen(text) > URI_SIZE_MAX)
+    return pd_error_set(err, PD_LIMIT, "%s: 'snapshot_storage' is longer than %d bytes", at->where, URI_SIZE_MAX);
+  if (!is_snapshots(text))
+    return pd_error_set(err, PD_INVALID,
+                        "%s: 'snapshot_storage' is no storage of snapshots: write file:DIR, sqlite-snapshots:FILE, redis://HOST, "
+                        "perdure:sqlite:DIR or plugin:PATH.so",
                         at->where);
   for (size_t i = 0; i < COUNT_OF(with_path); i++) {
     size_t prefix = strlen(with_path[i]);
-    if (strncmp(text, with_path[i], prefix) == 0) return join(with_path[i], at->folder, text + prefix, &config->object_storage, err);
+    if (strncmp(text, with_path[i], prefix) == 0) return join(with_path[i], at->folder, text + prefix, &config->snapshot_storage, err);
   }
-  return keep_text(&config->object_storage, strdup(text), err);
+  return keep_text(&config->snapshot_storage, strdup(text), err);
+}
+
+/* Where its store is. Before there was snapshot_storage it was where its snapshots are, and files that say so still mean that. */
+static pd_code take_storage(pd_agent_config *config, const char *text, const place *at, pd_error *err)
+{
+  static const char *const stores[] = {"sqlite"};
+  if (strlen(text) > URI_SIZE_MAX)
+    return pd_error_set(err, PD_LIMIT, "%s: 'object_storage' is longer than %d bytes", at->where, URI_SIZE_MAX);
+  if (has_scheme(text, stores, COUNT_OF(stores)))
+    return join("sqlite:", at->folder, text + strlen("sqlite:"), &config->object_storage, err);
+  if (!is_snapshots(text))
+    return pd_error_set(err, PD_INVALID,
+                        "%s: 'object_storage' is no storage: write sqlite:DIR; where its snapshots are is 'snapshot_storage'", at->where);
+  config->has_old_storage = true;
+  return take_snapshots(config, text, at, err);
 }
 
 static pd_code take_policy(pd_agent_config *config, const char *text, const place *at, pd_error *err)
@@ -171,7 +206,11 @@ static const struct {
   const char *name;
   pd_code (*take)(pd_agent_config *config, const char *text, const place *at, pd_error *err);
 } texts[] = {
-  {"name", take_name},       {"object_storage", take_storage}, {"restart.policy", take_policy}, {"restart.backoff", take_backoff},
+  {"name", take_name},
+  {"object_storage", take_storage},
+  {"snapshot_storage", take_snapshots},
+  {"restart.policy", take_policy},
+  {"restart.backoff", take_backoff},
   {"restart.max", take_max},
 };
 

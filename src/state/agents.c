@@ -100,8 +100,8 @@ static void storage_of(const pd_home *home, const pd_supervised *is, char *out, 
 {
   pd_agent_config config;
   pd_agent_config_init(&config);
-  if (*is->config && pd_agent_config_read(is->config, &config, NULL) == PD_OK && config.object_storage)
-    snprintf(out, size, "%s", config.object_storage);
+  if (*is->config && pd_agent_config_read(is->config, &config, NULL) == PD_OK && config.snapshot_storage)
+    snprintf(out, size, "%s", config.snapshot_storage);
   else if (*is->storage)
     snprintf(out, size, "%s", is->storage);
   else

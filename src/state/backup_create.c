@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "state/backup.h"
 #include "state/foresee.h"
+#include "state/moment.h"
 #include "state/run.h"
 #include "state/vault.h"
 
@@ -75,26 +76,39 @@ void pd_backup_handle_done(pd_backup_handle *handle)
 typedef struct chooser {
   pd_home *home;
   pd_backup_manifest *manifest;
+  pd_json_writer outside; /* an array of the agents whose stores are elsewhere is open */
 } chooser;
 
 static pd_code choose_agent(void *ctx, const char *agent, pd_error *err)
 {
+  chooser *c = ctx;
   pd_backup_store *store;
-  return pd_backup_manifest_add(((chooser *)ctx)->manifest, agent, &store, err);
+  char place[PD_PLACE_SIZE];
+  if (pd_store_placed(c->home->uri, agent, place, NULL) != PD_OK) return pd_backup_manifest_add(c->manifest, agent, &store, err);
+  pd_json_text(&c->outside, pd_text(agent));
+  return c->outside.code;
 }
 
-static pd_code choose_stores(pd_home *home, const char *agent, pd_backup_manifest *out, pd_error *err)
+/* `outside` gets a JSON array: who is left out. */
+static pd_code choose_stores(pd_home *home, const char *agent, pd_backup_manifest *out, pd_buf *outside, pd_error *err)
 {
   pd_backup_store *store;
   pd_store *shared;
+  char place[PD_PLACE_SIZE];
+  chooser c = {home, out, {.out = outside, .err = err}};
+  pd_json_open(&c.outside, '[');
   if (*agent) {
     bool is_here = false;
+    if (pd_store_placed(home->uri, agent, place, NULL) == PD_OK)
+      return pd_error_named(err, PD_INVALID, "InvalidInput", "field 'agent': the store of '%s' is in %.300s, not in this home", agent,
+                            place);
+    pd_json_close(&c.outside, ']');
     TRY(pd_home_has_agent(home, agent, &is_here, err));
     if (!is_here) return pd_error_named(err, PD_INVALID, "InvalidInput", "field 'agent': there is no agent '%s' here", agent);
     return pd_backup_manifest_add(out, agent, &store, err);
   }
-  chooser c = {home, out};
   TRY(pd_home_each_agent(home, choose_agent, &c, err));
+  pd_json_close(&c.outside, ']');
   TRY(pd_home_store(home, PD_STORE_SHARED, true, &shared, err));
   return pd_backup_manifest_add(out, PD_STORE_SHARED, &store, err);
 }
@@ -201,7 +215,8 @@ pd_code pd_cap_state_backup_create(pd_frame *frame, pd_error *err)
   pd_home *home = frame->home;
   pd_in_string(frame, "agent", out.head.agent, sizeof out.head.agent);
   TRY(pd_backup_folder(home, folder, err));
-  TRY(choose_stores(home, out.head.agent, &manifest, err));
+  CLEANUP(pd_buf_done) pd_buf outside = {0};
+  TRY(choose_stores(home, out.head.agent, &manifest, &outside, err));
   TRY(begin(frame, folder, &out, err));
   TRY(choose_instant(home, &manifest, err));
   for (size_t i = 0; i < manifest.count; i++) {
@@ -216,5 +231,6 @@ pd_code pd_cap_state_backup_create(pd_frame *frame, pd_error *err)
   pd_out_time(frame, "created_at", out.head.created_ms);
   pd_json_put_number(&frame->out, "file_size_bytes", out.file_size);
   pd_json_put_text(&frame->out, "scope", scope);
+  if (outside.size > 2) pd_json_put_value(&frame->out, "outside", (pd_json){pd_buf_bytes(&outside), PD_JSON_ARRAY});
   return PD_OK;
 }

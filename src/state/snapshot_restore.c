@@ -70,6 +70,11 @@ static pd_code add_step(pd_frame *frame, plan *p, pd_json store, const char *onl
   step s = {0};
   if (!take_text(store, "name", name, sizeof name) || strcmp(name, PD_STORE_SYSTEM) == 0 || (*only && strcmp(name, only) != 0))
     return PD_OK;
+  char place[PD_PLACE_SIZE];
+  if (pd_store_placed(frame->home->uri, name, place, NULL) == PD_OK) {
+    if (!*only) return PD_OK; /* outside: it cannot change at one moment with the others */
+    return pd_error_named(err, PD_INVALID, "RestoreImpossible", "the store of '%s' is in %.300s, not in this home", name, place);
+  }
   if (!take_text(store, "commit", hex, sizeof hex) || !pd_id_parse(hex, &s.target))
     return pd_error_named(err, PD_CORRUPT, "RestoreImpossible", "the snapshot %s does not name a state of the store '%s'", p->id, name);
   snprintf(s.lease.name, sizeof s.lease.name, "%s", name);

@@ -19,7 +19,7 @@ typedef struct raw_store {
 struct pd_raw {
   pthread_mutex_t lock;
   const pd_backend_ops *ops;
-  const char *rest;
+  const char *uri, *rest;
   size_t open_max;
   raw_store stores[OPEN_MAX];
 };
@@ -28,6 +28,7 @@ pd_code pd_raw_new(const char *uri, size_t open_max, pd_raw **out, pd_error *err
 {
   pd_raw *raw = calloc(1, sizeof *raw);
   if (!raw) return pd_error_memory(err, "the server's stores");
+  raw->uri = uri; /* of the server's options, which outlive it, as `rest` */
   pd_code code = pd_backend_find(uri, &raw->ops, &raw->rest, err);
   if (code) {
     free(raw);
@@ -64,7 +65,14 @@ static raw_store *place_for(pd_raw *raw, const char *name)
 static pd_code open_there(pd_raw *raw, raw_store *place, const char *name, bool create, pd_error *err)
 {
   pd_backend *b = NULL;
-  TRY(raw->ops->open(raw->rest, name, create ? PD_BACKEND_CREATE : 0, &b, err));
+  char place_uri[PD_PLACE_SIZE];
+  const pd_backend_ops *ops = raw->ops;
+  const char *rest = raw->rest;
+  pd_code code = pd_store_placed(raw->uri, name, place_uri, err);
+  if (code == PD_OK) code = pd_backend_find(place_uri, &ops, &rest, err);
+  if (code && code != PD_NOT_FOUND) return code;
+  if (ops != raw->ops) return pd_error_set(err, PD_UNSUPPORTED, "the store of '%s' is of another kind than the server's home", name);
+  TRY(ops->open(rest, name, create ? PD_BACKEND_CREATE : 0, &b, err));
   if (place->b) raw->ops->close(place->b);
   *place = (raw_store){.b = b};
   snprintf(place->name, sizeof place->name, "%s", name);

@@ -256,6 +256,10 @@ EOF
 run run --config conf/agent.toml --check
 want_code 0
 want_out_like ': fine$'
+want_err_like "write 'snapshot_storage' for snapshots"
+sed -i 's/^object_storage/snapshot_storage/' conf/agent.toml
+run run --config conf/agent.toml --check
+want_no_err
 run run --config conf/agent.toml
 want_code 3
 want_out "worker file:$(pwd -P)/conf/snapshots 1000000 128
@@ -266,6 +270,65 @@ run run --config conf/agent.toml --agent other
 want_failure 2 "--agent is 'other', and .*agent.toml is for 'worker'"
 run run --config conf/agent.toml -- true
 want_code 0
+
+t run__object_storage_places_the_agents_store
+cat >agent.toml <<'EOF'
+name = "worker"
+object_storage = "sqlite:own-state"
+[restart]
+policy = "never"
+EOF
+printf '#!/bin/sh\n"$1" put k from-inside && "$1" persistent set p 1 && "$1" shared set s 1 0\n' >agent.sh
+chmod +x agent.sh
+run run --config agent.toml -- ./agent.sh "$perdure"
+want_code 0
+run --store own-state --agent worker get k
+want_out from-inside
+run --agent worker get k # the home leads there, too
+want_out from-inside
+run --agent worker persistent get p
+want_line 1
+run shared get s # what is shared stays in the home
+want_line 1
+want_true test -s own-state/worker.db
+want_true test ! -e .perdure/worker.db
+want_true test ! -e own-state/shared.db
+run run --config agent.toml -- ./agent.sh "$perdure" # a second start finds it
+run --store own-state --agent worker history k
+want_count 2
+run agents --names
+want_out_has worker
+run doctor
+want_out_has "its store is in sqlite:$(pwd -P)/own-state"
+want_out_unlike 'is no file of perdure'
+run --agent worker gc
+want_code 0
+(umask 077 && echo 'correct horse battery' >pass)
+run vault init --passphrase-file pass
+run --json backup create --operator --passphrase-file pass
+want_code 0
+want_out_like '"outside":\["worker"\]'
+run backup create worker --operator --passphrase-file pass
+want_failure 2 "the store of 'worker' is in sqlite:.*own-state"
+run put k main-1
+run --json snapshot create --operator
+id=$(sed 's/.*"snapshot_id":"\([^"]*\)".*/\1/' "$out")
+run put k main-2
+run --agent worker put k later
+run snapshot restore "$id" --operator
+want_code 0
+run get k
+want_out main-1
+run --agent worker get k # outside: it is left alone
+want_out later
+run snapshot restore "$id" worker --operator
+want_err_like "the store of 'worker' is in sqlite:"
+sed -i 's/own-state/other-state/' agent.toml
+run run --config agent.toml -- true
+want_failure 3 'is placed in sqlite:.*own-state, not in sqlite:.*other-state'
+printf 'name = "main"\nobject_storage = "sqlite:own-state"\n' >agent.toml
+run run --config agent.toml -- true
+want_failure 3 "agent 'main' has a store in its home already"
 
 t run__what_is_wrong_in_an_agent_toml_is_named_with_its_line
 bad_toml() {
@@ -285,6 +348,8 @@ bad_toml '[restart]\nmax = "5000/1m"\n' "agent.toml:2: 'restart.max' is 5000; it
 bad_toml '[quotas]\nmemory = "lots"\n' "agent.toml:2: 'quotas.memory' is 'lots'; it must be a size"
 bad_toml '[quota]\n' "agent.toml:1: there is no setting 'quota'"
 bad_toml 'object_storage = "here"\n' "agent.toml:1: 'object_storage' is no storage"
+bad_toml 'name = "w"\nobject_storage = "s3://bucket/x"\n' "agent.toml:2: 'object_storage' is no storage: write sqlite:DIR"
+bad_toml 'snapshot_storage = "sqlite:./y"\n' "agent.toml:1: 'snapshot_storage' is no storage of snapshots"
 bad_toml 'name = "a"\nname = "b"\n' 'agent.toml:2'
 run run --config missing.toml
 want_failure 4 'missing.toml'

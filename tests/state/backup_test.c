@@ -105,6 +105,27 @@ static void backup_create__effect_1__creates_an_encrypted_file(void **state)
   world_close(&w);
 }
 
+static void backup_create__out_outside__names_stores_that_are_placed_elsewhere(void **state)
+{
+  (void)state;
+  world w;
+  open_with_state(&w);
+  free(create(&w, "{}"));
+  assert_string_equal(world_out(&w, "outside"), "");
+  char *to = text_of("sqlite:%s/elsewhere", w.folder), place[PD_PLACE_SIZE];
+  assert_int_equal(pd_store_placed(w.uri, "worker", place, NULL), PD_NOT_FOUND);
+  assert_int_equal(pd_store_place(w.uri, "worker", to, &w.err), PD_OK);
+  assert_int_equal(pd_store_place(w.uri, "worker", to, &w.err), PD_OK);
+  assert_int_equal(pd_store_place(w.uri, "worker", "memory:", &w.err), PD_INVALID);
+  assert_int_equal(pd_store_placed(w.uri, "worker", place, NULL), PD_OK);
+  assert_string_equal(place, to);
+  free(create(&w, "{}"));
+  assert_string_equal(world_out(&w, "outside"), "[\"worker\"]");
+  world_fails(&w, "state.backup.create", "{\"agent\":\"worker\"}", "InvalidInput", NULL);
+  free(to);
+  world_close(&w);
+}
+
 static void backup_create__out_backup_id__never_comes_again(void **state)
 {
   (void)state;
@@ -544,6 +565,7 @@ int main(void)
     cmocka_unit_test(backup_create__effect_1__creates_an_encrypted_file),
     cmocka_unit_test(backup_create__out_backup_id__never_comes_again),
     cmocka_unit_test(backup_create__effect_2__counts_each_scope_by_itself),
+    cmocka_unit_test(backup_create__out_outside__names_stores_that_are_placed_elsewhere),
     cmocka_unit_test(backup_create__effect_2__removes_the_oldest_beyond_the_limit),
     cmocka_unit_test(backup_create__err_IoError__a_folder_that_cannot_be_written),
     cmocka_unit_test(backup_create__err_VaultLocked__without_a_key),

@@ -29,14 +29,17 @@ static void config__every_setting_is_taken(void **state)
   (void)state;
   pd_agent_config c;
   pd_error err;
-  assert_int_equal(parse("name = \"w\"\nobject_storage = \"perdure:sqlite:data\"\ncommand = [\"a\", \"\"]\n"
-                         "[folders]\nwatch = [\"x\", \"/y\"]\nhidden = true\n"
-                         "[quotas]\npersistent = 5\nsession = \"1 KiB\"\nmemory = \"1 GiB\"\nfiles = 99\n"
-                         "[restart]\npolicy = \"always\"\nbackoff = \"1s..1m\"\nmax = \"7/2h\"\nhealthy = 0\ngrace = \"3s\"\n",
-                         &c, &err),
-                   PD_OK);
+  assert_int_equal(
+    parse("name = \"w\"\nobject_storage = \"sqlite:data\"\nsnapshot_storage = \"perdure:sqlite:snaps\"\ncommand = [\"a\", \"\"]\n"
+          "[folders]\nwatch = [\"x\", \"/y\"]\nhidden = true\n"
+          "[quotas]\npersistent = 5\nsession = \"1 KiB\"\nmemory = \"1 GiB\"\nfiles = 99\n"
+          "[restart]\npolicy = \"always\"\nbackoff = \"1s..1m\"\nmax = \"7/2h\"\nhealthy = 0\ngrace = \"3s\"\n",
+          &c, &err),
+    PD_OK);
   assert_string_equal(c.name, "w");
-  assert_string_equal(c.object_storage, "perdure:sqlite:/conf/data");
+  assert_string_equal(c.object_storage, "sqlite:/conf/data");
+  assert_string_equal(c.snapshot_storage, "perdure:sqlite:/conf/snaps");
+  assert_false(c.has_old_storage);
   assert_int_equal(c.command_count, 2);
   assert_null(c.command[2]);
   assert_string_equal(c.folders[0], "/conf/x");
@@ -81,6 +84,11 @@ static void config__what_is_wrong_is_named_with_its_line(void **state)
     {"name = \"\"", "agent.toml:1: "},
     {"object_storage = \"\"", "agent.toml:1: 'object_storage' is no storage"},
     {"object_storage = \"file:\"", "agent.toml:1: 'object_storage' is no storage"},
+    {"\nobject_storage = \"s3://bucket/x\"", "agent.toml:2: 'object_storage' is no storage: write sqlite:DIR"},
+    {"object_storage = \"memory:\"", "agent.toml:1: 'object_storage' is no storage"},
+    {"snapshot_storage = \"s3://bucket/x\"", "agent.toml:1: 'snapshot_storage' is no storage of snapshots"},
+    {"snapshot_storage = \"sqlite:./y\"", "agent.toml:1: 'snapshot_storage' is no storage of snapshots"},
+    {"snapshot_storage = \"redis:\"", "agent.toml:1: 'snapshot_storage' is no storage of snapshots"},
     {"command = [\"\"]", "agent.toml:1: item 1 of 'command' is empty"},
     {"[folders]\nwatch = [\"\"]", "agent.toml:2: item 1 of 'folders.watch' is empty"},
     {"[folders]\nhidden = 1", "agent.toml:2: 'folders.hidden' is an integer; it must be true or false"},
@@ -129,7 +137,9 @@ static void config__a_setting_may_come_from_elsewhere(void **state)
   assert_int_equal(strncmp(err.message, "--grace: ", 9), 0);
   assert_int_equal(pd_agent_config_set(&c, "command", "ls", "--command", &err), PD_INVALID);
   assert_int_equal(pd_agent_config_set(&c, "object_storage", "redis://h", "--storage", &err), PD_OK);
-  assert_string_equal(c.object_storage, "redis://h");
+  assert_null(c.object_storage); /* an old file: taken as what it meant */
+  assert_string_equal(c.snapshot_storage, "redis://h");
+  assert_true(c.has_old_storage);
   pd_agent_config_done(&c);
   assert_int_equal(pd_agent_config_read("/there/is/none.toml", &c, &err), PD_NOT_FOUND);
 }
