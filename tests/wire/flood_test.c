@@ -2,6 +2,9 @@
  * flood_test.c: one agent reads its threads and queues on more connections than the server has workers, and writes on some of them, while
  * another process writes into the same store. Reads that wait for a sync must not keep the sync from its thread: every request is answered,
  * /healthz says ok all the time, and the server stops when it is asked to. What is counted are answers, not times.
+ *
+ * This is a guard, not a proof: on a fast disk the window of the deadlock (C4) is small, and the test mostly passes without the fix. The
+ * proofs, with a sync that takes as long as the test wants, are tests/engine/later_test.c and tests/wire/settle_test.c.
  */
 #include "base/buf.h"
 #include "support/temp_folder.h"
