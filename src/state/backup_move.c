@@ -80,7 +80,7 @@ static pd_code open_folder(const char *path, int *out_fd, const char **out_name,
   if (*out_fd >= 0) return PD_OK;
   if (errno == ELOOP) return bad_path(err, folder, "has a symbolic link in it: name what it leads to");
   if (errno == ENOSYS) return bad_path(err, folder, "cannot be opened safely: this kernel has no openat2 (Linux 5.6)");
-  return pd_file_refused(err, "write to", folder);
+  return pd_file_refused(err, "write to", path);
 }
 
 /* The same bytes? Then there is nothing to do, and nothing to refuse. */

@@ -7,6 +7,7 @@
 #include "base/sha256.h"
 #include "state/moment.h"
 #include "state/run.h"
+#include "state/token.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -133,13 +134,21 @@ static bool is_within(const char *path, const char *folder)
   return strncmp(path, folder, size) == 0 && (path[size] == '/' || !path[size] || strcmp(folder, "/") == 0);
 }
 
+/* Not with an agent's token; an operator who calls as an agent may. */
+static bool may_name(const pd_frame *frame)
+{
+  pd_token token = {0};
+  if (!frame->ctx->token || frame->ctx->is_operator) return true;
+  return pd_token_load(frame->home, pd_text(frame->ctx->token), &token, NULL, NULL) == PD_OK && token.info.role == PD_ROLE_OPERATOR;
+}
+
 /* The folder that is meant: absolute, there, and none that would show what other agents have. */
 static pd_code find_folder(const pd_frame *frame, char out[PATH_MAX], pd_error *err)
 {
   char given[PATH_MAX], home[PATH_MAX];
   struct stat st;
   const char *name = frame->capability->name;
-  if (frame->ctx->token && !frame->ctx->is_operator) /* before anything is looked at: an error would tell what is there */
+  if (!may_name(frame)) /* before anything is looked at: an error would tell what is there */
     return pd_error_named(
       err, PD_DENIED, "PermissionDenied",
       "%s: an agent that calls with a token may not name folders of the server's machine; the operator watches one for it", name);
