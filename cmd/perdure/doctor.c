@@ -42,6 +42,19 @@ static int exit_of(pd_severity worst)
   return worst == PD_SEVERITY_ERROR ? CLI_EXIT_STORAGE : worst == PD_SEVERITY_WARNING ? CLI_EXIT_NEGATIVE : CLI_EXIT_OK;
 }
 
+/* The engine knows nothing of policies. */
+static void look_at_policy(const cli_session *cli, doctor_view *view, pd_severity *worst)
+{
+  pd_error why = {0};
+  if (cli->is_remote || strncmp(cli->uri, "sqlite:", 7) != 0 || pd_policy_check(cli->uri + 7, &why) == PD_OK) return;
+  pd_diagnosis d = {.severity = PD_SEVERITY_ERROR,
+                    .agent = "",
+                    .what = why.message,
+                    .action = "correct it: no home opens with it, and a server that runs keeps the rules from before"};
+  show_diagnosis(view, &d);
+  *worst = PD_SEVERITY_ERROR;
+}
+
 static pd_code run_doctor(cli_session *cli, const args_parsed *args, pd_error *err)
 {
   (void)args;
@@ -56,6 +69,7 @@ static pd_code run_doctor(cli_session *cli, const args_parsed *args, pd_error *e
     pd_json_open(&w, '[');
   }
   TRY(cli->is_remote ? far_doctor(cli, show_diagnosis, &view, &worst, err) : pd_doctor(cli->uri, show_diagnosis, &view, &worst, err));
+  look_at_policy(cli, &view, &worst);
   cli->exit_code = exit_of(worst);
   if (!cli->is_json) return PD_OK;
   pd_json_close(&w, ']');

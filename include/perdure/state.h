@@ -49,8 +49,16 @@ PD_API PD_MUST_USE pd_code pd_home_open(const char *uri, const pd_home_options *
 PD_API pd_code pd_home_close(pd_home *home, pd_error *err);
 
 /* Read FOLDER/policy.toml again, as a server does when it is told to. (It is also looked at once a second, while calls are made.) A file
- * that is wrong changes nothing: PD_INVALID names the line, and the rules from before stay in force. */
+ * that is wrong changes nothing: PD_INVALID names the line, and the rules from before stay in force. So does one that is missing or has no
+ * rules in it, if there were rules before and it does not say `no_rules = true`. */
 PD_API PD_MUST_USE pd_code pd_home_reload(pd_home *home, pd_error *err);
+/* Look at the file now, if nobody did within the last second. `problem`: why it was not taken, so that the rules from before are in force;
+ * else "". */
+PD_API void pd_policy_look(pd_home *home, char problem[PD_ERROR_MESSAGE_MAX]);
+/* Another number whenever other rules are in force: those who go on for long ask pd_permission_of again then. Does no I/O. */
+PD_API uint64_t pd_policy_epoch(const pd_home *home);
+/* Would a home in `folder` open with the policy that lies there? PD_INVALID says why not. Nothing is changed. */
+PD_API PD_MUST_USE pd_code pd_policy_check(const char *folder, pd_error *err);
 
 /* The store of an agent, or `shared` or `system`, as the home has it open; borrowed until pd_home_return, or until the home closes. For
  * reading its history; who writes through it goes past permissions, quotas and audit. Made if it is not there and `create`; else

@@ -93,8 +93,8 @@ static bool has_database(const pd_doctor_view *v, const char *name, size_t stem)
 static void check_name(pd_doctor_view *v, const char *name)
 {
   static const char *const beside[] = {".db-wal", ".db-shm", ".db-journal"};
-  static const char *const ours[] = {".", "..", "perdure.key", "perdure.toml", "policy.toml", "vault.json", "snapshots", "backups",
-                                     "restore.json", "server.lock", "supervise", "mcp.key",
+  static const char *const ours[] = {".", "..", "perdure.key", "perdure.toml", "policy.toml", "policy.kept", "vault.json", "snapshots",
+                                     "backups", "restore.json", "server.lock", "supervise", "mcp.key",
                                      /* locks that stay: to remove one while it is held would let a second holder in */
                                      "vault.lock", ".vault.lock", "restore.lock", ".restore.lock", ".joint.lock", ".server.lock"};
   size_t stem;

@@ -7,6 +7,7 @@
 #include "base/sha256.h"
 #include "state/briefing.h"
 #include "state/moment.h"
+#include "state/policy.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +25,10 @@ typedef struct changes {
   const char *without; /* changes by this one do not count; NULL: all do */
   const char *self;
   uint64_t records, writes, keys, moves, by_others;
+  pd_home *home;
+  const char *like; /* policy is asked what it says of this about each key */
+  uint64_t closed;  /* changes that are not told */
+  bool is_closed;   /* none is: the log is not even read */
   bool is_cut;
   pd_map64 seen; /* keys by fingerprint: the newest change of each is listed */
   writer writers[WRITERS_MAX];
@@ -56,6 +61,14 @@ static void take_change(changes *c, const pd_record *record, const pd_change *ch
   bool is_new = false;
   uint32_t *slot;
   memcpy(&print, id.bytes, sizeof print);
+  pd_verdict verdict;
+  pd_policy_ask(c->home, pd_capability_get(c->like), pd_text(c->self), &change->key, &verdict); /* no look at the file: the log is locked */
+  if (verdict.permission > PD_PERMIT_NOTIFY) {
+    c->closed++;
+    return;
+  }
+  note_writer(c, record->author);
+  if (strcmp(record->author, c->self) != 0) c->by_others++;
   c->writes++;
   c->code = pd_map64_add(&c->seen, print ? print : 1, &slot, &is_new, c->err);
   if (c->code || !is_new) return;
@@ -84,8 +97,6 @@ static bool take_record(void *ctx, const pd_record *record)
   }
   if (c->without && strcmp(record->author, c->without) == 0) return true;
   if (record->kind != PD_RECORD_COMMIT && record->kind != PD_RECORD_FORK) c->moves++;
-  if (record->change_count) note_writer(c, record->author);
-  if (strcmp(record->author, c->self) != 0) c->by_others += record->change_count;
   for (size_t i = 0; i < record->change_count && c->code == PD_OK; i++) take_change(c, record, &record->changes[i]);
   return c->code == PD_OK;
 }
@@ -96,10 +107,12 @@ static pd_code read_log(pd_briefing *b, const char *name, changes *c, pd_error *
   pd_log_query query = {.ref = "main"};
   c->since_ms = b->since_ms;
   c->self = b->agent;
+  c->home = b->home;
   c->err = err;
   c->items = (pd_json_writer){.out = &c->text, .err = err};
   pd_json_open(&c->items, '[');
-  pd_code code = pd_home_hold(b->home, name, false, &held, err);
+  c->is_closed = pd_permission_at_best(b->home, b->agent, c->like) > PD_PERMIT_NOTIFY;
+  pd_code code = c->is_closed ? PD_NOT_FOUND : pd_home_hold(b->home, name, false, &held, err);
   if (code == PD_OK) code = pd_log(held->store, &query, take_record, c, err);
   pd_home_let(b->home, held);
   if (code && code != PD_NOT_FOUND) return code;
@@ -118,6 +131,7 @@ static pd_code write_changes(const pd_briefing *b, const changes *c, pd_section 
     if (!c->without) pd_json_put_number(&w, "by_others", c->by_others);
     if (c->moves) pd_json_put_number(&w, "resets", c->moves);
     if (c->is_cut) pd_json_put_bool(&w, "is_cut", true);
+    if (c->is_closed || c->closed) pd_json_put_text(&w, "left_out", c->is_closed ? "all, by policy" : "some, by policy");
     if (is_full) {
       pd_json_key(&w, "writers");
       pd_json_open(&w, '[');
@@ -138,9 +152,10 @@ static pd_code add_names(const changes *c, pd_buf *out, pd_error *err)
 
 pd_code pd_brief_shared(pd_briefing *b, pd_section *out, pd_error *err)
 {
-  CLEANUP(changes_done) changes c = {.without = b->agent};
+  CLEANUP(changes_done) changes c = {.without = b->agent, .like = "state.shared.list"};
   TRY(read_log(b, PD_STORE_SHARED, &c, err));
   TRY(write_changes(b, &c, out, err));
+  if (c.is_closed) return pd_buf_printf(&out->sentence, err, "Policy keeps the shared state from you");
   if (!c.keys) return c.moves ? pd_buf_printf(&out->sentence, err, "The shared state was set back") : PD_OK;
   for (size_t i = 0; i < c.writer_count && i < PD_BRIEF_NAMED_MAX; i++)
     TRY(pd_buf_printf(&out->sentence, err, "%s%s", i ? ", " : "", c.writers[i].name));
@@ -151,9 +166,10 @@ pd_code pd_brief_shared(pd_briefing *b, pd_section *out, pd_error *err)
 
 pd_code pd_brief_own(pd_briefing *b, pd_section *out, pd_error *err)
 {
-  CLEANUP(changes_done) changes c = {0};
+  CLEANUP(changes_done) changes c = {.like = "state.persistent.list"};
   TRY(read_log(b, b->agent, &c, err));
   TRY(write_changes(b, &c, out, err));
+  if (c.is_closed) return pd_buf_printf(&out->sentence, err, "Policy keeps your own state from you");
   if (!c.keys) return c.moves ? pd_buf_printf(&out->sentence, err, "Your own state was set back") : PD_OK;
   TRY(pd_brief_count(&out->sentence, c.keys, "key", "keys", err));
   TRY(pd_buf_printf(&out->sentence, err, " of your own state changed"));

@@ -171,6 +171,15 @@ static pd_code look_at_vault(pd_home *home, pd_health *h, pd_error *err)
   return PD_OK;
 }
 
+/* Rules that stay in force because the file cannot be trusted are not what the operator thinks. */
+static pd_code look_at_policy(pd_home *home, pd_health *h, pd_error *err)
+{
+  char problem[PD_ERROR_MESSAGE_MAX];
+  pd_policy_look(home, problem);
+  if (!*problem) return PD_OK;
+  return reason(h, PD_HEALTH_DEGRADED, "", err, "the policy was not taken, the rules from before stay in force: %.300s", problem);
+}
+
 pd_code pd_health_look(pd_home *home, pd_health *out, pd_error *err)
 {
   CLEANUP(pd_leases_done) pd_leases leases = {0};
@@ -178,6 +187,7 @@ pd_code pd_health_look(pd_home *home, pd_health *out, pd_error *err)
   TRY(look_at_disk(home, out, err));
   TRY(look_at_audit(home, out, err));
   TRY(look_at_vault(home, out, err));
+  TRY(look_at_policy(home, out, err));
   TRY(pd_leases_list(home, &leases, err));
   for (size_t i = 0; i < leases.count; i++) {
     pd_lease_open(home, &leases.items[i], true);

@@ -4,26 +4,35 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/glob.h"
 #include "state/tiers.h"
 
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define LOOK_MS 1000 /* the file is looked at this often, at most */
 
+/* Which file, as far as can be told without reading it; all zero: none. */
+typedef struct stamp {
+  struct timespec time;
+  off_t size;
+  ino_t file;
+} stamp;
+
 struct pd_policy {
   pd_home *home;
-  char *path;            /* NULL: the home has no folder */
+  char *path, *kept;     /* NULL: the home has no folder */
   pthread_rwlock_t lock; /* of the rules, the problem and the stamp */
   pd_rules rules;
   char problem[PD_ERROR_MESSAGE_MAX];
-  struct timespec stamp_time;
-  off_t stamp_size;
-  ino_t stamp_file;
+  stamp seen, awaited; /* of the file that was judged last; of one that is looked at once more before it is taken (R6) */
   atomic_bool has_rules;
+  atomic_ullong epoch;
   atomic_llong looked_ms;
 };
 
@@ -111,35 +120,89 @@ static void begin_verdict(const pd_home *home, const pd_capability *capability, 
 
 /* ---- the file ---- */
 
-static bool is_same_file(const pd_policy *policy, const struct stat *is)
+static stamp stamp_of(const char *path)
 {
-  return is->st_size == policy->stamp_size && is->st_ino == policy->stamp_file && is->st_mtim.tv_sec == policy->stamp_time.tv_sec &&
-         is->st_mtim.tv_nsec == policy->stamp_time.tv_nsec;
+  struct stat is;
+  return stat(path, &is) ? (stamp){0} : (stamp){is.st_mtim, is.st_size, is.st_ino};
+}
+
+static bool is_same_stamp(const stamp *a, const stamp *b)
+{
+  return a->size == b->size && a->file == b->file && a->time.tv_sec == b->time.tv_sec && a->time.tv_nsec == b->time.tv_nsec;
+}
+
+static bool is_same_rule(const pd_rule *a, const pd_rule *b)
+{
+  return a->permission == b->permission && a->has_ttl == b->has_ttl && a->ttl_ms == b->ttl_ms &&
+         strcmp(a->capability, b->capability) == 0 && strcmp(a->agent, b->agent) == 0 &&
+         pd_bytes_equal(pd_buf_bytes(&a->prefix), pd_buf_bytes(&b->prefix));
+}
+
+/* Does `after` lack a rule that `before` has? */
+static bool lacks_some(const pd_rules *after, const pd_rules *before)
+{
+  for (size_t i = 0; i < before->count; i++) {
+    size_t k = 0;
+    while (k < after->count && !is_same_rule(&before->items[i], &after->items[k])) k++;
+    if (k == after->count) return true;
+  }
+  return false;
+}
+
+/* R5: PD_INVALID if there is nothing in the file though there were rules. */
+static pd_code check_none(const char *path, const pd_rules *rules, bool had_rules, pd_error *err)
+{
+  if (rules->count || rules->is_none || !had_rules) return PD_OK;
+  return pd_error_set(err, PD_INVALID,
+                      "%s %s, and this home had rules: put it back; if there are to be none any more, write `no_rules = true` into it",
+                      path, rules->is_absent ? "is missing" : "has no rules in it");
+}
+
+/* R5. A folder that cannot be written to forgets it, and nothing else. */
+static void remember(const pd_policy *policy)
+{
+  if (policy->rules.is_none) (void)!unlink(policy->kept);
+  if (policy->rules.count && access(policy->kept, F_OK) != 0)
+    (void)!pd_file_write(policy->kept,
+                         pd_text("This home had rules in policy.toml; without them it does not open, unless that says no_rules = true\n"),
+                         true, NULL);
+}
+
+/* Under the lock: what the file says takes the place of the rules in force, if it is to be trusted; `rules` are then those that go. */
+static pd_code take_rules(pd_policy *policy, const stamp *is, bool must, pd_rules *rules, pd_error *err)
+{
+  bool had_rules = policy->rules.count || (policy->kept && access(policy->kept, F_OK) == 0);
+  TRY(check_none(policy->path, rules, had_rules, err));
+  if (!must && lacks_some(rules, &policy->rules) && !is_same_stamp(is, &policy->awaited)) { /* R6 */
+    policy->awaited = *is;
+    return pd_error_set(err, PD_CONFLICT, "%s lacks rules that are in force; it is taken if it does not change within a second",
+                        policy->path);
+  }
+  pd_rules before = policy->rules;
+  policy->rules = *rules;
+  *rules = before;
+  atomic_store(&policy->has_rules, policy->rules.count > 0);
+  atomic_fetch_add(&policy->epoch, 1);
+  remember(policy);
+  return PD_OK;
 }
 
 /* Read the file, if it is another one than the last time, or `must`. The lock is taken for writing. */
 static pd_code reload(pd_policy *policy, bool must, pd_error *err)
 {
-  struct stat is = {0};
   pd_rules rules = {0};
   pd_error why = {0};
   if (!policy->path) return PD_OK;
   pthread_rwlock_wrlock(&policy->lock);
-  bool is_there = stat(policy->path, &is) == 0;
-  if (!is_there) memset(&is, 0, sizeof is);
+  stamp is = stamp_of(policy->path);
   pd_code code = PD_OK;
-  if (must || !is_same_file(policy, &is)) {
+  if (must || !is_same_stamp(&is, &policy->seen)) {
     code = pd_rules_load(policy->path, &rules, &why);
-    policy->stamp_time = is.st_mtim;
-    policy->stamp_size = is.st_size;
-    policy->stamp_file = is.st_ino;
+    bool is_whole = code == PD_OK;
+    if (is_whole) code = take_rules(policy, &is, must, &rules, &why);
+    bool is_awaited = code && is_whole && is_same_stamp(&is, &policy->awaited) && !must;
+    if (!is_awaited) policy->seen = is;
     snprintf(policy->problem, sizeof policy->problem, "%s", code ? why.message : "");
-    if (code == PD_OK) {
-      pd_rules before = policy->rules;
-      policy->rules = rules;
-      rules = before;
-      atomic_store(&policy->has_rules, policy->rules.count > 0);
-    }
   }
   pthread_rwlock_unlock(&policy->lock);
   pd_rules_done(&rules);
@@ -220,6 +283,32 @@ void pd_policy_visit(pd_home *home, void (*visit)(void *ctx, const pd_rule *rule
   pthread_rwlock_unlock(&policy->lock);
 }
 
+uint64_t pd_policy_epoch(const pd_home *home)
+{
+  return atomic_load(&home->policy->epoch);
+}
+
+void pd_policy_look(pd_home *home, char problem[PD_ERROR_MESSAGE_MAX])
+{
+  pd_policy *policy = home->policy;
+  if (policy->path) look(policy, pd_home_now(home));
+  pthread_rwlock_rdlock(&policy->lock);
+  memcpy(problem, policy->problem, sizeof policy->problem);
+  pthread_rwlock_unlock(&policy->lock);
+}
+
+pd_code pd_policy_check(const char *folder, pd_error *err)
+{
+  char path[PATH_MAX], kept[PATH_MAX];
+  pd_rules rules = {0};
+  snprintf(path, sizeof path, "%s/" PD_POLICY_FILE, folder);
+  snprintf(kept, sizeof kept, "%s/" PD_POLICY_KEPT, folder);
+  pd_code code = pd_rules_load(path, &rules, err);
+  if (!code) code = check_none(path, &rules, access(kept, F_OK) == 0, err);
+  pd_rules_done(&rules);
+  return code;
+}
+
 pd_code pd_home_reload(pd_home *home, pd_error *err)
 {
   return reload(home->policy, true, err);
@@ -233,10 +322,9 @@ pd_code pd_policy_new(pd_home *home, pd_policy **out, pd_error *err)
   pthread_rwlock_init(&made->lock, NULL);
   atomic_store(&made->looked_ms, pd_home_now(home));
   pd_code code = PD_OK;
-  if (home->folder && asprintf(&made->path, "%s/" PD_POLICY_FILE, home->folder) < 0) {
-    made->path = NULL;
-    code = pd_error_memory(err, "a policy");
-  }
+  if (home->folder && asprintf(&made->path, "%s/" PD_POLICY_FILE, home->folder) < 0) made->path = NULL;
+  if (home->folder && asprintf(&made->kept, "%s/" PD_POLICY_KEPT, home->folder) < 0) made->kept = NULL;
+  if (home->folder && (!made->path || !made->kept)) code = pd_error_memory(err, "a policy");
   if (code == PD_OK) code = reload(made, true, err);
   if (code) {
     pd_policy_free(made);
@@ -252,5 +340,6 @@ void pd_policy_free(pd_policy *policy)
   pd_rules_done(&policy->rules);
   pthread_rwlock_destroy(&policy->lock);
   free(policy->path);
+  free(policy->kept);
   free(policy);
 }

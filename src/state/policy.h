@@ -12,8 +12,13 @@
  * R1  What is in force is the strictest of the capability's own permission and of all rules that fit: no rule loosens.
  * R2  A rule that could only loosen, that fits no capability, or whose prefix none of them has a key for, is refused with its line: it
  *     would not do what its author thinks.
- * R3  A file that is wrong stops a home from opening. Later, the rules from before stay in force, and `policy.list` tells.
+ * R3  A file that is wrong stops a home from opening. Later, the rules from before stay in force, and `policy.list`, `system.health` and
+ *     the server's log tell.
  * R4  A rule with a prefix fits a call whose key begins with it, and a call over a prefix of keys if both have keys in common.
+ * R5  No rules are in force in a home that had some only if the file says `no_rules = true`. A file that is missing or has nothing in it
+ *     is a wrong one then, also after a restart: FOLDER/policy.kept remembers that there were rules (decision 068).
+ * R6  A file without some of the rules in force is taken when it was the same at two looks, a second apart: one that is being written is
+ *     not.
  */
 #ifndef PD_STATE_POLICY_H
 #define PD_STATE_POLICY_H
@@ -22,6 +27,7 @@
 #include "state/home.h"
 
 #define PD_POLICY_FILE "policy.toml"
+#define PD_POLICY_KEPT "policy.kept"
 #define PD_POLICY_RULES_MAX 1000
 #define PD_POLICY_REASON_MAX 200
 
@@ -46,6 +52,8 @@ typedef struct pd_rule {
 typedef struct pd_rules {
   pd_rule *items;
   size_t count, capacity;
+  bool is_none;   /* the file says that there are to be none */
+  bool is_absent; /* there is no file */
 } pd_rules;
 
 void pd_rules_done(pd_rules *rules);

@@ -16,6 +16,8 @@ typedef struct rule_reader {
   const char *path;
   pd_rules *rules;
   pd_rule *rule; /* that is being read; NULL: none yet */
+  int64_t count; /* rule_count; -1: not given */
+  size_t count_line;
 } rule_reader;
 
 static pd_code bad(const rule_reader *r, size_t line, pd_error *err, const char *what)
@@ -93,27 +95,54 @@ static pd_code end_rule(const rule_reader *r, pd_error *err)
   return why.code == PD_NO_MEMORY ? pd_error_memory(err, "a policy") : bad(r, r->rule->line, err, why.message);
 }
 
+/* What stands before the first rule. */
+static pd_code take_head(rule_reader *r, const pd_toml_entry *entry, pd_error *err)
+{
+  const pd_toml_value *value = &entry->value;
+  if (strcmp(entry->key, "no_rules") == 0) {
+    if (value->kind != PD_TOML_BOOL || !value->is_true) return bad(r, entry->line, err, "'no_rules' must be true, or not be there");
+    r->rules->is_none = true;
+    return PD_OK;
+  }
+  if (strcmp(entry->key, "rule_count") == 0) {
+    if (value->kind != PD_TOML_INTEGER || value->integer < 1) return bad(r, entry->line, err, "'rule_count' must be a number from 1");
+    r->count = value->integer;
+    r->count_line = entry->line;
+    return PD_OK;
+  }
+  return bad(r, entry->line, err, "a policy has only [[rule]] tables, and before them rule_count or no_rules");
+}
+
+/* R5 */
+static pd_code check_whole(const rule_reader *r, pd_error *err)
+{
+  char what[120];
+  if (r->rules->is_none && (r->rules->count || r->count >= 0)) return bad(r, 1, err, "'no_rules' stands beside rules: which is meant?");
+  if (r->count < 0 || (uint64_t)r->count == r->rules->count) return PD_OK;
+  snprintf(what, sizeof what, "'rule_count' is %lld, and there are %zu rules: is the file whole?", (long long)r->count, r->rules->count);
+  return bad(r, r->count_line, err, what);
+}
+
 static pd_code read_rules(rule_reader *r, const pd_toml *toml, pd_error *err)
 {
   size_t at = 0;
   for (size_t t = 0; t < toml->table_count; t++) {
     if (t) TRY(begin_rule(r, &toml->tables[t], err));
     for (; at < toml->entry_count && toml->entries[at].table == t; at++) {
-      if (!t) return bad(r, toml->entries[at].line, err, "a policy has only [[rule]] tables");
-      TRY(take_entry(r, &toml->entries[at], err));
+      TRY(t ? take_entry(r, &toml->entries[at], err) : take_head(r, &toml->entries[at], err));
     }
     if (t) TRY(end_rule(r, err));
   }
-  return PD_OK;
+  return check_whole(r, err);
 }
 
 pd_code pd_rules_load(const char *path, pd_rules *out, pd_error *err)
 {
   pd_toml toml = {0};
-  rule_reader r = {.path = path, .rules = out};
+  rule_reader r = {.path = path, .rules = out, .count = -1};
   pd_code code = pd_toml_read(path, &toml, err);
-  bool is_absent = code == PD_NOT_FOUND;
+  out->is_absent = code == PD_NOT_FOUND;
   if (code == PD_OK) code = read_rules(&r, &toml, err);
   pd_toml_done(&toml);
-  return is_absent ? PD_OK : code;
+  return out->is_absent ? PD_OK : code;
 }

@@ -107,6 +107,16 @@ static pd_code pick(pd_queue_tx *tx, pd_queue_take *take, delivery *out, size_t 
   return PD_OK;
 }
 
+/* The body of a message that tells of a shared key which policy has closed since: the key is not told. */
+static bool is_closed(const pd_queue_tx *tx, pd_json message)
+{
+  CLEANUP(pd_buf_done) pd_buf key = {0};
+  pd_json name = pd_json_member(pd_json_member(message, "body"), "key");
+  if (!pd_json_is(pd_json_member(message, "kind"), PD_QUEUE_SHARED_CHANGE) || name.kind != PD_JSON_STRING) return false;
+  if (pd_json_decode(name, &key, NULL)) return true;
+  return pd_permission_of(tx->home, tx->agent, "state.shared.watch", pd_buf_bytes(&key)) > PD_PERMIT_NOTIFY;
+}
+
 static pd_code put_delivered(pd_queue_tx *tx, pd_json_writer *out, const delivery *d, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf text = {0};
@@ -127,7 +137,10 @@ static pd_code put_delivered(pd_queue_tx *tx, pd_json_writer *out, const deliver
   pd_json_put_text(out, "sent_at", pd_time_text((int64_t)time_ms, time_text));
   pd_json_put_number(out, "deliveries", d->deliveries);
   pd_json_key(out, "body");
-  pd_json_value(out, pd_json_member(json, "body"));
+  if (is_closed(tx, json))
+    pd_json_raw(out, pd_text("{\"type\":\"" PD_QUEUE_SHARED_CHANGE "\",\"kind\":\"closed\",\"key\":null,\"reason\":\"policy\"}"));
+  else
+    pd_json_value(out, pd_json_member(json, "body"));
   pd_json_close(out, '}');
   return out->code;
 }

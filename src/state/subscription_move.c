@@ -90,12 +90,21 @@ static bool has_room(const batch *b)
   return b->count < MOVE_COUNT_MAX && b->tx->count < b->tx->home->config.queue_count_max;
 }
 
+/* Policy may have been tightened since it was subscribed to. An event without a key tells that something changed, if any may be told. */
+static bool may_hear(const batch *b, const pd_watch_event *event)
+{
+  static const char like[] = "state.shared.watch";
+  if (!event->key.size) return pd_permission_at_best(b->tx->home, b->tx->agent, like) <= PD_PERMIT_NOTIFY;
+  return pd_permission_of(b->tx->home, b->tx->agent, like, event->key) <= PD_PERMIT_NOTIFY;
+}
+
 /* *out_is_told: there was no more. */
 static pd_code stage_events(batch *b, const pd_subscription *s, pd_watch *watch, bool *out_is_told, pd_error *err)
 {
   pd_watch_event event;
   pd_code code = PD_OK;
-  while (has_room(b) && (code = pd_watch_next(watch, 0, &event, err)) == PD_OK) TRY(stage_event(b, s, &event, err));
+  while (has_room(b) && (code = pd_watch_next(watch, 0, &event, err)) == PD_OK)
+    if (may_hear(b, &event)) TRY(stage_event(b, s, &event, err));
   *out_is_told = code == PD_NOT_FOUND;
   return code == PD_NOT_FOUND ? PD_OK : code;
 }

@@ -271,11 +271,12 @@ struct pd_server {
   pd_metrics *metrics;
   pd_tls *tls; /* NULL: none */
   pd_notify notify;
-  pd_pulse pulses[2];      /* of writers and readers; `slow` may rightly do one thing for minutes */
-  int64_t pulse_ms;        /* the last sign of life */
-  struct pd_mcp_http *mcp; /* mcp_http.h */
-  int64_t rechecked_ms;    /* pd_conns_recheck */
-  atomic_bool is_buffered; /* store.flush: an ok does not wait for the disk */
+  pd_pulse pulses[2];                        /* of writers and readers; `slow` may rightly do one thing for minutes */
+  int64_t pulse_ms;                          /* the last sign of life */
+  struct pd_mcp_http *mcp;                   /* mcp_http.h */
+  int64_t rechecked_ms;                      /* pd_conns_recheck */
+  char policy_problem[PD_ERROR_MESSAGE_MAX]; /* that the log was told of last */
+  atomic_bool is_buffered;                   /* store.flush: an ok does not wait for the disk */
   atomic_bool is_draining;
   atomic_bool is_full;           /* space.c */
   atomic_ullong full_count_seen; /* of the metrics' full count */

@@ -37,9 +37,12 @@ typedef struct pd_hub_request {
   pd_store *store;  /* borrowed until pd_hub_add returns: the topic borrows it for itself */
   pd_watch_options options;
   struct MHD_Connection *connection;
-  int fd;         /* -1: unknown */
-  bool is_open;   /* refs that pd_history_hides are told, too */
-  bool is_direct; /* it may be written to past libmicrohttpd: not with TLS */
+  int fd;                   /* -1: unknown */
+  bool is_open;             /* refs that pd_history_hides are told, too */
+  const char *agent, *like; /* whom policy is asked about, and the capability that tells the same. Static: like */
+  bool is_operator;
+  uint64_t policy_epoch; /* from before it was asked */
+  bool is_direct;        /* it may be written to past libmicrohttpd: not with TLS */
 } pd_hub_request;
 
 /* A new watcher, as a response that libmicrohttpd streams. PD_LIMIT if there are too many; PD_INVALID for a place that is none. */

@@ -112,12 +112,24 @@ static void tell(eye *e, const target *t)
     pd_mcp_changed(e->mcp, t->agent, PD_MCP_RESOURCES);
 }
 
+/* Policy may have been tightened since it was subscribed to. */
+static bool may_hear(eye *e, const target *t)
+{
+  static const char *const reads[] = {
+    [PD_MCP_PERSISTENT] = "state.persistent.get", [PD_MCP_SHARED] = "state.shared.get", [PD_MCP_THREAD] = "threads.load"};
+  const char *list = strcmp(e->name, SHARED) == 0 ? "state.shared.list" : "state.persistent.list";
+  if (!*t->uri) return pd_permission_at_best(e->mcp->home, t->agent, list) <= PD_PERMIT_NOTIFY;
+  bool has_key = t->topic.kind != PD_MCP_THREAD;
+  return pd_permission_of(e->mcp->home, t->agent, reads[t->topic.kind], has_key ? pd_buf_bytes(&t->topic.rest) : (pd_bytes){0}) <=
+         PD_PERMIT_NOTIFY;
+}
+
 static void take(eye *e, const pd_watch_event *event)
 {
   for (target *t = e->targets; t; t = t->next) {
     if (event->seq <= t->seen_seq || !concerns(e, t, event)) continue;
     t->seen_seq = event->last_seq;
-    tell(e, t);
+    if (may_hear(e, t)) tell(e, t);
   }
 }
 

@@ -92,7 +92,8 @@ static pd_code judge(const pd_caller *caller, const char *name, const char *like
     return pd_error_named(err, PD_DENIED, "PermissionDenied", "agent %s may read its own state and shared, not that of '%s'", caller->agent,
                           name);
   pd_bytes about = key && *key ? pd_text(key) : (pd_bytes){0};
-  pd_permission permission = pd_permission_of(caller->server->home, caller->agent, like, about);
+  const char *whose = is_foreign ? name : caller->agent; /* as with calls: nobody passes what is blocked for that agent */
+  pd_permission permission = pd_permission_of(caller->server->home, whose, like, about);
   if (caller->is_operator ? permission < PD_PERMIT_BLOCKED : permission <= PD_PERMIT_NOTIFY) return PD_OK;
   return pd_error_named(err, PD_DENIED, "PermissionDenied", "policy does not let %s%s read this: %s is not free for it",
                         *caller->agent ? "agent " : "the operator", caller->agent, like);

@@ -195,18 +195,32 @@ static void beat(pd_server *server)
                is_writing ? "reads" : "writes", (long long)every_ms);
 }
 
+/* Also when nobody calls: who only listens is told by the rules that are in force. Says once what is wrong with the file. */
+static void look_at_policy(pd_server *server)
+{
+  char problem[PD_ERROR_MESSAGE_MAX];
+  pd_policy_look(server->home, problem);
+  if (strcmp(problem, server->policy_problem) == 0) return;
+  memcpy(server->policy_problem, problem, sizeof problem);
+  if (*problem)
+    pd_log_say(&server->options->log, PD_LOG_ERROR, "the policy was not taken, the rules from before stay in force: %s", problem);
+  else
+    pd_log_say(&server->options->log, PD_LOG_INFO, "the policy is in order again");
+}
+
 static void reload(pd_server *server)
 {
-  pd_error err = {0};
+  pd_error err = {0}, why = {0};
   pd_notify_say(&server->notify, "RELOADING=1\nMONOTONIC_USEC=%lld\n", (long long)pd_clock_monotonic_us());
-  pd_code code = pd_home_reload(server->home, &err);
-  if (!code) code = pd_wire_options_load(server, &err);
+  pd_code policy = pd_home_reload(server->home, &why), code = pd_wire_options_load(server, &err);
   if (!code) code = pd_wire_settings_load(server, &err);
   if (!code) limit_stores(server);
-  if (code)
-    pd_log_say(&server->options->log, PD_LOG_ERROR, "reload failed, nothing was changed: %s", err.message);
-  else
-    pd_log_say(&server->options->log, PD_LOG_INFO, "reloaded");
+  if (policy) pd_log_say(&server->options->log, PD_LOG_ERROR, "the rules from before stay in force: %s", why.message);
+  if (code) pd_log_say(&server->options->log, PD_LOG_ERROR, "the settings stay as they were: %s", err.message);
+  if (policy && code) pd_log_say(&server->options->log, PD_LOG_ERROR, "reload failed, nothing was changed");
+  if (!policy && code) pd_log_say(&server->options->log, PD_LOG_WARN, "reloaded the policy alone");
+  if (policy && !code) pd_log_say(&server->options->log, PD_LOG_WARN, "reloaded the settings alone");
+  if (!policy && !code) pd_log_say(&server->options->log, PD_LOG_INFO, "reloaded");
   if (server->tls) (void)pd_tls_reload(server->tls, server->options->tls_cert, server->options->tls_key); /* says what came of it */
   tell_status(server, "READY=1\n");
 }
@@ -259,6 +273,7 @@ pd_code pd_server_run(pd_server *server, pd_error *err)
     beat(server);
     signal_number = next_signal(signals, look_ms(server));
     if (signal_number == SIGHUP) reload(server);
+    look_at_policy(server);
     pd_conns_sweep(server);
     pd_conns_recheck(server);
     pd_space_tick(server);

@@ -44,6 +44,10 @@ static pd_code begin(pd_request *request, pd_error *err)
   bool is_shared = strcmp(wanted.name, "shared") == 0, is_own = strcmp(wanted.name, caller->agent) == 0;
   bool is_auditor = caller->token.role == PD_ROLE_AUDITOR; /* who changes nothing: makes no store, and needs no leave to subscribe */
   const char *like = !is_shared ? "state.persistent.list" : is_auditor ? "state.shared.list" : "state.shared.watch";
+  wanted.agent = caller->is_operator && !is_shared ? wanted.name : caller->agent;
+  wanted.is_operator = caller->is_operator;
+  wanted.like = like;
+  wanted.policy_epoch = pd_policy_epoch(request->server->home);
   TRY(pd_read_permit(request, wanted.name, like, prefix, err));
   pd_code code = PD_OK;
   if (!wanted.is_open && wanted.options.ref && pd_history_hides(wanted.options.ref))

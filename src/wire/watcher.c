@@ -99,8 +99,26 @@ void pd_watcher_cut(pd_watcher *w, const char *reason)
   pthread_mutex_unlock(&w->lock);
 }
 
+/* Policy is asked when the watch begins; and again, before anything is told, when other rules came into force. */
+static bool may_hear(pd_watcher *w)
+{
+  pd_home *home = w->topic->hub->server->home;
+  uint64_t epoch = pd_policy_epoch(home);
+  if (epoch == w->policy_epoch) return true;
+  pd_permission permission = pd_permission_of(home, w->agent, w->like, w->prefix.size ? pd_buf_bytes(&w->prefix) : (pd_bytes){0});
+  bool may = permission <= PD_PERMIT_NOTIFY || (w->is_operator && permission < PD_PERMIT_BLOCKED);
+  if (may) w->policy_epoch = epoch;
+  return may;
+}
+
+#define BARRED "policy does not let you follow this any more"
+
 void pd_watcher_tell(pd_watcher *w, const pd_news *news, int64_t now_ms)
 {
+  if (!may_hear(w)) {
+    pd_watcher_cut(w, BARRED);
+    return;
+  }
   for (size_t i = 0, first; i < news->count;) {
     if (!wants(w, news, &news->items[i])) {
       i++;
@@ -169,7 +187,9 @@ static void fill_and_wake(pd_watcher *w)
   bool is_live = false, is_draining = atomic_load(&w->topic->hub->is_draining);
   pd_watch_cursor before = pd_watch_where(w->watch);
   pd_error err = {0};
-  pd_code code = is_draining ? pd_error_set(&err, PD_STORAGE, "the server is stopping") : fill(w, &text, &is_live, &err);
+  pd_code code = is_draining    ? pd_error_set(&err, PD_STORAGE, "the server is stopping")
+                 : !may_hear(w) ? pd_error_set(&err, PD_DENIED, BARRED)
+                                : fill(w, &text, &is_live, &err);
   pthread_mutex_lock(&w->lock);
   if (is_live && !w->is_over && atomic_load(&w->topic->hub->is_draining)) { /* it joined after all others were told */
     w->is_over = true;
@@ -259,6 +279,10 @@ static pd_code set_up(pd_watcher *w, pd_hub *hub, const pd_hub_request *request,
   w->fd = request->is_direct ? request->fd : -1;
   w->job.run = run_job;
   w->is_open = request->is_open;
+  w->is_operator = request->is_operator;
+  w->like = request->like;
+  w->policy_epoch = request->policy_epoch;
+  snprintf(w->agent, sizeof w->agent, "%s", request->agent);
   int size = SEND_SIZE;
   if (request->fd >= 0)
     setsockopt(request->fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size); /* else the system keeps megabytes for who does not read */

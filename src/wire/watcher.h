@@ -46,12 +46,16 @@ struct pd_watcher {
   int fd;      /* -1: only libmicrohttpd writes */
   bool is_live, is_asleep, is_over;
   bool is_open;           /* it hears of hidden refs, too */
+  uint64_t policy_epoch;  /* when policy was asked last; the watcher's thread of the moment */
   pd_watch_cursor joined; /* what lies before was sent: by itself, until it became live, and since */
   int64_t pushed_ms;
   pd_buf prefix;
   pd_topic *topic;
-  size_t place;                  /* in topic->live */
-  char ref[PD_REF_SIZE_MAX + 1]; /* "": all */
+  size_t place;                     /* in topic->live */
+  char ref[PD_REF_SIZE_MAX + 1];    /* "": all */
+  char agent[PD_NAME_SIZE_MAX + 1]; /* whom policy is asked about; and what it is asked */
+  const char *like;
+  bool is_operator;
   struct MHD_Connection *connection;
   pd_watch *watch; /* while it is behind; of the topic's store */
   pd_job job;      /* reading on, by the pool */

@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -190,11 +191,180 @@ static void policy__a_changed_file_is_seen_within_a_second(void **state)
   operator_ok(&w, "policy.list", "{}");
   assert_non_null(strstr(world_out(&w, "problem"), "policy.toml:4"));
   assert_string_equal(world_out(&w, "rules.0.permission"), "\"blocked\"");
-  char *path = text_of("%s/policy.toml", w.folder);
-  assert_int_equal(unlink(path), 0);
-  free(path);
+  write_policy(&w, "no_rules = true\n");
+  w.now_ms += 1000;
+  world_fails(&w, GET, "{\"key\":\"a\"}", "PermissionDenied", NULL); /* what loosens is looked at twice */
   w.now_ms += 1000;
   world_ok(&w, GET, "{\"key\":\"a\"}");
+  world_close(&w);
+}
+
+/* ---- what is not to be trusted ---- */
+
+/* The rules are in force, and everybody is told why. */
+static void stays_blocked(world *w, const char *problem)
+{
+  for (int i = 0; i < 3; i++) {
+    w->now_ms += 1000;
+    world_fails(w, GET, "{\"key\":\"a\"}", "PermissionDenied", NULL);
+  }
+  operator_ok(w, "policy.list", "{}");
+  if (!strstr(world_out(w, "problem"), problem)) fail_msg("%s is not in %s", problem, w->member);
+  assert_string_equal(world_out(w, "rules.0.permission"), "\"blocked\"");
+  operator_ok(w, "system.health", "{}");
+  world_want(w, "status", "\"degraded\"");
+  if (!strstr(world_out(w, "reasons"), "the rules from before stay in force")) fail_msg("%s", w->member);
+}
+
+#define BLOCKED RULE("state.shared.get", "permission = \"blocked\"")
+
+static void policy__a_file_that_is_missing_empty_unreadable_or_cut_keeps_the_rules_in_force(void **state)
+{
+  (void)state;
+  static const char *const files[][2] = {
+    {"", "has no rules in it"},
+    {"# all gone\n\n", "has no rules in it"},
+    {"[[rule]]\ncapability = \"state.shared.get\"\n", "needs a 'permission'"},
+    {"[[rule]]\ncapability = \"state.sha", "policy.toml:2"},
+    {"rule_count = 2\n" BLOCKED, "'rule_count' is 2, and there are 1 rules: is the file whole?"},
+    {"rule_count = 2\n", "'rule_count' is 2, and there are 0 rules"},
+    {"rule_count = 0\n", "'rule_count' must be"},
+    {"no_rules = false\n", "'no_rules' must be true"},
+    {"no_rules = true\n" BLOCKED, "which is meant?"},
+  };
+  world w;
+  world_open(&w, NULL);
+  set_policy(&w, "rule_count = 1\n" BLOCKED);
+  char *path = text_of("%s/policy.toml", w.folder);
+  for (size_t i = 0; i < COUNT_OF(files); i++) {
+    write_policy(&w, files[i][0]);
+    stays_blocked(&w, files[i][1]);
+    assert_int_equal(pd_home_reload(w.home, &w.err), PD_INVALID); /* nor when it is told to reload */
+    world_fails(&w, GET, "{\"key\":\"a\"}", "PermissionDenied", NULL);
+  }
+  assert_int_equal(unlink(path), 0);
+  stays_blocked(&w, "is missing");
+  assert_int_equal(pd_home_reload(w.home, &w.err), PD_INVALID);
+  assert_int_equal(mkdir(path, 0700), 0);
+  stays_blocked(&w, "policy.toml");
+  assert_int_equal(rmdir(path), 0);
+  write_policy(&w, BLOCKED);
+  w.now_ms += 1000;
+  world_fails(&w, GET, "{\"key\":\"a\"}", "PermissionDenied", NULL);
+  operator_ok(&w, "policy.list", "{}");
+  world_want(&w, "problem", "null");
+  set_policy(&w, "no_rules = true\n"); /* the way out */
+  world_ok(&w, GET, "{\"key\":\"a\"}");
+  assert_int_equal(unlink(path), 0); /* and then there may be none */
+  set_policy(&w, "");
+  world_ok(&w, GET, "{\"key\":\"a\"}");
+  free(path);
+  world_close(&w);
+}
+
+static void policy__a_home_that_had_rules_does_not_open_without_them(void **state)
+{
+  (void)state;
+  world w;
+  pd_home *second = NULL;
+  world_open(&w, NULL);
+  set_policy(&w, BLOCKED);
+  char *path = text_of("%s/policy.toml", w.folder);
+  assert_int_equal(unlink(path), 0);
+  assert_int_equal(pd_home_open(w.uri, NULL, &second, &w.err), PD_INVALID);
+  assert_non_null(strstr(w.err.message, "policy.toml is missing, and this home had rules"));
+  assert_non_null(strstr(w.err.message, "no_rules = true"));
+  assert_int_equal(pd_policy_check(w.folder, &w.err), PD_INVALID);
+  write_policy(&w, "");
+  assert_int_equal(pd_home_open(w.uri, NULL, &second, &w.err), PD_INVALID);
+  write_policy(&w, "no_rules = true\n");
+  assert_int_equal(pd_policy_check(w.folder, &w.err), PD_OK);
+  assert_int_equal(pd_home_open(w.uri, NULL, &second, &w.err), PD_OK);
+  assert_int_equal(pd_home_close(second, NULL), PD_OK);
+  assert_int_equal(unlink(path), 0);
+  assert_int_equal(pd_home_open(w.uri, NULL, &second, &w.err), PD_OK); /* it was said that there are none */
+  assert_int_equal(pd_home_close(second, NULL), PD_OK);
+  free(path);
+  world_close(&w);
+}
+
+static void policy__a_file_that_lacks_rules_is_taken_when_it_has_come_to_rest(void **state)
+{
+  (void)state;
+  world w;
+  world_open(&w, NULL);
+  set_policy(&w, BLOCKED RULE("state.shared.list", "permission = \"blocked\""));
+  for (int i = 0; i < 3; i++) { /* it is being written */
+    char *part = text_of(RULE("state.shared.list", "permission = \"blocked\"") "# %0*d\n", i + 1, 0);
+    write_policy(&w, part);
+    w.now_ms += 1000;
+    world_fails(&w, GET, "{\"key\":\"a\"}", "PermissionDenied", NULL);
+    free(part);
+  }
+  w.now_ms += 1000;
+  world_ok(&w, GET, "{\"key\":\"a\"}");
+  world_fails(&w, "state.shared.list", "{}", "PermissionDenied", NULL);
+  write_policy(&w, RULE("state.shared.list", "permission = \"blocked\"") BLOCKED); /* what only tightens is taken at once */
+  w.now_ms += 1000;
+  world_fails(&w, GET, "{\"key\":\"a\"}", "PermissionDenied", NULL);
+  world_close(&w);
+}
+
+/* ---- what goes on ---- */
+
+#define CLOSED(prefix) RULE("state.shared.*", "agent = \"alice\"\nprefix = \"" prefix "\"\npermission = \"blocked\"")
+
+static void set_shared(world *w, const char *key)
+{
+  w->agent = "bob";
+  world_okf(w, SET, "{\"key\":\"%s\",\"value\":1,\"expected_version\":0}", key);
+  w->agent = "alice";
+}
+
+static void policy__reaches_subscriptions_and_what_they_have_queued(void **state)
+{
+  (void)state;
+  world w;
+  world_open(&w, NULL);
+  w.agent = "alice";
+  world_begin_session(&w);
+  world_ok(&w, "state.shared.watch", "{\"prefix\":\"\"}");
+  set_shared(&w, "merger/queued");
+  world_ok(&w, "queue.count", "{}"); /* moved into the queue, perhaps */
+  set_policy(&w, CLOSED("merger/"));
+  set_shared(&w, "merger/later");
+  set_shared(&w, "news");
+  for (bool has_news = false; !has_news;) {
+    world_ok(&w, "queue.receive", "{\"max\":100,\"wait_ms\":20000}");
+    if (strstr((const char *)w.out.data, "merger/")) fail_msg("%s", (const char *)w.out.data);
+    has_news = strstr((const char *)w.out.data, "\"news\"") != NULL;
+  }
+  world_close(&w);
+}
+
+static void policy__reaches_briefings_which_say_what_is_left_out(void **state)
+{
+  (void)state;
+  world w;
+  world_open(&w, NULL);
+  w.agent = "alice";
+  world_ok(&w, "state.persistent.set", "{\"key\":\"mine\",\"value\":1}");
+  set_shared(&w, "merger/acme");
+  set_shared(&w, "news");
+  static const char since[] = "{\"since\":\"2020-01-01T00:00:00Z\",\"detail_level\":\"detailed\"}";
+  world_ok(&w, "state.briefing.generate", since);
+  assert_non_null(strstr((const char *)w.out.data, "merger/acme"));
+  set_policy(&w, CLOSED("merger/"));
+  world_ok(&w, "state.briefing.generate", since);
+  assert_null(strstr((const char *)w.out.data, "merger/acme"));
+  assert_non_null(strstr((const char *)w.out.data, "\"news\""));
+  assert_non_null(strstr((const char *)w.out.data, "\"left_out\":\"some, by policy\""));
+  set_policy(&w, RULE("state.shared.*", "agent = \"alice\"\npermission = \"blocked\""));
+  world_ok(&w, "state.briefing.generate", since);
+  assert_null(strstr((const char *)w.out.data, "\"news\""));
+  assert_null(strstr((const char *)w.out.data, "bob"));
+  assert_non_null(strstr((const char *)w.out.data, "\"left_out\":\"all, by policy\""));
+  assert_non_null(strstr((const char *)w.out.data, "Policy keeps the shared state from you"));
   world_close(&w);
 }
 
@@ -223,6 +393,11 @@ int main(void)
     cmocka_unit_test(policy__the_strictest_of_all_rules_is_in_force),
     cmocka_unit_test(policy__a_wrong_file_is_refused_with_its_line),
     cmocka_unit_test(policy__a_changed_file_is_seen_within_a_second),
+    cmocka_unit_test(policy__a_file_that_is_missing_empty_unreadable_or_cut_keeps_the_rules_in_force),
+    cmocka_unit_test(policy__a_home_that_had_rules_does_not_open_without_them),
+    cmocka_unit_test(policy__a_file_that_lacks_rules_is_taken_when_it_has_come_to_rest),
+    cmocka_unit_test(policy__reaches_subscriptions_and_what_they_have_queued),
+    cmocka_unit_test(policy__reaches_briefings_which_say_what_is_left_out),
     cmocka_unit_test(policy__tightening_does_not_wait_for_what_was_approved_before),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -419,7 +419,7 @@ static void self_approve__the_setting_allows_it_and_taking_it_back_holds_for_que
     free(second.arguments);
     free(config);
   }
-  assert_int_equal(count_in(&w, "approvals list --status approved --json", "apr-"), 2);
+  assert_int_equal(count_in(&w, "approvals list --status approved --json", "\"the MCP client of ada\""), 2);
   tear_down(&w);
 }
 

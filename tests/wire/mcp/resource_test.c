@@ -608,9 +608,37 @@ static void resource__a_filter_that_is_none_is_refused(void **state)
   mcp_close(&m);
 }
 
+/* Both eras: what is subscribed to is told as long as policy lets it be read. One thread tells of a store, in the order of its log. */
+static void resource__a_tightened_policy_reaches_subscriptions(void **state)
+{
+  (void)state;
+  mcp_world m;
+  exchange e;
+  mcp_open(&m, NULL, NULL);
+  mcp_initialize(&m, "2025-11-25", "{}");
+  mcp_send(&m, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"resources/subscribe\",\"params\":{\"uri\":\"state://persistent/secret/x\"}}");
+  mcp_send(&m, "{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"resources/subscribe\",\"params\":{\"uri\":\"state://persistent/open\"}}");
+  listen_into(&m, &e, "9", "{\"resourceSubscriptions\":[\"state://persistent/secret/x\",\"state://persistent/open\"]}");
+  set(&m, "secret/x", 1);
+  exchange_wait(&m.push, 1);
+  exchange_wait(&e, 2);
+  assert_non_null(strstr(e.messages[1], "secret/x"));
+  write_policy(&m, "[[rule]]\ncapability = \"state.persistent.get\"\nprefix = \"secret/\"\npermission = \"blocked\"\n");
+  set(&m, "secret/x", 2);
+  set(&m, "open", 1);
+  exchange_wait(&m.push, 2);
+  exchange_wait(&e, 3);
+  if (!strstr(m.push.messages[1], "persistent/open")) fail_msg("%s", m.push.messages[1]);
+  if (!strstr(e.messages[2], "persistent/open")) fail_msg("%s", e.messages[2]);
+  pd_mcp_hang_up(m.mcp, &e);
+  exchange_end(&e);
+  mcp_close(&m);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
+    cmocka_unit_test(resource__a_tightened_policy_reaches_subscriptions),
     cmocka_unit_test(resource__keys_are_listed_and_read_back_by_their_uri),
     cmocka_unit_test(resource__what_is_not_there_is_not_found_by_the_code_of_the_era),
     cmocka_unit_test(resource__long_lists_come_in_pages_without_gap_or_double),
