@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "state/foresee.h"
 #include "state/queue.h"
 
 #include <stdio.h>
@@ -148,11 +149,19 @@ static void write_item(pd_json_writer *w, const pd_approval *item)
   pd_json_close(w, '}');
 }
 
-void pd_approval_json(pd_json_writer *w, const pd_approval *item)
+static bool is_of_host(const pd_approval *item)
 {
+  CLEANUP(pd_buf_done) pd_buf name = {0};
+  return pd_json_decode(item->capability, &name, NULL) || pd_buf_byte(&name, 0, NULL) || pd_foresee_is_of_host((const char *)name.data);
+}
+
+void pd_approval_json(pd_json_writer *w, const pd_approval *item, bool is_operator)
+{
+  pd_approval shown = *item;
+  if (!is_operator && is_of_host(item)) shown.resolved = (pd_json){0};
   pd_json_open(w, '{');
   put_value(w, "approval_id", item->id);
-  put_members(w, item);
+  put_members(w, &shown);
   pd_json_close(w, '}');
 }
 

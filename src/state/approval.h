@@ -70,7 +70,8 @@ void pd_approvals_done(pd_approvals *all);
 PD_MUST_USE pd_code pd_approvals_save(pd_approvals *all, pd_ack *out, pd_error *err);
 /* Append to the history, and keep that within approval.history. */
 PD_MUST_USE pd_code pd_approvals_remember(pd_approvals *all, const pd_approval *item, pd_error *err);
-void pd_approval_json(pd_json_writer *w, const pd_approval *item);
+/* As an operator sees it, or the agent that asked: without facts about the host (F4 in foresee.h). */
+void pd_approval_json(pd_json_writer *w, const pd_approval *item, bool is_operator);
 PD_MUST_USE pd_code pd_approval_parse(pd_json object, pd_approval *out, pd_error *err);
 /* Tell the agent, by its queue. */
 PD_MUST_USE pd_code pd_approval_tell(pd_home *home, const pd_approval *item, pd_error *err);

@@ -42,7 +42,7 @@ static void list_from(pd_frame *frame, list_query *q, const pd_approval_list *li
     if (!is_wanted(frame, q, &list->items[i])) continue;
     q->has_more = q->count == q->limit;
     if (q->has_more) return;
-    pd_approval_json(&frame->out, &list->items[i]);
+    pd_approval_json(&frame->out, &list->items[i], frame->ctx->is_operator);
     q->count++;
   }
 }
@@ -94,7 +94,7 @@ pd_code pd_cap_approvals_show(pd_frame *frame, pd_error *err)
   if (!item || !may_see(frame, item)) return not_found(id, err);
   snprintf(frame->approval, sizeof frame->approval, "%s", id);
   pd_json_key(&frame->out, "approval");
-  pd_approval_json(&frame->out, item);
+  pd_approval_json(&frame->out, item, frame->ctx->is_operator);
   save_expired(&all);
   return frame->out.code;
 }
@@ -139,7 +139,7 @@ static pd_code decide(pd_frame *frame, pd_approvals *all, pd_approval *at, pd_ap
   TRY(pd_approvals_save(all, &ack, err));
   pd_frame_commit(frame, &ack);
   pd_json_key(&frame->out, "approval");
-  pd_approval_json(&frame->out, &item);
+  pd_approval_json(&frame->out, &item, frame->ctx->is_operator);
   pd_json_put_bool(&frame->out, "agent_told", pd_approval_tell(frame->home, &item, NULL) == PD_OK);
   return frame->out.code;
 }

@@ -213,6 +213,12 @@ static pd_code is_stale(pd_frame *frame, pd_approvals *all, pd_approval *item, c
                         frame->capability->name, frame->approval, reason);
 }
 
+/* Is what was approved no more? gc may have taken it; it does not come back, so waiting for it would refuse the agent for good. */
+static bool is_gone(pd_code code, const pd_approval *item)
+{
+  return item->resolved.kind != PD_JSON_NONE && (code == PD_NOT_FOUND || code == PD_RETIRED || code == PD_ERASED);
+}
+
 /* P3, P5. */
 static pd_code use(pd_frame *frame, pd_approvals *all, pd_approval *item, bool *out_lost, pd_error *err)
 {
@@ -220,7 +226,7 @@ static pd_code use(pd_frame *frame, pd_approvals *all, pd_approval *item, bool *
   if (item->resolved.kind != PD_JSON_NONE) TRY(pd_foresee_bind(frame, item->resolved.raw, err));
   pd_code code = pd_foresee(frame, &why);
   if (!code && !has_facts(item, frame)) code = pd_error_set(&why, PD_CONFLICT, "what it would do is not what was approved");
-  if (code == PD_CONFLICT) return is_stale(frame, all, item, &why, out_lost, err);
+  if (code == PD_CONFLICT || is_gone(code, item)) return is_stale(frame, all, item, &why, out_lost, err);
   if (code && err) *err = why;
   TRY(code); /* it could not be done: the approval stays */
   item->used_ms = frame->now_ms;
@@ -261,7 +267,7 @@ static pd_code settle_once(pd_frame *frame, const pd_id *hash, uint64_t ttl_ms, 
   if (!is_pending && item && is_usable(item, frame->now_ms)) return use(frame, &all, item, out_lost, err);
   bool is_told = !item || item->used_ms || item->told_ms;
   if (is_pending || is_told) TRY(pd_foresee(frame, err));
-  if (is_pending && !has_facts(item, frame)) {
+  if (is_pending && !has_facts(item, frame) && !pd_foresee_is_of_host(frame->capability->name)) {
     TRY(supersede(&all, item, &reason, err));
     is_pending = false;
     is_told = true;

@@ -132,6 +132,15 @@ static pd_code export_to(const pd_backup_in *in, const char *path, pd_error *err
   return code;
 }
 
+/* HOST-1: what lies at a path of the host is no agent's to find out. While it only asks, a path that will not do is put to the operator as
+ * it was given; what is wrong with it is answered once it is approved. */
+static pd_code foresee_target(const pd_frame *frame, const char *path, const char *id, char out[PD_BACKUP_PATH_SIZE], pd_error *err)
+{
+  if (path[0] != '/' || !pd_foresee_is_asking(frame)) return choose_target(path, id, out, err);
+  if (choose_target(path, id, out, NULL)) snprintf(out, PD_BACKUP_PATH_SIZE, "%s", path);
+  return PD_OK;
+}
+
 pd_code pd_cap_state_backup_export(pd_frame *frame, pd_error *err)
 {
   char id[128], path[PD_BACKUP_PATH_SIZE], target[PD_BACKUP_PATH_SIZE];
@@ -139,7 +148,7 @@ pd_code pd_cap_state_backup_export(pd_frame *frame, pd_error *err)
   if (!pd_in_string(frame, "backup_id", id, sizeof id) || !pd_in_string(frame, "path", path, sizeof path))
     return pd_error_set(err, PD_INVALID, "an input is too long");
   TRY(pd_backup_find(frame->home, id, &in, err));
-  TRY(choose_target(path, id, target, err));
+  TRY(foresee_target(frame, path, id, target, err));
   pd_fact_id(frame, "backup_hash", &in.head.hash);
   pd_fact_text(frame, "exported_path", target);
   TRY(pd_brink(frame, err));
@@ -160,6 +169,33 @@ static pd_code open_foreign(const char *path, pd_backup_in *in, pd_error *err)
     return pd_error_named(err, PD_DECRYPT, "DecryptionFailed", "%.200s: %.200s", path, why.message);
   if (code == PD_NOT_FOUND) return bad_path(err, path, "does not exist");
   return code ? pd_error_set(err, code, "%s", why.message) : PD_OK;
+}
+
+static pd_code check_vault(pd_home *home, pd_error *err)
+{
+  CLEANUP(pd_secret_done) pd_secret key = {0};
+  pd_kdf kdf;
+  pd_wrapped wrapped;
+  TRY(pd_secret_new(&key, PD_KEY_BYTES, err));
+  return pd_vault_use_current(home, key.data, &kdf, &wrapped, err);
+}
+
+static pd_code open_and_unlock(pd_frame *frame, const char *path, pd_backup_in *in, pd_error *err)
+{
+  TRY(open_foreign(path, in, err));
+  return pd_backup_in_unlock_by(in, frame->home, err);
+}
+
+/* HOST-1: while it only asks, the caller learns whether this vault opens what is there, and else nothing: one answer for what is missing,
+ * what is no backup and what may not be read. Nor is anything but a file opened: a device may act on that. */
+static pd_code foresee_source(pd_frame *frame, const char *path, pd_backup_in *in, pd_error *err)
+{
+  struct stat is;
+  if (path[0] != '/' || !pd_foresee_is_asking(frame)) return open_and_unlock(frame, path, in, err);
+  TRY(check_vault(frame->home, err));
+  if (lstat(path, &is) == 0 && S_ISREG(is.st_mode) && open_and_unlock(frame, path, in, NULL) == PD_OK) return PD_OK;
+  return pd_error_named(err, PD_INVALID, "IoError", "%.300s is not a backup that this vault can open, or cannot be read; ask the operator",
+                        path);
 }
 
 /* Is it here already, under any name that fits? */
@@ -201,8 +237,7 @@ pd_code pd_cap_state_backup_import(pd_frame *frame, pd_error *err)
   CLEANUP(pd_backup_in_done) pd_backup_in in = {.fd = -1};
   if (!pd_in_string(frame, "path", path, sizeof path)) return pd_error_set(err, PD_INVALID, "path is too long");
   TRY(pd_backup_folder(frame->home, folder, err));
-  TRY(open_foreign(path, &in, err));
-  TRY(pd_backup_in_unlock_by(&in, frame->home, err));
+  TRY(foresee_source(frame, path, &in, err));
   pd_fact_id(frame, "backup_hash", &in.head.hash);
   TRY(pd_brink(frame, err));
   TRY(pd_backup_in_verify(&in, err));

@@ -1,4 +1,4 @@
-/* foresee.c: what a call would do, before anybody is asked to approve it. Invariants F1 to F3 are in foresee.h. */
+/* foresee.c: what a call would do, before anybody is asked to approve it. Invariants F1 to F4 are in foresee.h. */
 #include "state/foresee.h"
 
 #include "base/base.h"
@@ -28,6 +28,16 @@ static bool is_listed(const char *capability)
   for (size_t i = 0; i < COUNT_OF(listed); i++)
     if (strcmp(listed[i], capability) == 0) return true;
   return false;
+}
+
+bool pd_foresee_is_of_host(const char *capability)
+{
+  return strcmp(capability, "state.backup.export") == 0;
+}
+
+bool pd_foresee_is_asking(const pd_frame *frame)
+{
+  return frame->foresees && !frame->bound;
 }
 
 /* ---- facts ---- */

@@ -8,6 +8,8 @@
  * F2  A fact that is named as an input takes that input's place in the approved call. Any other has to be the same then, else the call is
  *     refused (ApprovalStale).
  * F3  A fact is noted once; the same state gives the same facts in the same order.
+ * F4  Nobody learns by asking what the host's files are (HOST-1 in backup_move.c): facts about them are shown to the operator alone, and a
+ *     request that waits is not replaced when they change.
  */
 #ifndef PD_STATE_FORESEE_H
 #define PD_STATE_FORESEE_H
@@ -21,7 +23,13 @@ PD_MUST_USE pd_code pd_foresee_bind(pd_frame *frame, pd_bytes facts, pd_error *e
 /* It is the input of the call again. */
 void pd_foresee_unbind(pd_frame *frame);
 
+/* F4: are the facts of this capability's calls about files of the host? */
+bool pd_foresee_is_of_host(const char *capability);
+
 /* ---- what a capability's function uses ---- */
+
+/* Is nothing approved yet? Then what the caller is answered is told to somebody who may never be allowed to make the call. */
+bool pd_foresee_is_asking(const pd_frame *frame);
 
 void pd_fact_text(pd_frame *frame, const char *name, const char *text);
 void pd_fact_number(pd_frame *frame, const char *name, uint64_t number);

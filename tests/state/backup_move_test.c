@@ -355,6 +355,118 @@ static void backup__drafts_that_died_are_swept_away(void **state)
   world_close(&w);
 }
 
+/* ---- what an agent learns by asking ---- */
+
+/* The last answer without the path that was asked for. Freed by the caller. */
+static char *answer_without(const world *w, const char *path)
+{
+  char *text = strdup((const char *)w->out.data), *at;
+  assert_non_null(text);
+  while ((at = strstr(text, path))) memmove(at, at + strlen(path), strlen(at + strlen(path)) + 1);
+  return text;
+}
+
+/* Paths of all kinds below `away`: a folder, files, links, none. */
+static void make_paths(const char *away, char *out[7])
+{
+  static const char *const forms[] = {"%s/none", "%s/none/deeper", "%s/file", "%s/file/deeper", "%s/folder", "%s/link", "%s/fifo"};
+  for (size_t i = 0; i < 7; i++) out[i] = text_of(forms[i], away);
+  assert_int_equal(pd_file_write(out[2], pd_text("no backup"), false, NULL), PD_OK);
+  assert_int_equal(mkdir(out[4], 0700), 0);
+  assert_int_equal(symlink("file", out[5]), 0);
+  assert_int_equal(mkfifo(out[6], 0600), 0);
+}
+
+static void backup_import__before_approval_an_agent_learns_nothing_about_the_hosts_files(void **state)
+{
+  (void)state;
+  world w;
+  open_with_state(&w);
+  char *id = create(&w, "{}"), *away = temp_folder_new(), *copy = export_path(&w, id, away), *paths[7], *first = NULL;
+  char *foreign = text_of("%s/foreign.pdb", away);
+  pd_buf bytes = {0};
+  make_paths(away, paths);
+  read_whole(copy, &bytes);
+  bytes.data[bytes.size - 1] ^= 1; /* what is cut or changed answers as what is no backup at all */
+  bytes.size = PD_BACKUP_HEAD_BYTES;
+  assert_int_equal(pd_file_write(foreign, pd_buf_bytes(&bytes), false, NULL), PD_OK);
+  w.is_operator = false;
+  for (size_t i = 0; i < 8; i++) {
+    const char *path = i < 7 ? paths[i] : foreign;
+    char *input = text_of("{\"path\":\"%s\"}", path);
+    world_fails(&w, "state.backup.import", input, "IoError", "check_path");
+    char *answer = answer_without(&w, path);
+    if (!first) first = strdup(answer);
+    assert_string_equal(answer, first);
+    free(answer), free(input);
+  }
+  char *input = text_of("{\"path\":\"%s\"}", copy);
+  world_fails(&w, "state.backup.import", input, "ApprovalRequired", "wait");
+  pd_vault_lock(w.home);
+  world_fails(&w, "state.backup.import", input, "VaultLocked", "unlock_vault");
+  world_fails(&w, "state.backup.import", "{\"path\":\"/no/such\"}", "VaultLocked", "unlock_vault");
+  for (size_t i = 0; i < 7; i++) free(paths[i]);
+  pd_buf_done(&bytes);
+  free(id), free(copy), free(first), free(foreign), free(input);
+  temp_folder_free(away);
+  world_close(&w);
+}
+
+static void backup_export__before_approval_an_agent_learns_nothing_about_the_hosts_files(void **state)
+{
+  (void)state;
+  world w;
+  open_with_state(&w);
+  char *id = create(&w, "{}"), *away = temp_folder_new(), *paths[7];
+  make_paths(away, paths);
+  for (size_t i = 0; i < 14; i++) {
+    char *input = text_of("{\"backup_id\":\"%s\",\"path\":\"%s%s\"}", id, paths[i / 2], i % 2 ? "/" : "");
+    w.is_operator = false;
+    world_fails(&w, "state.backup.export", input, "ApprovalRequired", "wait");
+    char *named = text_of("{\"approval_id\":%s}", world_out(&w, "error.details.approval_id"));
+    world_ok(&w, "approvals.show", named);
+    assert_string_equal(world_out(&w, "approval.resolved"), "");
+    world_ok(&w, "approvals.list", "{}");
+    assert_null(strstr((const char *)w.out.data, "exported_path"));
+    w.is_operator = true;
+    world_ok(&w, "approvals.show", named);
+    assert_string_not_equal(world_out(&w, "approval.resolved.exported_path"), "");
+    if (i == 11) { /* approved, it says what is wrong with the path */
+      world_ok(&w, "approvals.approve", named);
+      w.is_operator = false;
+      world_fails(&w, "state.backup.export", input, "IoError", "check_path");
+    }
+    free(input), free(named);
+  }
+  temp_folder_free(away);
+  for (size_t i = 0; i < 7; i++) free(paths[i]);
+  free(id);
+  world_close(&w);
+}
+
+/* A request that waits stays the same, whatever appears at its path meanwhile; made, it is bound to what was shown. */
+static void backup_export__a_waiting_request_does_not_tell_what_changes_on_the_host(void **state)
+{
+  (void)state;
+  world w;
+  open_with_state(&w);
+  char *id = create(&w, "{}"), *away = temp_folder_new(), *path = text_of("%s/later", away);
+  char *input = text_of("{\"backup_id\":\"%s\",\"path\":\"%s\"}", id, path);
+  w.is_operator = false;
+  world_fails(&w, "state.backup.export", input, "ApprovalRequired", "wait");
+  char *first = strdup(world_out(&w, "error.details.approval_id")), *named = text_of("{\"approval_id\":%s}", first);
+  assert_int_equal(mkdir(path, 0700), 0);
+  world_fails(&w, "state.backup.export", input, "ApprovalRequired", "wait");
+  assert_string_equal(world_out(&w, "error.details.approval_id"), first);
+  w.is_operator = true;
+  world_ok(&w, "approvals.approve", named);
+  w.is_operator = false;
+  world_fails(&w, "state.backup.export", input, "ApprovalStale", NULL); /* it would go into the folder, and that was not shown */
+  temp_folder_free(away);
+  free(id), free(path), free(input), free(first), free(named);
+  world_close(&w);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -377,6 +489,9 @@ int main(void)
     cmocka_unit_test(backup_verify__err_DecryptionFailed__a_flipped_bit_in_header_or_body),
     cmocka_unit_test(backup_verify__err_VaultLocked__without_a_key),
     cmocka_unit_test(backup__drafts_that_died_are_swept_away),
+    cmocka_unit_test(backup_import__before_approval_an_agent_learns_nothing_about_the_hosts_files),
+    cmocka_unit_test(backup_export__before_approval_an_agent_learns_nothing_about_the_hosts_files),
+    cmocka_unit_test(backup_export__a_waiting_request_does_not_tell_what_changes_on_the_host),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

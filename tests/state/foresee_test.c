@@ -245,6 +245,25 @@ static void foresee__a_restore_is_bound_to_what_is_restored(void **state)
   world_close(&w);
 }
 
+/* What gc took does not come back: the approval is over, and the agent may ask for what there is. */
+static void foresee__an_approval_for_what_gc_took_is_stale_and_does_not_block_the_call(void **state)
+{
+  (void)state;
+  world w;
+  pd_store *store;
+  set_up(&w);
+  rule(&w, "history.fork");
+  approve(&w, "history.fork", "{\"name\":\"x\",\"at\":\"main\"}");
+  for (int i = 0; i < 200; i++) put(&w, "plan", i); /* gc cuts no less than half */
+  assert_int_equal(pd_home_borrow(w.home, "main", true, &store, &w.err), PD_OK);
+  assert_int_equal(pd_gc(store, &(pd_gc_policy){.keep_last = 1}, NULL, &w.err), PD_OK);
+  pd_home_return(w.home, store);
+  world_fails(&w, "history.fork", "{\"name\":\"x\",\"at\":\"main\"}", "ApprovalStale", "retry");
+  approve(&w, "history.fork", "{\"name\":\"x\",\"at\":\"main\"}");
+  world_ok(&w, "history.fork", "{\"name\":\"x\",\"at\":\"main\"}");
+  world_close(&w);
+}
+
 /* ---- asked for again while it waits ---- */
 
 static void foresee__a_request_for_what_is_no_more_is_replaced_by_one_for_what_is(void **state)
@@ -391,6 +410,7 @@ int main(void)
     cmocka_unit_test(foresee__a_fork_that_moved_is_not_dropped),
     cmocka_unit_test(foresee__a_thread_that_went_on_is_neither_deleted_nor_rewound),
     cmocka_unit_test(foresee__a_restore_is_bound_to_what_is_restored),
+    cmocka_unit_test(foresee__an_approval_for_what_gc_took_is_stale_and_does_not_block_the_call),
     cmocka_unit_test(foresee__a_request_for_what_is_no_more_is_replaced_by_one_for_what_is),
     cmocka_unit_test(foresee__approval_for_a_key_inside_a_rollback_binds_the_head_as_well),
     cmocka_unit_test(foresee__what_cannot_succeed_is_answered_at_once_and_nobody_is_asked),
