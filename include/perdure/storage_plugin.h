@@ -1,7 +1,7 @@
 /*
  * storage_plugin.h: for those who write a storage plugin: where the snapshots of agents are kept. Who only uses one needs storage.h.
  *
- * A plugin is a shared object with one symbol:
+ * A plugin is a shared object with one symbol (three functions are enough for a simple one: below):
  *
  *     PD_STORAGE_EXPORT const pd_storage_ops pd_storage_plugin = {.abi = PD_STORAGE_ABI, .name = "mine", .open = …};
  *
@@ -36,6 +36,33 @@
  * not hold with them: two processes that act under one epoch may overwrite each other's saves, and a save that is delayed on the way to
  * a server may overwrite a later one of the same epoch. Use an agent in such a storage from one process only.
  *
+ * A SIMPLE PLUGIN has three functions: save, load and remove of a value under a key. Another symbol says so:
+ *
+ *     PD_STORAGE_EXPORT const pd_storage_simple_ops pd_storage_simple_plugin = {.abi = PD_STORAGE_SIMPLE_ABI, .name = "mine", .save = …};
+ *
+ * perdure makes the rest of them: epochs, marks, checksums, and the list of names, which it saves through the same three functions under
+ * keys of its own. A library with both symbols is used by pd_storage_plugin. What such a plugin has to keep:
+ *
+ *  K1  save replaces what is stored under `key` as a whole. Once it returned PD_OK, load gives that value, also to other handles and
+ *      processes. If it fails, what was stored before is still there.
+ *  K2  load gives `take` the bytes that were saved, once: beside a save the old ones or the new ones, never a mixture. PD_NOT_FOUND if
+ *      there are none; what is there and cannot be read is another error, never PD_NOT_FOUND.
+ *  K3  remove takes the value away. PD_NOT_FOUND if there is none.
+ *  K4  Different keys are different values. A key is 1 to PD_STORAGE_KEY_SIZE_MAX of [A-Za-z0-9._-], and upper and lower case differ: an
+ *      agent's name, or `_names`, or `_epoch.` and an agent's name. Names never begin with '.', so a plugin's own drafts may. A value is at
+ *      most PD_SNAPSHOT_SIZE_MAX + 1024 bytes. Calls on one handle come one at a time, from any thread.
+ *
+ * With K1 to K4 all clauses hold on one machine; more than that needs the large table. Nobody can compare and save in one step by save and
+ * load alone, so perdure holds a lock: a byte of /tmp/perdure-storages-UID.lock, by the plugin's name and argument.
+ *  - S9 (no two claims get the same), S10 and S12 (compare and save are one step), and S4 (no name is lost) hold among processes of one
+ *    user on one machine, with the same /tmp, that write the argument in the same way. For those of other machines, users or spellings, a
+ *    save at the same moment may overwrite another, or be made by an epoch that was just fenced. That is detected, not prevented: the next
+ *    save with a `last` (pd_storage_save_next, agents) gets SnapshotChanged, since the mark is another one; pd_storage_save_as, which has
+ *    none, detects nothing. A name that was lost from the list comes back with the next save through a new handle.
+ *    pd_storage_durability_get says so in its `detail`.
+ *  - ticks are not kept. A list loads every snapshot; a save loads the epoch and the snapshot that it replaces.
+ *  - A lock that another process holds for 10 seconds is PD_STORAGE.
+ *
  * perdure checks every document before save and after load, and every agent's name; a plugin may rely on that: `agent` is 1 to 64 of
  * [A-Za-z0-9._-], not beginning with one of the last three, and `snapshot` is JSON of at most PD_SNAPSHOT_SIZE_MAX bytes.
  */
@@ -52,6 +79,9 @@ extern "C" {
 
 #define PD_STORAGE_ABI 2
 #define PD_STORAGE_SYMBOL "pd_storage_plugin" /* of type const pd_storage_ops */
+#define PD_STORAGE_SIMPLE_ABI 1
+#define PD_STORAGE_SIMPLE_SYMBOL "pd_storage_simple_plugin" /* of type const pd_storage_simple_ops */
+#define PD_STORAGE_KEY_SIZE_MAX 80
 #define PD_STORAGE_EXPORT PD_API
 
 /* What a save survives once it is acknowledged. */
@@ -114,6 +144,21 @@ typedef struct pd_storage_ops {
   /* `*out_mark` is zeros before, and is written before `take` is called. */
   pd_code (*load_marked)(void *handle, const char *agent, pd_storage_take take, void *ctx, pd_storage_mark *out_mark, pd_error *err);
 } pd_storage_ops;
+
+/* A simple plugin (K1 to K4). `err` is never NULL here. */
+typedef struct pd_storage_simple_ops {
+  unsigned abi;       /* PD_STORAGE_SIMPLE_ABI; stays the first member in all versions */
+  const char *name;   /* for messages and the lock */
+  pd_lasting lasting; /* what a save survives once it returned PD_OK; PD_LASTS_UNKNOWN if nothing is said */
+
+  pd_code (*save)(void *handle, const char *key, pd_bytes value, pd_error *err);
+  pd_code (*load)(void *handle, const char *key, pd_storage_take take, void *ctx, pd_error *err);
+  pd_code (*remove)(void *handle, const char *key, pd_error *err);
+
+  /* Optional. Without `open` the handle is the argument, a string: what stands behind the first '?' of the URI, or "". */
+  pd_code (*open)(const char *argument, void **out_handle, pd_error *err);
+  void (*close)(void *handle);
+} pd_storage_simple_ops;
 
 /* Write an error as perdure does; returns `code`. Here and not in the library, so that a plugin links nothing. */
 static inline pd_code PD_PRINTF(3, 4) pd_storage_fail(pd_error *err, pd_code code, const char *fmt, ...)

@@ -2,6 +2,7 @@
 #include "base/base.h"
 #include "base/error.h"
 #include "storage/builtin.h"
+#include "storage/simple.h"
 
 #include <dlfcn.h>
 #include <stddef.h>
@@ -22,13 +23,23 @@ static pd_code copy_ops(const char *path, const pd_storage_ops *ops, pd_storage_
   return PD_OK;
 }
 
+typedef struct required_member {
+  const char *name;
+  bool is_there;
+} required_member;
+
+static pd_code check_members(const char *path, const required_member *required, size_t count, pd_error *err)
+{
+  for (size_t i = 0; i < count; i++) {
+    if (!required[i].is_there) return pd_error_set(err, PD_INVALID, "the storage plugin %.300s lacks '%s'", path, required[i].name);
+  }
+  return PD_OK;
+}
+
 static pd_code check_ops(const char *path, const pd_storage_ops *ops, pd_error *err)
 {
   bool is_first = ops->abi == 1;
-  const struct {
-    const char *name;
-    bool is_there;
-  } required[] = {
+  const required_member required[] = {
     {"name", ops->name},
     {"open", ops->open},
     {"close", ops->close},
@@ -44,9 +55,42 @@ static pd_code check_ops(const char *path, const pd_storage_ops *ops, pd_error *
     {"load_tick", ops->load_tick || !ops->ticks},
     {"ticks", ops->ticks || !ops->load_tick},
   };
-  for (size_t i = 0; i < COUNT_OF(required); i++) {
-    if (!required[i].is_there) return pd_error_set(err, PD_INVALID, "the storage plugin %.300s lacks '%s'", path, required[i].name);
+  return check_members(path, required, COUNT_OF(required), err);
+}
+
+static pd_code check_simple(const char *path, const pd_storage_simple_ops *simple, pd_error *err)
+{
+  if (simple->abi != PD_STORAGE_SIMPLE_ABI) {
+    return pd_error_set(err, PD_INVALID, "the simple storage plugin %.300s has interface version %u; this perdure knows %d", path,
+                        simple->abi, PD_STORAGE_SIMPLE_ABI);
   }
+  const required_member required[] = {
+    {"name", simple->name},
+    {"save", simple->save},
+    {"load", simple->load},
+    {"remove", simple->remove},
+    {"open", simple->open || !simple->close}, /* else close would be given the argument */
+  };
+  return check_members(path, required, COUNT_OF(required), err);
+}
+
+/* The large table, if it has both. */
+static pd_code read_table(const char *path, pd_storage_library *out, pd_error *err)
+{
+  const pd_storage_ops *ops = dlsym(out->library, PD_STORAGE_SYMBOL);
+  const pd_storage_simple_ops *simple = dlsym(out->library, PD_STORAGE_SIMPLE_SYMBOL);
+  if (ops) {
+    TRY(copy_ops(path, ops, &out->ops, err));
+    return check_ops(path, &out->ops, err);
+  }
+  if (!simple) {
+    return pd_error_set(err, PD_INVALID,
+                        "%.300s is no storage plugin: it has no symbol '" PD_STORAGE_SYMBOL "' or '" PD_STORAGE_SIMPLE_SYMBOL "'", path);
+  }
+  TRY(check_simple(path, simple, err));
+  out->simple = simple;
+  out->ops = pd_storage_simple;
+  out->ops.name = simple->name;
   return PD_OK;
 }
 
@@ -55,7 +99,7 @@ static void free_text(char **text)
   free(*text);
 }
 
-pd_code pd_storage_plugin_load(const char *rest, pd_storage_ops *out_ops, const char **out_argument, void **out_library, pd_error *err)
+pd_code pd_storage_plugin_load(const char *rest, pd_storage_library *out, const char **out_argument, pd_error *err)
 {
   const char *question = strchr(rest, '?');
   CLEANUP(free_text) char *path = strndup(rest, question ? (size_t)(question - rest) : strlen(rest));
@@ -64,17 +108,14 @@ pd_code pd_storage_plugin_load(const char *rest, pd_storage_ops *out_ops, const 
   if (!strchr(path, '/')) { /* else the system would look for it in its own folders */
     return pd_error_set(err, PD_INVALID, "the storage plugin '%.200s' needs a path: write plugin:./%.200s", path, path);
   }
-  void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  if (!library) return pd_error_set(err, PD_INVALID, "the storage plugin cannot be loaded: %.440s", dlerror());
-  const pd_storage_ops *ops = dlsym(library, PD_STORAGE_SYMBOL);
-  pd_code code = ops ? copy_ops(path, ops, out_ops, err)
-                     : pd_error_set(err, PD_INVALID, "%.300s is no storage plugin: it has no symbol '" PD_STORAGE_SYMBOL "'", path);
-  if (!code) code = check_ops(path, out_ops, err);
+  pd_storage_library found = {.library = dlopen(path, RTLD_NOW | RTLD_LOCAL)};
+  if (!found.library) return pd_error_set(err, PD_INVALID, "the storage plugin cannot be loaded: %.440s", dlerror());
+  pd_code code = read_table(path, &found, err);
   if (code) {
-    dlclose(library);
+    dlclose(found.library);
     return code;
   }
   *out_argument = question ? question + 1 : "";
-  *out_library = library;
+  *out = found;
   return PD_OK;
 }

@@ -13,6 +13,7 @@
 #include "base/map64.h"
 #include "base/random.h"
 #include "storage/builtin.h"
+#include "storage/simple.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -54,7 +55,7 @@ const char *pd_lasting_name(pd_lasting lasting)
 /* ---- opening ------------------------------------------------------------------------------------------------------- */
 
 /* The URI is not repeated past its scheme: it may hold a password. */
-static pd_code find_ops(const char *uri, pd_storage *storage, const char **out_argument, pd_error *err)
+static pd_code find_ops(const char *uri, pd_storage_library *out, const char **out_argument, pd_error *err)
 {
   if (!uri || !*uri) return pd_error_set(err, PD_INVALID, "the storage's URI is empty (known: " KNOWN ")");
   if (strnlen(uri, URI_SIZE_MAX + 1) > URI_SIZE_MAX) {
@@ -67,8 +68,8 @@ static pd_code find_ops(const char *uri, pd_storage *storage, const char **out_a
   for (size_t i = 0; i < COUNT_OF(schemes); i++) {
     if (strlen(schemes[i].scheme) != size || memcmp(schemes[i].scheme, uri, size) != 0) continue;
     *out_argument = colon + 1;
-    if (!schemes[i].ops) return pd_storage_plugin_load(colon + 1, &storage->ops, out_argument, &storage->library, err);
-    storage->ops = *schemes[i].ops;
+    if (!schemes[i].ops) return pd_storage_plugin_load(colon + 1, out, out_argument, err);
+    out->ops = *schemes[i].ops;
     return PD_OK;
   }
   if (size == 6 && memcmp(uri, "sqlite", 6) == 0) {
@@ -83,8 +84,15 @@ pd_code pd_storage_open(const char *uri, pd_storage **out, pd_error *err)
   const char *argument = NULL;
   pd_storage *storage = calloc(1, sizeof *storage);
   if (!storage) return pd_error_memory(err, "a storage");
-  pd_code code = find_ops(uri, storage, &argument, err);
-  if (!code) code = storage->ops.open(argument, &storage->handle, err ? err : &own);
+  pd_storage_library found = {0};
+  if (!err) err = &own;
+  pd_code code = find_ops(uri, &found, &argument, err);
+  storage->ops = found.ops;
+  storage->library = found.library;
+  if (!code && found.simple)
+    code = pd_storage_simple_open(found.simple, argument, &storage->handle, err);
+  else if (!code)
+    code = storage->ops.open(argument, &storage->handle, err);
   if (code) {
     if (storage->library) dlclose(storage->library);
     free(storage);
