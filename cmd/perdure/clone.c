@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "bundle.h"
 #include "commands.h"
+#include "far.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -39,11 +40,14 @@ static pd_code other_uri(const char *text, char **out, pd_error *err)
   return *out ? PD_OK : pd_error_memory(err, "the store's name");
 }
 
-static pd_code other_open(cli_session *cli, other *o, bool is_read_only, pd_error *err)
+static pd_code other_open(cli_session *cli, const args_parsed *args, other *o, bool is_read_only, pd_error *err)
 {
   pd_options options = {
     .is_read_only = is_read_only, .must_exist = true, .value_size_max = CLI_VALUE_SIZE_LIMIT, .cache_size_max = CLI_BUNDLE_CACHE_SIZE};
+  bool is_named = args->spec == &cmd_clone.spec || args_get(args, "remote");
+  TRY(far_other(cli, args, o->uri, is_named, err));
   pd_code code = pd_store_open(o->uri, o->agent, &options, &o->store, err);
+  if (code == PD_DENIED) far_explain(cli, args, o->uri);
   if (code != PD_NOT_FOUND) return code;
   cli->exit_code = CLI_EXIT_STORAGE;
   return pd_error_set(err, PD_NOT_FOUND, "no store for agent '%s' in %s", o->agent, o->uri);
@@ -86,15 +90,15 @@ static pd_code check_new(cli_session *cli, pd_error *err)
   return pd_error_set(err, PD_EXISTS, "agent '%s' in %s has a history already", cli->agent, cli->uri);
 }
 
-static pd_code run_clone(cli_session *cli, const args_parsed *args, pd_error *err)
+static pd_code clone_home(cli_session *cli, const args_parsed *args, pd_error *err)
 {
   CLEANUP(other_done) other from = {0}, to = {0};
   TRY(other_name(cli, args, args->words[0], &from, err));
   if (args->word_count > 1) {
     TRY(other_uri(args->words[1], &to.uri, err));
-    cli->uri = to.uri;
+    TRY(far_move(cli, args, to.uri, err));
   }
-  TRY(other_open(cli, &from, true, err));
+  TRY(other_open(cli, args, &from, true, err));
   bundle_prepare(cli);
   TRY(cli_open(cli, CLI_CREATE, err));
   pd_code code = check_new(cli, err);
@@ -104,12 +108,25 @@ static pd_code run_clone(cli_session *cli, const args_parsed *args, pd_error *er
   return code;
 }
 
+static pd_code run_clone(cli_session *cli, const args_parsed *args, pd_error *err)
+{
+  const char *uri = cli->uri;
+  pd_code code = clone_home(cli, args, err);
+  cli->uri = uri; /* DST is gone */
+  return code;
+}
+
 #define REMOTE_AGENT                                                                                                                       \
   {                                                                                                                                        \
     "remote-agent", 0, "NAME", "whose state there (default: the same agent)"                                                               \
   }
 
-static const args_option clone_options[] = {REMOTE_AGENT, {0}};
+#define REMOTE_TOKEN                                                                                                                       \
+  {                                                                                                                                        \
+    "remote-token-file", 0, "FILE", "the token for the other home's server (PERDURE_REMOTE_TOKEN: the token itself)"                       \
+  }
+
+static const args_option clone_options[] = {REMOTE_AGENT, REMOTE_TOKEN, {0}};
 
 const cli_command cmd_clone = {
   .spec = {"clone", clone_options, 1, 2, false},
@@ -182,7 +199,7 @@ static pd_code run_push(cli_session *cli, const args_parsed *args, pd_error *err
   bundle_prepare(cli);
   TRY(cli_open(cli, CLI_WRITE, err));
   TRY(find_remote(cli, args, &to, err));
-  TRY(other_open(cli, &to, false, err));
+  TRY(other_open(cli, args, &to, false, err));
   bundle_view_init(&view, cli, "push", err);
   pd_code code = push_to(&view, args, &to, err);
   bundle_view_done(&view);
@@ -259,7 +276,7 @@ static pd_code run_pull(cli_session *cli, const args_parsed *args, pd_error *err
   bundle_prepare(cli);
   TRY(cli_open(cli, CLI_WRITE, err));
   TRY(find_remote(cli, args, &from, err));
-  TRY(other_open(cli, &from, true, err));
+  TRY(other_open(cli, args, &from, true, err));
   bundle_view_init(&view, cli, "pull", err);
   pd_code code = pull_from(&view, args, &from, err);
   bundle_view_done(&view);
@@ -269,6 +286,7 @@ static pd_code run_pull(cli_session *cli, const args_parsed *args, pd_error *err
 static const args_option remote_options[] = {
   {"remote", 0, "URI", "the other home; remembered for the next time"},
   REMOTE_AGENT,
+  REMOTE_TOKEN,
   {"all", 'a', NULL, "all refs; with tags, pins, links and settings that are not there"},
   {0},
 };

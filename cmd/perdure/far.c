@@ -40,15 +40,73 @@ static pd_code read_token(const char *path, char out[PD_REMOTE_TOKEN_SIZE_MAX + 
 
 static pd_code set_up_client(const args_parsed *args, pd_error *err)
 {
-  char token[PD_REMOTE_TOKEN_SIZE_MAX + 2] = "";
-  const char *file = args_get_global(args, "token-file"), *ca = args_get_global(args, "ca");
-  pd_remote_options options = {.token = variable("PERDURE_TOKEN"), .ca = ca ? ca : variable("PERDURE_CA")};
+  const char *ca = args_get_global(args, "ca");
+  pd_remote_options options = {.ca = ca ? ca : variable("PERDURE_CA"), .sends_openly = args_get_global(args, "insecure-http") != NULL};
   if (options.ca && access(options.ca, R_OK) != 0) return pd_file_refused(err, "read", options.ca);
-  if (file) TRY(read_token(file, token, err));
-  if (file) options.token = token;
-  pd_code code = pd_remote_setup(&options, err);
+  return pd_remote_setup(&options, err);
+}
+
+/* ---- tokens: each for one server (decision 083) ---- */
+
+static pd_code bind_file(const char *uri, const char *path, pd_error *err)
+{
+  char token[PD_REMOTE_TOKEN_SIZE_MAX + 2] = "";
+  pd_code code = read_token(path, token, err);
+  if (!code) code = pd_remote_token(uri, token, err);
   explicit_bzero(token, sizeof token);
   return code;
+}
+
+/* PERDURE_TOKEN is PERDURE_SERVER's where there is one; else of the server that the command line names. */
+static bool is_variable_for(const char *uri)
+{
+  const char *server = variable("PERDURE_SERVER");
+  return !server || pd_remote_is_same(server, uri);
+}
+
+/* The token of the command's own server, or, without one, of the server that it pushes to or pulls from. */
+static pd_code bind_token(const args_parsed *args, const char *uri, bool is_named, pd_error *err)
+{
+  const char *file = args_get_global(args, "token-file"), *token = variable("PERDURE_TOKEN");
+  if (file) return bind_file(uri, file, err);
+  return token && is_named && is_variable_for(uri) ? pd_remote_token(uri, token, err) : PD_OK;
+}
+
+pd_code far_other(const cli_session *cli, const args_parsed *args, const char *uri, bool is_named, pd_error *err)
+{
+  const char *file = args_get(args, "remote-token-file"), *token = variable("PERDURE_REMOTE_TOKEN");
+  if (!pd_remote_is(uri)) return PD_OK;
+  TRY(pd_remote_check(uri, err));
+  bool is_ours = cli->is_remote && pd_remote_is_same(cli->uri, uri);
+  if (is_ours && file)
+    return pd_error_set(err, PD_INVALID, "--remote-token-file: %.200s is the server of --server, which has one token", uri);
+  if (is_ours) return PD_OK;
+  if (file) return bind_file(uri, file, err);
+  if (token) return pd_remote_token(uri, token, err);
+  const char *server = variable("PERDURE_SERVER");
+  return cli->is_remote ? PD_OK : bind_token(args, uri, is_named || (server && pd_remote_is_same(server, uri)), err);
+}
+
+pd_code far_move(cli_session *cli, const args_parsed *args, const char *uri, pd_error *err)
+{
+  bool has_server = cli->is_remote;
+  if (has_server) TRY(far_other(cli, args, uri, true, err));
+  cli->uri = uri;
+  if (has_server || !pd_remote_is(uri)) return PD_OK;
+  TRY(pd_remote_check(uri, err));
+  cli->is_remote = true;
+  return bind_token(args, uri, true, err);
+}
+
+void far_explain(cli_session *cli, const args_parsed *args, const char *uri)
+{
+  bool is_given = args_get_global(args, "token-file") || variable("PERDURE_TOKEN");
+  if (*cli->hint || !is_given || !pd_remote_is(uri) || pd_remote_has_token(uri)) return;
+  bool is_own = cli->is_remote && pd_remote_is_same(cli->uri, uri);
+  snprintf(cli->hint, sizeof cli->hint, "no token was sent to %.200s: %s", uri,
+           is_own           ? "PERDURE_TOKEN is for PERDURE_SERVER; give this server's token with --token-file"
+           : cli->is_remote ? "yours is for the other server; give this one's with --remote-token-file or PERDURE_REMOTE_TOKEN"
+                            : "PERDURE_TOKEN was not given for it; use --remote-token-file or PERDURE_REMOTE_TOKEN");
 }
 
 static pd_code refuse(cli_session *cli, const cli_command *command, pd_error *err)
@@ -69,7 +127,7 @@ pd_code far_setup(cli_session *cli, const cli_command *command, const args_parse
   if (command->no_server) return given || !args_get(args, "home") ? refuse(cli, command, err) : PD_OK;
   cli->uri = uri;
   cli->is_remote = true;
-  return PD_OK;
+  return bind_token(args, uri, true, err);
 }
 
 /* ---- asking ---- */
@@ -110,6 +168,6 @@ pd_code far_call(const cli_session *cli, const char *session, bool is_operator, 
 
 pd_code far_ask(const cli_session *cli, const char *method, const char *path, pd_bytes body, pd_buf *out, pd_error *err)
 {
-  pd_remote_request request = {.method = method, .path = path, .role = pd_remote_role(), .body = body};
+  pd_remote_request request = {.method = method, .path = path, .role = pd_remote_role(cli->uri), .body = body};
   return ask(cli, &request, path, out, err);
 }

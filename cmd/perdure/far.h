@@ -7,10 +7,20 @@
 
 #include "cli.h"
 
-/* Choose the server if one is named: cli->uri is its URI then, and cli->is_remote is set. Sets up the token and the certificates in any
- * case: stores can be named by a server's URI, too. PD_INVALID for an address, token or file that is wrong; PD_UNSUPPORTED for a command
- * that does not work so. */
+/* Choose the server if one is named: cli->uri is its URI then, cli->is_remote is set, and the token is for it. Sets up the certificates in
+ * any case: stores can be named by a server's URI, too. PD_INVALID for an address, token or file that is wrong; PD_UNSUPPORTED for a
+ * command that does not work so. */
 PD_MUST_USE pd_code far_setup(cli_session *cli, const cli_command *command, const args_parsed *args, pd_error *err);
+
+/* Another home that the command works with, before it is opened: if it is a server's, find the token for it. --remote-token-file or
+ * PERDURE_REMOTE_TOKEN; else that of the command, if it has no server of its own; PERDURE_TOKEN only if the URI `is_named` by the command
+ * line, not remembered. Decision 083. */
+PD_MUST_USE pd_code far_other(const cli_session *cli, const args_parsed *args, const char *uri, bool is_named, pd_error *err);
+/* The command names its own home by `uri` (clone SRC DST): cli->uri from now on. If it is a server's and there is no --server, the token of
+ * the command is for it. */
+PD_MUST_USE pd_code far_move(cli_session *cli, const args_parsed *args, const char *uri, pd_error *err);
+/* After a PD_DENIED of the server: a hint, if a token was held back from it. */
+void far_explain(cli_session *cli, const args_parsed *args, const char *uri);
 
 /* POST /v1/call/NAME as the agent (or the operator). As door_call. */
 PD_MUST_USE pd_code far_call(const cli_session *cli, const char *session, bool is_operator, const char *capability, pd_bytes input,

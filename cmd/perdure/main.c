@@ -105,6 +105,7 @@ static const args_option global_options[] = {
   {"agent", 0, "NAME", "whose state (PERDURE_AGENT; default main)"},
   {"server", 0, "URL", "work against a server: http://HOST:PORT, https://HOST:PORT or unix:/PATH (PERDURE_SERVER)"},
   {"token-file", 0, "FILE", "the token for it, in a file that only you may read (PERDURE_TOKEN: the token itself)"},
+  {"insecure-http", 0, NULL, "send tokens over http to other machines, too, where others can read them"},
   {"ca", 0, "FILE", "certificates to check an https server with, instead of the system's (PERDURE_CA)"},
   {"json", 0, NULL, "JSON on standard output, and errors as JSON on standard error"},
   {"quiet", 'q', NULL, "no talk on standard error, but errors"},
@@ -289,6 +290,7 @@ static pd_code dispatch(cli_session *cli, const args_parsed *args, pd_error *err
   pd_code code = command->run(cli, args, err);
   const char *hint = code == PD_NOT_FOUND && !*cli->hint ? not_found_hint(command) : NULL;
   if (hint) snprintf(cli->hint, sizeof cli->hint, "%s", hint);
+  if (code == PD_DENIED && cli->is_remote) far_explain(cli, args, cli->uri);
   if (code != PD_OK && cli->is_json) cli->out.buf.size = 0; /* half a document helps nobody */
   out_flush(&cli->out);
   /* `stats` and `doctor` tell of trouble; who sets one setting may be about to set another */

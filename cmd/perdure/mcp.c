@@ -85,6 +85,7 @@ static void write_args(pd_json_writer *w, const cli_session *cli, const args_par
   if (!cli->is_remote || cli->has_agent) write_option(w, "--agent", cli->agent);
   if (cli->is_remote) write_file_option(w, "--token-file", args_get_global(args, "token-file"));
   if (cli->is_remote) write_file_option(w, "--ca", args_get_global(args, "ca"));
+  if (cli->is_remote && args_get_global(args, "insecure-http")) pd_json_text(w, pd_text("--insecure-http"));
   write_option(w, "--tools", args_get(args, "tools"));
   if (args_get(args, "approvals")) pd_json_text(w, pd_text("--approvals"));
   if (args_get(args, "no-approvals")) pd_json_text(w, pd_text("--no-approvals"));

@@ -53,7 +53,7 @@ static pd_code ask(far_store *s, const char *method, pd_bytes body, pd_buf *out,
   vsnprintf(at, sizeof path - (size_t)(at - path), fmt, args);
   va_end(args);
   pd_remote_request request = {
-    .uri = s->uri, .method = method, .path = path, .role = pd_remote_role(), .type = OCTETS, .body = body, .is_slow = is_slow(fmt)};
+    .uri = s->uri, .method = method, .path = path, .role = pd_remote_role(s->uri), .type = OCTETS, .body = body, .is_slow = is_slow(fmt)};
   TRY(pd_remote_ask(&request, reply, out, err));
   if (s->tail) pd_tail_raise(s->tail, reply->tail);
   return reply->status == 200 ? PD_OK : pd_remote_error(reply, pd_buf_bytes(out), path, err);
@@ -397,7 +397,8 @@ static pd_code far_stores(const pd_backend_ops *ops, const char *rest, void (*vi
   pd_json answer, item;
   TRY(pd_buf_printf(&uri, err, "%s:%s%c", ops->scheme, rest, 0));
   TRY(pd_remote_check((const char *)uri.data, err));
-  pd_remote_request request = {.uri = (const char *)uri.data, .method = "GET", .path = "/v1/stores", .role = pd_remote_role()};
+  pd_remote_request request = {
+    .uri = (const char *)uri.data, .method = "GET", .path = "/v1/stores", .role = pd_remote_role((const char *)uri.data)};
   TRY(pd_remote_ask(&request, &reply, &out, err));
   if (reply.status != 200) return pd_remote_error(&reply, pd_buf_bytes(&out), request.path, err);
   TRY(pd_json_parse(pd_buf_bytes(&out), &answer, err));

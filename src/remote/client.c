@@ -23,6 +23,8 @@
 #define IDLE_MAX 8                          /* handles that are kept for a URI */
 #define HEADER_SIZE_MAX 16384
 #define HOST_SIZE 256
+#define TOKENS_MAX 2 /* the server's, and another's that is pushed to or pulled from */
+#define AUTHORIZATION_SIZE (PD_REMOTE_TOKEN_SIZE_MAX + 32)
 
 typedef struct home_link home_link;
 struct home_link {
@@ -32,9 +34,21 @@ struct home_link {
   size_t idle_count;
 };
 
+/* Where a token goes: the scheme and the port have to be the same, too. */
+typedef struct server_origin {
+  char scheme[8], host[HOST_SIZE], port[8];
+} server_origin;
+
+typedef struct bound_token {
+  char *uri; /* as it was given */
+  char authorization[AUTHORIZATION_SIZE];
+} bound_token;
+
 static struct {
   pthread_mutex_t lock;
-  char authorization[PD_REMOTE_TOKEN_SIZE_MAX + 32];
+  bound_token tokens[TOKENS_MAX]; /* R5 */
+  size_t token_count;
+  bool sends_openly;
   char *ca;
   unsigned patience_s;
   size_t answer_size_max;
@@ -102,6 +116,96 @@ bool pd_remote_is_private(const char *uri)
   if (check_url(uri, host, NULL)) return false;
   if (inet_pton(AF_INET, host, &v4) == 1) return (ntohl(v4.s_addr) >> 24) == 127;
   return strcmp(host, "[::1]") == 0 || strcasecmp(host, "localhost") == 0;
+}
+
+static pd_code origin_of(const char *uri, server_origin *out, pd_error *err)
+{
+  TRY(pd_curl_load(err));
+  CLEANUP(free_url) CURLU *url = pd_libcurl.url();
+  char *port = NULL;
+  if (!url || pd_libcurl.url_set(url, CURLUPART_URL, uri, 0) != CURLUE_OK) return pd_error_memory(err, "a URL");
+  url_part(url, CURLUPART_SCHEME, out->scheme, sizeof out->scheme);
+  url_part(url, CURLUPART_HOST, out->host, sizeof out->host);
+  if (pd_libcurl.url_get(url, CURLUPART_PORT, &port, CURLU_DEFAULT_PORT) != CURLUE_OK) return pd_error_memory(err, "a URL");
+  snprintf(out->port, sizeof out->port, "%s", port);
+  pd_libcurl.free(port);
+  return PD_OK;
+}
+
+bool pd_remote_is_same(const char *a, const char *b)
+{
+  server_origin x, y;
+  if (strcmp(a, b) == 0) return true;
+  if (pd_remote_check(a, NULL) || pd_remote_check(b, NULL)) return false;
+  if (has_scheme(a, "unix") || has_scheme(b, "unix")) return false;
+  if (origin_of(a, &x, NULL) || origin_of(b, &y, NULL)) return false;
+  return strcmp(x.scheme, y.scheme) == 0 && strcasecmp(x.host, y.host) == 0 && strcmp(x.port, y.port) == 0;
+}
+
+/* ---- tokens ---- */
+
+static bound_token *find_token(const char *uri)
+{
+  for (size_t i = 0; i < client.token_count; i++)
+    if (pd_remote_is_same(client.tokens[i].uri, uri)) return &client.tokens[i];
+  return NULL;
+}
+
+bool pd_remote_has_token(const char *uri)
+{
+  pthread_mutex_lock(&client.lock);
+  bool has_token = find_token(uri) != NULL;
+  pthread_mutex_unlock(&client.lock);
+  return has_token;
+}
+
+const char *pd_remote_role(const char *uri)
+{
+  return pd_remote_has_token(uri) ? NULL : "operator";
+}
+
+static pd_code check_token(const char *uri, const char *token, pd_error *err)
+{
+  size_t size = strlen(token);
+  TRY(pd_remote_check(uri, err));
+  for (size_t i = 0; i < size; i++)
+    if (token[i] <= ' ' || token[i] > '~') return pd_error_set(err, PD_INVALID, "the token has a character that no token has");
+  if (!size || size > PD_REMOTE_TOKEN_SIZE_MAX)
+    return pd_error_set(err, PD_INVALID, "a token has 1 to %d characters", PD_REMOTE_TOKEN_SIZE_MAX);
+  if (client.sends_openly || pd_remote_is_private(uri)) return PD_OK;
+  return pd_error_set(err, PD_DENIED,
+                      "a token is not sent to %.200s, where others can read it: use https, a Unix socket, or --insecure-http", uri);
+}
+
+pd_code pd_remote_token(const char *uri, const char *token, pd_error *err)
+{
+  TRY(check_token(uri, token, err));
+  char *copy = strdup(uri);
+  if (!copy) return pd_error_memory(err, "a server's name");
+  pthread_mutex_lock(&client.lock);
+  bound_token *bound = find_token(uri);
+  if (!bound && client.token_count < TOKENS_MAX) bound = &client.tokens[client.token_count++];
+  if (bound) {
+    free(bound->uri);
+    bound->uri = copy;
+    snprintf(bound->authorization, sizeof bound->authorization, "Bearer %s", token);
+  }
+  pthread_mutex_unlock(&client.lock);
+  if (bound) return PD_OK;
+  free(copy);
+  return pd_error_set(err, PD_LIMIT, "tokens for %d servers are in use already", TOKENS_MAX);
+}
+
+static pd_code add_token(pd_exchange *x, const char *uri, pd_error *err)
+{
+  char authorization[AUTHORIZATION_SIZE] = "";
+  pthread_mutex_lock(&client.lock);
+  const bound_token *bound = find_token(uri);
+  if (bound) memcpy(authorization, bound->authorization, sizeof authorization);
+  pthread_mutex_unlock(&client.lock);
+  pd_code code = pd_exchange_header(x, "Authorization", *authorization ? authorization : NULL, err);
+  explicit_bzero(authorization, sizeof authorization);
+  return code;
 }
 
 /* ---- handles ---- */
@@ -214,7 +318,7 @@ pd_code pd_exchange_header(pd_exchange *x, const char *name, const char *value, 
 static pd_code add_headers(pd_exchange *x, const pd_remote_request *request, pd_error *err)
 {
   bool has_body = strcmp(request->method, "POST") == 0;
-  TRY(pd_exchange_header(x, "Authorization", *client.authorization ? client.authorization : NULL, err));
+  TRY(add_token(x, request->uri, err));
   TRY(pd_exchange_header(x, "Perdure-Agent", request->agent, err));
   TRY(pd_exchange_header(x, "Perdure-Session", request->session, err));
   TRY(pd_exchange_header(x, "Perdure-Role", request->role, err));
@@ -243,6 +347,7 @@ static void set_security(CURL *easy)
   pd_libcurl.easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
   pd_libcurl.easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
   pd_libcurl.easy_setopt(easy, CURLOPT_PROXY, ""); /* R2 */
+  pd_libcurl.easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
   if (client.ca) pd_libcurl.easy_setopt(easy, CURLOPT_CAINFO, client.ca);
   pd_libcurl.easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, CONNECT_MS);
   pd_libcurl.easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
@@ -355,25 +460,9 @@ pd_code pd_remote_error(const pd_remote_reply *reply, pd_bytes body, const char 
 
 /* ---- setting up ---- */
 
-const char *pd_remote_role(void)
-{
-  return *client.authorization ? NULL : "operator";
-}
-
-static pd_code take_token(const char *token, pd_error *err)
-{
-  size_t size = token ? strlen(token) : 0;
-  if (!size) return PD_OK;
-  for (size_t i = 0; i < size; i++)
-    if (token[i] <= ' ' || token[i] > '~') return pd_error_set(err, PD_INVALID, "the token has a character that no token has");
-  if (size > PD_REMOTE_TOKEN_SIZE_MAX) return pd_error_set(err, PD_INVALID, "the token is longer than any token is");
-  snprintf(client.authorization, sizeof client.authorization, "Bearer %s", token);
-  return PD_OK;
-}
-
 pd_code pd_remote_setup(const pd_remote_options *options, pd_error *err)
 {
-  TRY(take_token(options->token, err));
+  client.sends_openly = options->sends_openly;
   client.patience_s = options->patience_s;
   client.answer_size_max = options->answer_size_max;
   if (options->ca && !(client.ca = strdup(options->ca))) return pd_error_memory(err, "the name of a file");

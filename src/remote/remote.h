@@ -2,8 +2,9 @@
  * remote.h: a home on a server (`perdure serve`) as a home of this program: the backend of http:, https: and unix: URIs, and requests
  * to the server's other routes. docs/guide/remote.md is for users, decision 036 has the reasons.
  *
- *     pd_remote_options options = {.token = token, .ca = NULL};
+ *     pd_remote_options options = {.ca = NULL};
  *     if (pd_remote_setup(&options, &err)) …                      // once; registers the three schemes
+ *     if (pd_remote_token("http://127.0.0.1:7373", token, &err)) …
  *     pd_store_open("http://127.0.0.1:7373", "main", NULL, &store, &err)
  *
  *     pd_remote_request ask = {.uri = uri, .method = "POST", .path = "/v1/call/state.persistent.get", .body = input};
@@ -15,6 +16,8 @@
  * R3  Connections are kept and shared by all who use the same URI; a process that was forked makes its own.
  * R4  A server cannot hold a request for ever, nor fill the memory: all of it may take a minute (an hour for what is_slow) and a second for
  *     each KiB that was sent or received, and an answer has at most 257 MiB. Streams (flight.h) have limits of their own.
+ * R5  A token is sent to the server that it was given for (the same scheme, host and port) and to no other. Over http it is sent to this
+ *     machine alone, unless sends_openly.
  */
 #ifndef PD_REMOTE_REMOTE_H
 #define PD_REMOTE_REMOTE_H
@@ -24,23 +27,30 @@
 #define PD_REMOTE_TOKEN_SIZE_MAX 512
 
 typedef struct pd_remote_options {
-  const char *token; /* of every request; NULL: none */
   const char *ca;    /* a file of certificates in PEM that https servers are checked with; NULL: the system's */
+  bool sends_openly; /* R5: tokens also over http to other machines */
   /* R4, for tests: 0 means a minute (an hour for what is_slow), and 257 MiB */
   unsigned patience_s;
   size_t answer_size_max;
 } pd_remote_options;
 
-/* Set up, and register the backends. Not thread-safe: call it once, before the first request or open. The options are copied. PD_INVALID
- * for a token that no header can have. */
+/* Set up, and register the backends. Not thread-safe: call it once, before the first request or open. The options are copied. */
 PD_MUST_USE pd_code pd_remote_setup(const pd_remote_options *options, pd_error *err);
+
+/* R5: the token of requests to the server `uri`, instead of the one that it had. For two servers at most (PD_LIMIT). Both are copied.
+ * PD_INVALID for an address or a token that is none, PD_DENIED where others can listen. */
+PD_MUST_USE pd_code pd_remote_token(const char *uri, const char *token, pd_error *err);
+/* Is there a token for the server? */
+bool pd_remote_has_token(const char *uri);
 
 /* Does the URI name a server: http:, https: or unix:? */
 bool pd_remote_is(const char *uri);
 /* Is it written as http://HOST[:PORT], https://HOST[:PORT] or unix:/PATH? PD_INVALID says what is wrong. */
 PD_MUST_USE pd_code pd_remote_check(const char *uri, pd_error *err);
-/* The role to ask as for more than an agent may: a token says it by itself, then NULL; without one "operator". */
-const char *pd_remote_role(void);
+/* Do both name the same server: scheme, host and port, or the same socket? */
+bool pd_remote_is_same(const char *a, const char *b);
+/* The role to ask the server as for more than an agent may: a token says it by itself, then NULL; without one "operator". */
+const char *pd_remote_role(const char *uri);
 /* Can nobody listen on the way: https, a Unix socket, or this machine? */
 bool pd_remote_is_private(const char *uri);
 

@@ -146,7 +146,7 @@ static pd_code ask_for_news(pd_tail *tail, CURL *easy, pd_buf *out, pd_remote_re
   int running = 1, left;
   CURLMsg *message = NULL;
   snprintf(path, sizeof path, "/v1/stores/%s/log/wait?after=%llu&ms=%u", tail->store, (unsigned long long)atomic_load(&tail->seq), POLL_MS);
-  pd_remote_request request = {.uri = tail->uri, .method = "GET", .path = path, .role = pd_remote_role()};
+  pd_remote_request request = {.uri = tail->uri, .method = "GET", .path = path, .role = pd_remote_role(tail->uri)};
   TRY(pd_exchange_begin(&x, easy, &request, out, NULL));
   if (pd_libcurl.multi_add_handle(tail->multi, easy) != CURLM_OK) return PD_NO_MEMORY;
   while (running && !atomic_load(&tail->must_stop) && pd_libcurl.multi_perform(tail->multi, &running) == CURLM_OK)

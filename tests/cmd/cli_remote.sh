@@ -5,7 +5,7 @@
 . "$(dirname "$0")/tap.sh"
 main_c=$(realpath "$2")
 umask 077
-unset PERDURE_SERVER PERDURE_TOKEN PERDURE_CA PERDURE_SESSION http_proxy https_proxy
+unset PERDURE_SERVER PERDURE_TOKEN PERDURE_REMOTE_TOKEN PERDURE_CA PERDURE_SESSION http_proxy https_proxy
 export XDG_RUNTIME_DIR="$tmp/run"
 mkdir -p "$XDG_RUNTIME_DIR"
 
@@ -212,11 +212,71 @@ want_code 0
 run --store sqlite:here get a
 want_out 1
 run --store sqlite:here put e 5
-run --store sqlite:here push
+run --store sqlite:here push # the remembered place is not named here: PERDURE_TOKEN is not sent to it
+want_failure 6 'no token'
+want_err_like "^hint: no token was sent to $url: .*--remote-token-file"
+PERDURE_SERVER=$url run --store sqlite:here push
 want_code 0
 run --server "$url" get e
 want_out 5
+run --store sqlite:here put f 6
 unset PERDURE_TOKEN
+PERDURE_REMOTE_TOKEN=$(cat "$token") run --store sqlite:here push
+want_code 0
+run --server "$url" --token-file "$token" get f
+want_out 6
+
+t remote__a_token_goes_to_its_own_server_alone
+one=$url
+one_token=$token
+two_token=$tmp/two.token
+copy=$tmp/copy-of-two
+serve "$tmp/second"
+two=$url
+(cd "$tmp/second" && "$perdure" --store sqlite:home token create --role operator 2>/dev/null) >"$two_token"
+"$perdure" --server "$two" --token-file "$two_token" put there 1 >/dev/null 2>&1
+for c in push pull; do
+  PERDURE_TOKEN=$(cat "$one_token") run --server "$one" $c --remote "$two"
+  want_failure 6 'no token' # one that came would be wrong, not missing
+  want_err_like "^hint: no token was sent to $two: .*--remote-token-file"
+  run --server "$one" --token-file "$one_token" $c --remote "$two"
+  want_failure 6 'no token'
+done
+run --server "$one" --token-file "$one_token" --agent new clone "$two" --remote-agent main
+want_failure 6 'no token'
+PERDURE_SERVER=$one PERDURE_TOKEN=$(cat "$one_token") run --server "$two" get there
+want_failure 6 'no token'
+want_err_like "^hint: no token was sent to $two: PERDURE_TOKEN is for PERDURE_SERVER"
+run --store sqlite:own put a 1
+PERDURE_SERVER=$one PERDURE_TOKEN=$(cat "$one_token") run --store sqlite:own push --remote "$two"
+want_failure 6 'no token'
+run --server "$two" --token-file "$one_token" get there # so it would have said, had the token come
+want_failure 6 'token'
+want_true [ "$(grep -c 'no token' "$err")" = 0 ]
+
+t remote__the_other_server_has_a_token_of_its_own
+run --server "$one" --token-file "$one_token" --agent new clone "$two" --remote-agent main --remote-token-file "$two_token"
+want_code 0
+run --server "$one" --token-file "$one_token" --agent new get there
+want_out 1
+PERDURE_REMOTE_TOKEN=$(cat "$two_token") run --server "$one" --token-file "$one_token" --agent new push
+want_code 0
+run --server "$one" --token-file "$one_token" --agent new push --remote "$one" --remote-token-file "$two_token"
+want_failure 2 'which has one token'
+run --token-file "$two_token" clone "$two" "$copy"
+want_code 0
+run --store "sqlite:$copy" --token-file "$two_token" --agent fresh clone "sqlite:$copy" "$two" --remote-agent main
+want_code 0
+
+t remote__a_token_is_not_sent_where_others_can_listen
+for u in http://192.0.2.1:7373 http://host.example; do
+  run --server "$u" --token-file "$two_token" get a
+  want_failure 6 "a token is not sent to $u.*--insecure-http"
+  run --store "sqlite:$copy" --token-file "$two_token" push --remote "$u"
+  want_failure 6 "a token is not sent to $u"
+done
+run --server http://no-such-host.invalid --token-file "$two_token" --insecure-http get a
+want_failure 4 'does not answer'
 
 begin remote__a_watch_tells_the_same
 for c in "put a 1" "put b 2" "del a" "watch --from start --count 3" "--json watch --from start --count 3 --values" "watch --from start --timeout 1 zz" \
