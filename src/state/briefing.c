@@ -14,17 +14,18 @@
 
 static const struct {
   const char *name; /* of the member */
+  const char *like; /* the capability that tells the same; NULL: the section asks policy itself, about each key */
   pd_code (*gather)(pd_briefing *b, pd_section *out, pd_error *err);
 } kinds[PD_BRIEF_COUNT] = {
-  [PD_BRIEF_HEALTH] = {"health", pd_brief_health},
-  [PD_BRIEF_ALERTS] = {"alerts", pd_brief_alerts},
-  [PD_BRIEF_PENDING] = {"pending_approvals", pd_brief_pending},
-  [PD_BRIEF_DECISIONS] = {"approval_decisions", pd_brief_decisions},
-  [PD_BRIEF_MESSAGES] = {"unread_messages", pd_brief_messages},
-  [PD_BRIEF_PROCESSES] = {"process_events", pd_brief_processes},
-  [PD_BRIEF_SHARED] = {"shared_changes", pd_brief_shared},
-  [PD_BRIEF_FILES] = {"filesystem_changes", pd_brief_files},
-  [PD_BRIEF_OWN] = {"own_changes", pd_brief_own},
+  [PD_BRIEF_HEALTH] = {"health", "system.health", pd_brief_health},
+  [PD_BRIEF_ALERTS] = {"alerts", "alerts.list", pd_brief_alerts},
+  [PD_BRIEF_PENDING] = {"pending_approvals", "approvals.list", pd_brief_pending},
+  [PD_BRIEF_DECISIONS] = {"approval_decisions", "approvals.list", pd_brief_decisions},
+  [PD_BRIEF_MESSAGES] = {"unread_messages", "queue.count", pd_brief_messages},
+  [PD_BRIEF_PROCESSES] = {"process_events", "process.list", pd_brief_processes},
+  [PD_BRIEF_SHARED] = {"shared_changes", NULL, pd_brief_shared},
+  [PD_BRIEF_FILES] = {"filesystem_changes", "folders.list", pd_brief_files},
+  [PD_BRIEF_OWN] = {"own_changes", NULL, pd_brief_own},
 };
 
 typedef enum level { LEVEL_NONE = 0, LEVEL_BRIEF, LEVEL_FULL } level;
@@ -178,12 +179,28 @@ static pd_code tell_failing(const char *name, const pd_error *why, pd_section *o
   return pd_buf_printf(&out->sentence, err, "%s cannot be read: %s", name, why->message);
 }
 
+/* Policy keeps the section from the agent, as it does the call. */
+static bool is_closed(const pd_briefing *b, size_t kind)
+{
+  return kinds[kind].like && pd_permission_at_best(b->home, b->agent, kinds[kind].like) > PD_PERMIT_NOTIFY;
+}
+
+static pd_code tell_closed(size_t kind, pd_section *out, pd_error *err)
+{
+  pd_json_writer w = {.out = &out->brief, .err = err};
+  pd_json_open(&w, '{');
+  if (kind != PD_BRIEF_HEALTH) pd_json_put_number(&w, "count", 0);
+  pd_json_put_text(&w, "left_out", "all, by policy");
+  pd_json_close(&w, '}');
+  return w.code;
+}
+
 /* A store that is damaged takes its own sections away, not the briefing. */
 static pd_code gather_all(pd_briefing *b, pd_error *err)
 {
   for (size_t i = 0; i < PD_BRIEF_COUNT; i++) {
     pd_error why = {0};
-    pd_code code = kinds[i].gather(b, &b->sections[i], &why);
+    pd_code code = is_closed(b, i) ? tell_closed(i, &b->sections[i], &why) : kinds[i].gather(b, &b->sections[i], &why);
     if (is_damage(code)) code = tell_failing(kinds[i].name, &why, &b->sections[i], &why);
     if (code) *err = why;
     TRY(code);

@@ -3,6 +3,7 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/toml.h"
 #include "state/config.h"
 #include "state/policy.h"
@@ -138,10 +139,12 @@ static pd_code read_rules(rule_reader *r, const pd_toml *toml, pd_error *err)
 
 pd_code pd_rules_load(const char *path, pd_rules *out, pd_error *err)
 {
+  CLEANUP(pd_buf_done) pd_buf text = {0};
   pd_toml toml = {0};
   rule_reader r = {.path = path, .rules = out, .count = -1};
-  pd_code code = pd_toml_read(path, &toml, err);
+  pd_code code = pd_file_read(path, PD_TOML_SIZE_MAX, &text, err); /* a file, which a pipe is not: all calls would wait for its writer */
   out->is_absent = code == PD_NOT_FOUND;
+  if (code == PD_OK) code = pd_toml_parse(pd_buf_bytes(&text), path, &toml, err);
   if (code == PD_OK) code = read_rules(&r, &toml, err);
   pd_toml_done(&toml);
   return out->is_absent ? PD_OK : code;

@@ -248,6 +248,14 @@ static void policy__a_file_that_is_missing_empty_unreadable_or_cut_keeps_the_rul
   assert_int_equal(mkdir(path, 0700), 0);
   stays_blocked(&w, "policy.toml");
   assert_int_equal(rmdir(path), 0);
+  assert_int_equal(symlink("policy.toml", path), 0);
+  stays_blocked(&w, "policy.toml");
+  assert_int_equal(unlink(path), 0);
+  alarm(60); /* who waited for a writer would hold all calls */
+  assert_int_equal(mkfifo(path, 0600), 0);
+  stays_blocked(&w, "policy.toml");
+  alarm(0);
+  assert_int_equal(unlink(path), 0);
   write_policy(&w, BLOCKED);
   w.now_ms += 1000;
   world_fails(&w, GET, "{\"key\":\"a\"}", "PermissionDenied", NULL);
@@ -368,6 +376,37 @@ static void policy__reaches_briefings_which_say_what_is_left_out(void **state)
   world_close(&w);
 }
 
+/* Each section is another way to what a capability tells. */
+static void policy__a_section_of_a_briefing_is_closed_with_the_capability_that_tells_the_same(void **state)
+{
+  (void)state;
+  static const char *const cases[][2] = {
+    {"system.health", "health"},
+    {"alerts.list", "alerts"},
+    {"approvals.list", "pending_approvals"},
+    {"approvals.list", "approval_decisions"},
+    {"queue.count", "unread_messages"},
+    {"process.list", "process_events"},
+    {"folders.list", "filesystem_changes"},
+  };
+  static const char since[] = "{\"since\":\"2020-01-01T00:00:00Z\",\"detail_level\":\"detailed\"}";
+  world w;
+  world_open(&w, NULL);
+  operator_ok(&w, "alerts.send", "{\"severity\":\"critical\",\"title\":\"SECRET\",\"message\":\"merger\"}");
+  world_ok(&w, "state.briefing.generate", since);
+  assert_non_null(strstr((const char *)w.out.data, "SECRET"));
+  for (size_t i = 0; i < COUNT_OF(cases); i++) {
+    char *text = text_of("[[rule]]\ncapability = \"%s\"\npermission = \"blocked\"\n", cases[i][0]),
+         *member = text_of("briefing.%s.left_out", cases[i][1]);
+    set_policy(&w, text);
+    world_ok(&w, "state.briefing.generate", since);
+    world_want(&w, member, "\"all, by policy\"");
+    assert_true((strstr((const char *)w.out.data, "SECRET") == NULL) == (strcmp(cases[i][1], "alerts") == 0));
+    free(text), free(member);
+  }
+  world_close(&w);
+}
+
 static void policy__tightening_does_not_wait_for_what_was_approved_before(void **state)
 {
   (void)state;
@@ -398,6 +437,7 @@ int main(void)
     cmocka_unit_test(policy__a_file_that_lacks_rules_is_taken_when_it_has_come_to_rest),
     cmocka_unit_test(policy__reaches_subscriptions_and_what_they_have_queued),
     cmocka_unit_test(policy__reaches_briefings_which_say_what_is_left_out),
+    cmocka_unit_test(policy__a_section_of_a_briefing_is_closed_with_the_capability_that_tells_the_same),
     cmocka_unit_test(policy__tightening_does_not_wait_for_what_was_approved_before),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
