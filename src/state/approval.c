@@ -141,8 +141,7 @@ static void put_members(pd_json_writer *w, const pd_approval *item)
   put_time(w, "told_at", item->told_ms);
 }
 
-/* As it is stored. */
-static void write_item(pd_json_writer *w, const pd_approval *item)
+void pd_approval_put(pd_json_writer *w, const pd_approval *item)
 {
   pd_json_open(w, '{');
   put_members(w, item);
@@ -222,7 +221,7 @@ static pd_code list_write(pd_edit *edit, const char *key, const pd_approval_list
   pd_json_writer w = {.out = &text, .err = err};
   if (!list->is_changed) return PD_OK;
   pd_json_open(&w, '[');
-  for (size_t i = 0; i < list->count; i++) write_item(&w, &list->items[i]);
+  for (size_t i = 0; i < list->count; i++) pd_approval_put(&w, &list->items[i]);
   pd_json_close(&w, ']');
   TRY(w.code);
   return pd_edit_put(edit, pd_text(key), pd_buf_bytes(&text), list->version, err);

@@ -72,6 +72,8 @@ PD_MUST_USE pd_code pd_approvals_save(pd_approvals *all, pd_ack *out, pd_error *
 PD_MUST_USE pd_code pd_approvals_remember(pd_approvals *all, const pd_approval *item, pd_error *err);
 /* As an operator sees it, or the agent that asked: without facts about the host (F4 in foresee.h). */
 void pd_approval_json(pd_json_writer *w, const pd_approval *item, bool is_operator);
+/* …as it is stored, and read again. */
+void pd_approval_put(pd_json_writer *w, const pd_approval *item);
 PD_MUST_USE pd_code pd_approval_parse(pd_json object, pd_approval *out, pd_error *err);
 /* Tell the agent, by its queue. */
 PD_MUST_USE pd_code pd_approval_tell(pd_home *home, const pd_approval *item, pd_error *err);

@@ -46,10 +46,10 @@ static void check_approval(pd_bytes text)
   pd_buf first = {0}, second = {0};
   pd_json_writer w = {.out = &first}, x = {.out = &second};
   if (pd_json_parse(text, &json, NULL) || pd_approval_parse(json, &item, NULL)) return;
-  pd_approval_json(&w, &item, true);
+  pd_approval_put(&w, &item);
   FUZZ_REQUIRE(w.code == PD_OK && pd_json_parse(pd_buf_bytes(&first), &json, NULL) == PD_OK);
   FUZZ_REQUIRE(pd_approval_parse(json, &item, NULL) == PD_OK);
-  pd_approval_json(&x, &item, true);
+  pd_approval_put(&x, &item);
   FUZZ_REQUIRE(x.code == PD_OK && pd_bytes_equal(pd_buf_bytes(&first), pd_buf_bytes(&second)));
   pd_buf_done(&first);
   pd_buf_done(&second);

@@ -276,7 +276,7 @@ static void reload__limits_change_and_a_wrong_file_changes_nothing(void **state)
   want_status(ask_call(s, "main", "state.persistent.list", big), 413);
   write_file(s, "perdure.toml", "[server]\nbody_maxx = 1\n");
   kill(s->pid, SIGHUP);
-  served_await_log(s, "reload failed");
+  served_await_log(s, "the settings stay as they were");
   want_status(ask_call(s, "main", "state.persistent.list", big), 413);
   served_free(s);
 }
