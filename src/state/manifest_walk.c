@@ -17,6 +17,8 @@
 #define RACY_MS 2000
 #define EDGE_SIZE ((size_t)1024 * 1024)
 #define WALK_US_MAX ((int64_t)10 * 1000000) /* that one look takes; what is left is told as cut off */
+#define NAMES_FOR_A_FILE 4                  /* names of any kind that are looked at, for each file that may be; */
+#define NAMES_MORE 1024                     /* and so many more: folders without files are work, too */
 
 typedef struct walk {
   pd_manifest_scan *scan;
@@ -25,6 +27,7 @@ typedef struct walk {
   size_t size;
   int64_t now_ms; /* of the system: what file systems stamp with */
   int64_t end_us; /* when it gives up */
+  uint64_t names_left;
   uint8_t part[65536];
 } walk;
 
@@ -146,12 +149,20 @@ static pd_code take_entry(walk *k, int folder, const char *name, int depth, pd_e
     return PD_OK;
   }
   if (!S_ISREG(st.st_mode) && !S_ISLNK(st.st_mode)) return PD_OK;
-  if (k->scan->file_count == k->scan->files_max || pd_clock_monotonic_us() > k->end_us) {
+  if (k->scan->file_count == k->scan->files_max) {
     k->scan->is_cut = true;
     return PD_OK;
   }
   k->scan->file_count++;
   return take_file(k, folder, name, &st, err);
+}
+
+/* The time is up, or too many names were looked at: also where there are no files. */
+static bool is_used_up(walk *k)
+{
+  bool is_over = !k->names_left || pd_clock_monotonic_us() > k->end_us;
+  if (is_over) k->scan->is_cut = true;
+  return is_over;
 }
 
 /* Takes `folder` over. */
@@ -164,9 +175,12 @@ static pd_code walk_folder(walk *k, int folder, int depth, pd_error *err)
   }
   pd_code code = PD_OK;
   size_t before = k->size;
-  for (const struct dirent *entry; code == PD_OK && !(k->scan->is_cut && pd_clock_monotonic_us() > k->end_us) && (entry = readdir(dir));) {
+  for (const struct dirent *entry; code == PD_OK && (entry = readdir(dir));) {
     const char *name = entry->d_name;
-    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || (name[0] == '.' && !k->scan->has_hidden)) continue;
+    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) continue;
+    if (is_used_up(k)) break;
+    k->names_left--;
+    if (name[0] == '.' && !k->scan->has_hidden) continue;
     int size = snprintf(k->path + before, sizeof k->path - before, "%s%s", before ? "/" : "", name);
     if (size < 0 || (size_t)size >= sizeof k->path - before) {
       k->scan->is_cut = true;
@@ -228,6 +242,7 @@ pd_code pd_manifest_walk(pd_manifest_scan *scan, pd_manifest *manifest, pd_error
   k->manifest = manifest;
   k->now_ms = pd_clock_now_ms(NULL);
   k->end_us = pd_clock_monotonic_us() + WALK_US_MAX;
+  k->names_left = scan->files_max * NAMES_FOR_A_FILE + NAMES_MORE;
   pd_code code = walk_folder(k, first, 1, err);
   if (code == PD_OK) find_gone(k, root);
   free(k);

@@ -473,6 +473,30 @@ static void folders_watch__err_PermissionDenied__an_agent_with_a_token_names_no_
   world_close(&w);
 }
 
+static void folders__folders_without_files_are_looked_at_up_to_a_limit(void **state)
+{
+  (void)state;
+  scene s;
+  char name[16];
+  world_open(&s.w, "[briefing]\nfiles_max = 1\n");
+  s.folder = temp_folder_new();
+  for (int i = 0; i < 1000; i++) {
+    snprintf(name, sizeof name, "%d", i);
+    make_folder(&s, name);
+  }
+  watch(&s, "");
+  look(&s);
+  assert_null(strstr((const char *)s.w.out.data, "is_cut"));
+  for (int i = 1000; i < 1100; i++) {
+    snprintf(name, sizeof name, "%d", i);
+    make_folder(&s, name);
+  }
+  look(&s);
+  assert_string_equal(world_out(&s.w, "briefing.filesystem_changes.is_cut"), "true");
+  want_files(&s, "0", "0", "0");
+  scene_close(&s);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -490,6 +514,7 @@ int main(void)
     cmocka_unit_test(folders_watch__err_FolderNotFound__for_whatever_is_no_folder),
     cmocka_unit_test(folders_watch__the_home_itself_is_refused),
     cmocka_unit_test(folders_watch__no_more_than_32),
+    cmocka_unit_test(folders__folders_without_files_are_looked_at_up_to_a_limit),
     cmocka_unit_test(folders_watch__err_PermissionDenied__an_agent_with_a_token_names_no_folder),
     cmocka_unit_test(folders_unwatch__forgets_what_was_known),
   };
