@@ -75,6 +75,10 @@ PD_API void pd_home_return(pd_home *home, pd_store *store);
  * home or the store, nor keep the store. */
 PD_API void pd_home_each_open(pd_home *home, void (*visit)(void *ctx, const char *name, pd_store *store), void *ctx);
 
+/* Everything that was acknowledged is on the disk when it returns: the audit, and every store that is open. All are tried; the first error
+ * is returned, and names the store. */
+PD_API PD_MUST_USE pd_code pd_home_flush(pd_home *home, pd_error *err);
+
 #define PD_STORE_FILES 6 /* that a store keeps open, in a `sqlite:` home: two connections' database and WAL, their index, the lock */
 
 typedef struct pd_open_info {
@@ -135,6 +139,19 @@ PD_API PD_MUST_USE pd_code pd_config_check(const char *file, size_t *out_count, 
 
 /* ---- who calls ---------------------------------------------------------------------------------------------------- */
 
+/* Waiting without a thread. A call that would sleep (queue.receive with wait_ms) does so on the caller's thread, unless it is given one of
+ * these: then it comes back at once, with is_waiting set, PD_OK and no answer, and is not in the audit yet. The same call is to be made
+ * again with the same pd_wait: when the agent's queue has changed (the keys queue/AGENT… of the store `system`), and at `due_ms` at the
+ * latest. A change between the two is not missed by who begins to watch the keys, looks once more, and only then sleeps.
+ * Zero-initialise; pd_wait_end when it is over. */
+typedef struct pd_wait {
+  bool is_over;        /* set by the caller: answer now, with what there is */
+  bool is_waiting;     /* there is no answer yet */
+  bool is_listening;   /* the home's: what pd_wait_end undoes */
+  int64_t deadline_ms; /* monotonic milliseconds; 0: it has not begun to wait */
+  int64_t due_ms;      /* of the next look; not after the deadline */
+} pd_wait;
+
 /* Who calls. Zero-initialise; texts are borrowed until the call returns. */
 typedef struct pd_ctx {
   pd_home *home;
@@ -148,7 +165,11 @@ typedef struct pd_ctx {
    * Cancelled, and nothing is changed. Not called any more once the result is being put in place. May be NULL. */
   bool (*progress)(void *ctx, uint64_t done, uint64_t total);
   void *progress_ctx;
+  pd_wait *wait; /* NULL: calls that wait sleep */
 } pd_ctx;
+
+/* The call is over, or will not be made again. */
+PD_API void pd_wait_end(pd_home *home, const char *agent, pd_wait *wait);
 
 #define PD_SESSION_ID_SIZE 40
 

@@ -358,12 +358,25 @@ static pd_code conclude(pd_frame *frame, pd_code code, pd_buf *out, pd_error *er
   return code;
 }
 
+/* It is made again later, and judged anew then: nothing has come of it so far. */
+static pd_code put_off(pd_frame *frame, pd_buf *out)
+{
+  if (frame->permission == PD_PERMIT_APPROVAL && *frame->approval) pd_approval_give_back(frame);
+  pd_buf_clear(out);
+  pd_buf_done(&frame->details);
+  hold(frame, NULL);
+  return PD_OK;
+}
+
 /* The call, its input parsed or refused (`parsed` is that answer). */
 static pd_code call_with(const pd_ctx *ctx, const pd_input *input, pd_code parsed, pd_buf *out, pd_error *err)
 {
   pd_frame frame;
+  if (ctx->wait) ctx->wait->is_waiting = false;
   prepare(&frame, ctx, input, out, err);
-  return conclude(&frame, parsed ? parsed : run(&frame, err), out, err);
+  pd_code code = parsed ? parsed : run(&frame, err);
+  if (!code && ctx->wait && ctx->wait->is_waiting) return put_off(&frame, out);
+  return conclude(&frame, code, out, err);
 }
 
 pd_code pd_call_input(const pd_ctx *ctx, const pd_input *input, pd_buf *out, pd_error *err)

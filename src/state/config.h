@@ -21,7 +21,7 @@ typedef struct pd_config_origin {
 } pd_config_origin;
 
 typedef struct pd_config {
-  uint64_t session_quota_bytes, session_idle_ms, session_count_max;
+  uint64_t session_quota_bytes, session_agent_quota_bytes, session_idle_ms, session_count_max, session_agent_count_max;
   uint64_t persistent_quota_bytes, persistent_versions; /* versions 0: forever */
   uint64_t shared_quota_bytes;
   uint64_t history_forks_max, history_marks_max; /* of one agent */
@@ -43,7 +43,7 @@ typedef struct pd_config {
   /* of a server */
   uint64_t server_body_max_bytes, server_connections_max, server_in_flight_max, server_agent_in_flight_max;
   uint64_t server_request_ms, server_idle_ms, server_drain_ms, server_heartbeat_ms, server_watchers_max, server_watch_queue_bytes,
-    server_rate, server_insecure_listen, server_socket_mode;
+    server_rate, server_agent_rate, server_agent_watchers_max, server_insecure_listen, server_socket_mode;
   uint64_t mcp_approvals; /* of /mcp and of `perdure mcp` */
   /* Texts; NULL: none. Lists have commas in between. */
   char *server_listen, *server_socket, *server_tls_cert, *server_tls_key, *server_allow_host, *server_allow_origin, *server_mcp_tools,

@@ -5,6 +5,7 @@
 #include "base/base.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "state/audit.h"
 #include "state/backup.h"
 #include "state/opened.h"
 #include "state/tiers.h"
@@ -133,6 +134,13 @@ pd_code pd_home_open(const char *uri, const pd_home_options *options, pd_home **
   }
   *out = home;
   return PD_OK;
+}
+
+/* The audit first: its lines are in a store. */
+pd_code pd_home_flush(pd_home *home, pd_error *err)
+{
+  pd_code audited = pd_audit_flush(home, err), code = pd_opened_flush(home, audited ? NULL : err);
+  return audited ? audited : code;
 }
 
 pd_code pd_home_close(pd_home *home, pd_error *err)

@@ -420,6 +420,41 @@ void pd_home_each_open(pd_home *home, void (*visit)(void *ctx, const char *name,
   pthread_mutex_unlock(&o->lock);
 }
 
+/* All that are open now, held; NULL: no memory. */
+static pd_held **hold_all(pd_opened *o, size_t *out_count)
+{
+  size_t count = 0;
+  pthread_mutex_lock(&o->lock);
+  for (size_t i = 0; i < BUCKETS; i++)
+    for (entry *e = o->buckets[i]; e; e = e->next) count += e->state == OPEN;
+  pd_held **all = calloc(count + 1, sizeof *all);
+  for (size_t i = 0, at = 0; i < BUCKETS && all; i++)
+    for (entry *e = o->buckets[i]; e; e = e->next)
+      if (e->state == OPEN) {
+        hold(o, e);
+        all[at++] = &e->held;
+      }
+  pthread_mutex_unlock(&o->lock);
+  *out_count = all ? count : 0;
+  return all;
+}
+
+/* One that is being closed is flushed by who closes it: O5. */
+pd_code pd_opened_flush(pd_home *home, pd_error *err)
+{
+  size_t count;
+  pd_held **all = hold_all(home->opened, &count);
+  pd_code code = all ? PD_OK : pd_error_memory(err, "the stores to flush");
+  for (size_t i = 0; i < count; i++) {
+    pd_error why = {0};
+    pd_code failed = pd_store_flush(all[i]->store, &why);
+    if (failed && !code) code = pd_error_set(err, failed, "store '%s' could not be flushed: %s", all[i]->name, why.message);
+    pd_home_let(home, all[i]);
+  }
+  free(all);
+  return code;
+}
+
 bool pd_home_is_open(pd_home *home, const char *name)
 {
   pd_opened *o = home->opened;

@@ -16,6 +16,8 @@
 
 /* With the home's configuration loaded. */
 PD_MUST_USE pd_code pd_opened_new(pd_home *home, pd_opened **out, pd_error *err);
+/* Flush all that are open; the first error is returned, when all were tried. */
+PD_MUST_USE pd_code pd_opened_flush(pd_home *home, pd_error *err);
 /* Close all of them; nobody uses any. Takes NULL. */
 pd_code pd_opened_free(pd_opened *opened, pd_error *err);
 

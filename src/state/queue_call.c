@@ -151,6 +151,36 @@ static pd_code receive_waiting(pd_frame *frame, pd_queue_take *take, int64_t wai
   return code;
 }
 
+/* The same without sleeping: who calls comes again (pd_wait). */
+static pd_code receive_or_come_again(pd_frame *frame, pd_queue_take *take, int64_t wait_ms, pd_error *err)
+{
+  pd_wait *wait = frame->ctx->wait;
+  if (!wait->deadline_ms) wait->deadline_ms = pd_clock_monotonic_ms() + wait_ms;
+  for (bool is_new = true; is_new;) {
+    TRY(pd_frame_progress(frame, 0, 0, err)); /* who gave up does not take what comes */
+    TRY(pd_queue_receive(frame->home, frame->agent, take, err));
+    if (take->count || wait->is_over || pd_clock_monotonic_ms() >= wait->deadline_ms) return PD_OK;
+    TRY(listen(frame, &wait->is_listening, &is_new, err));
+  }
+  int64_t now_ms = pd_clock_monotonic_ms(), left_ms = take->next_due_ms - pd_home_now(frame->home);
+  if (left_ms < 1) left_ms = 1;
+  wait->due_ms = left_ms < wait->deadline_ms - now_ms ? now_ms + left_ms : wait->deadline_ms;
+  wait->is_waiting = true;
+  return PD_OK;
+}
+
+void pd_wait_end(pd_home *home, const char *agent, pd_wait *wait)
+{
+  if (wait->is_listening) pd_ear_leave(home, agent);
+  wait->is_listening = false;
+}
+
+static pd_code receive(pd_frame *frame, pd_queue_take *take, int64_t wait_ms, pd_error *err)
+{
+  if (!wait_ms) return pd_queue_receive(frame->home, frame->agent, take, err);
+  return frame->ctx->wait ? receive_or_come_again(frame, take, wait_ms, err) : receive_waiting(frame, take, wait_ms, err);
+}
+
 /* Who only waits for events uses its session all the same: else it would idle out, and the subscriptions with it. */
 static void touch_session(pd_frame *frame)
 {
@@ -172,7 +202,7 @@ pd_code pd_cap_queue_receive(pd_frame *frame, pd_error *err)
   touch_session(frame);
   pd_json_key(&frame->out, "messages");
   pd_json_open(&frame->out, '[');
-  TRY(wait_ms ? receive_waiting(frame, &take, wait_ms, err) : pd_queue_receive(frame->home, frame->agent, &take, err));
+  TRY(receive(frame, &take, wait_ms, err));
   pd_json_close(&frame->out, ']');
   pd_json_put_number(&frame->out, "count", take.count);
   if (take.count) pd_frame_commit(frame, &take.ack);

@@ -20,6 +20,7 @@
 
 #define SHARD_COUNT 16
 #define PLACES_MIN 16
+#define SHARE_MIN 8 /* sessions of one agent, if there are few for all */
 #define TRIM_BYTES ((size_t)8 * 1024 * 1024)
 #define SWEEPS_AN_IDLE 64 /* sweeps are at least session.idle / 64 apart */
 
@@ -36,6 +37,7 @@ typedef struct listener {
 
 struct pd_sessions {
   pd_home *home;
+  pd_session_shares *shares; /* of agents */
   shard shards[SHARD_COUNT];
   atomic_size_t count;
   _Atomic int64_t sweep_ms;  /* no session can have idled out before; or it is too early to look again */
@@ -52,12 +54,14 @@ pd_code pd_sessions_new(pd_home *home, pd_sessions **out, pd_error *err)
   made->home = home;
   atomic_store(&made->sweep_ms, INT64_MAX);
   for (size_t i = 0; i < SHARD_COUNT; i++) pthread_mutex_init(&made->shards[i].lock, NULL);
-  if (getrandom(&made->seed, sizeof made->seed, 0) != (ssize_t)sizeof made->seed) {
+  pd_code code = pd_session_shares_new(&made->shares, err);
+  if (!code && getrandom(&made->seed, sizeof made->seed, 0) != (ssize_t)sizeof made->seed)
+    code = pd_error_set(err, PD_STORAGE, "no random bytes: %s", strerror(errno));
+  if (code)
     pd_sessions_free(made);
-    return pd_error_set(err, PD_STORAGE, "no random bytes: %s", strerror(errno));
-  }
-  *out = made;
-  return PD_OK;
+  else
+    *out = made;
+  return code;
 }
 
 size_t pd_session_count(pd_home *home)
@@ -93,7 +97,11 @@ static void finish(pd_sessions *sessions, pd_session *session, size_t *out_count
   size_t bytes = session->map.bytes;
   if (out_bytes) *out_bytes = bytes;
   pd_session_map_done(&session->map);
+  pd_session_share *share = session->share;
+  session->share = NULL;
   pthread_mutex_unlock(&session->lock);
+  pd_session_share_give(share, bytes);
+  pd_session_share_leave(sessions->shares, share);
   pd_session_freed(sessions->home, bytes);
   for (size_t i = 0; i < sessions->listener_count; i++)
     sessions->listeners[i].ended(sessions->listeners[i].ctx, session->agent, session->id);
@@ -224,6 +232,7 @@ void pd_sessions_free(pd_sessions *sessions)
     free(sessions->shards[i].places);
     pthread_mutex_destroy(&sessions->shards[i].lock);
   }
+  pd_session_shares_free(sessions->shares);
   free(sessions);
 }
 
@@ -239,6 +248,18 @@ static pd_code count_one(pd_sessions *sessions, int64_t now_ms, pd_error *err)
   atomic_fetch_sub(&sessions->count, 1);
   return pd_error_named(err, PD_LIMIT, "TooManySessions", "there are %llu sessions already, and session.count_max allows no more",
                         (unsigned long long)count_max);
+}
+
+/* The agent's own room: what is configured, and never more than half of what there is for all, unless that is very little. */
+static pd_code take_share(pd_sessions *sessions, const char *agent, int64_t now_ms, pd_session_share **out, pd_error *err)
+{
+  const pd_config *config = &sessions->home->config;
+  uint64_t half = config->session_count_max / 2, count_max = config->session_agent_count_max;
+  if (half < SHARE_MIN) half = SHARE_MIN;
+  if (count_max > half) count_max = half;
+  if (pd_session_share_enter(sessions->shares, agent, count_max, out, NULL) == PD_OK) return PD_OK;
+  sweep(sessions, now_ms); /* some of its own may have idled out */
+  return pd_session_share_enter(sessions->shares, agent, count_max, out, err);
 }
 
 static pd_code make(pd_sessions *sessions, const char *agent, int64_t now_ms, pd_session **out, pd_error *err)
@@ -283,11 +304,14 @@ pd_code pd_session_begin(pd_home *home, const char *agent, char out_id[PD_SESSIO
   pd_sessions *sessions = home->sessions;
   int64_t now_ms = pd_home_now(home);
   pd_session *made = NULL;
+  pd_session_share *share = NULL;
   TRY(pd_agent_check(agent, err));
   sweep_if_due(sessions, now_ms);
   TRY(count_one(sessions, now_ms, err));
-  pd_code code = make(sessions, agent, now_ms, &made, err);
+  pd_code code = take_share(sessions, agent, now_ms, &share, err);
+  if (code == PD_OK) code = make(sessions, agent, now_ms, &made, err);
   if (code == PD_OK) {
+    made->share = share;
     char id[PD_SESSION_ID_SIZE];
     memcpy(id, made->id, sizeof id); /* the moment it is in the table, it may end */
     made->before_ms = pd_activity_latest(home, agent);
@@ -296,6 +320,7 @@ pd_code pd_session_begin(pd_home *home, const char *agent, char out_id[PD_SESSIO
   }
   if (code) {
     atomic_fetch_sub(&sessions->count, 1);
+    pd_session_share_leave(sessions->shares, share);
     if (made) let_go(made);
     return code;
   }

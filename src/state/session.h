@@ -4,7 +4,8 @@
  *
  * S1  A session ends once: by session.end, by session.idle without a call, or when the home closes. After that nothing finds it.
  * S2  When it ends its memory is given back, also if a call that found it before is still on its way: that call answers SessionNotFound.
- * S3  used bytes = the sum of key sizes and value sizes (the value's JSON text on one line), exactly, and never above session.quota.
+ * S3  used bytes = the sum of key sizes and value sizes (the value's JSON text on one line), exactly, and never above session.quota. Those
+ *     of all sessions of one agent together are never above session.agent_quota.
  * S4  Locks: a shard's lock is held to find, add and unlink; a session's lock while its keys are used. A thread that holds one of a
  *     kind takes no other of that kind, and a shard's lock is never asked for while a session's is held.
  */
@@ -13,6 +14,7 @@
 
 #include "state/home.h"
 #include "state/session_map.h"
+#include "state/session_share.h"
 
 #include <stdatomic.h>
 
@@ -29,6 +31,7 @@ struct pd_session {
   pthread_mutex_t lock; /* of what follows */
   bool is_ended;
   pd_session_map map;
+  pd_session_share *share; /* of its agent; NULL once it has ended. It has counted the map's bytes: S3 */
 };
 
 /* ---- for every file of the room ---- */

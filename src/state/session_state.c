@@ -59,6 +59,27 @@ static pd_code check_quota(pd_frame *frame, const pd_session *session, const pd_
                       (int)(key.size < 64 ? key.size : 64), (const char *)key.data, more, used, (unsigned long long)limit);
 }
 
+/* The bytes that the agent's sessions have together, S3; before the change. */
+static pd_code take_share(pd_frame *frame, const pd_session *session, pd_bytes key, size_t more, pd_error *err)
+{
+  uint64_t limit = frame->home->config.session_agent_quota_bytes;
+  if (pd_session_share_take(session->share, more, limit)) return PD_OK;
+  size_t used = pd_session_share_bytes(session->share);
+  pd_frame_detail_number(frame, "used", used);
+  pd_frame_detail_number(frame, "limit", limit);
+  pd_frame_detail_number(frame, "needed", more);
+  return pd_error_set(err, PD_QUOTA, "key '%.*s' needs %zu bytes more, and the sessions of agent '%s' use %zu of their %llu (%s)",
+                      (int)(key.size < 64 ? key.size : 64), (const char *)key.data, more, frame->agent, used, (unsigned long long)limit,
+                      "session.agent_quota");
+}
+
+/* What was taken before and is not needed after all, or is not needed any more. */
+static void settle_share(const pd_session *session, size_t before, size_t taken)
+{
+  size_t counted = before + taken;
+  if (counted > session->map.bytes) pd_session_share_give(session->share, counted - session->map.bytes);
+}
+
 pd_code pd_cap_state_session_set(pd_frame *frame, pd_error *err)
 {
   CLEANUP(leave) pd_session *session = NULL;
@@ -71,7 +92,12 @@ pd_code pd_cap_state_session_set(pd_frame *frame, pd_error *err)
   put_value(frame, "previous_value", old);
   pd_json_put_bool(&frame->out, "overwritten", old);
   TRY(settle_answer(frame, err));
-  return pd_session_map_put(&session->map, key, pd_buf_bytes(&value), err);
+  size_t before = session->map.bytes, freed = old ? (size_t)old->key_size + old->value_size : 0, needed = key.size + value.size;
+  size_t more = needed > freed ? needed - freed : 0;
+  TRY(take_share(frame, session, key, more, err));
+  pd_code code = pd_session_map_put(&session->map, key, pd_buf_bytes(&value), err);
+  settle_share(session, before, more);
+  return code;
 }
 
 pd_code pd_cap_state_session_delete(pd_frame *frame, pd_error *err)
@@ -83,7 +109,9 @@ pd_code pd_cap_state_session_delete(pd_frame *frame, pd_error *err)
   put_value(frame, "previous_value", old);
   pd_json_put_bool(&frame->out, "deleted", old);
   TRY(settle_answer(frame, err));
+  size_t before = session->map.bytes;
   if (old) pd_session_map_remove(&session->map, key);
+  settle_share(session, before, 0);
   return PD_OK;
 }
 
@@ -111,6 +139,7 @@ static pd_code clear(pd_frame *frame, size_t *out_bytes, pd_error *err)
   TRY(settle_answer(frame, err));
   *out_bytes = session->map.bytes;
   pd_session_map_done(&session->map);
+  settle_share(session, *out_bytes, 0);
   return PD_OK;
 }
 

@@ -130,15 +130,12 @@ static bool take_token(pd_request *request, const char *text)
   return true;
 }
 
-/* One token's requests a second: its own limit, or the server's. */
 static bool is_in_rate(pd_request *request)
 {
-  const pd_token_info *token = &request->caller.token;
-  uint64_t rate = token->rate ? token->rate : request->server->settings.rate;
-  if (!request->caller.has_token || !rate || pd_rate_take(request->server->rates, token->id, rate)) return true;
+  pd_error err = {0};
+  if (pd_rate_admits(&request->caller, &err) == PD_OK) return true;
   request->retry_after_s = 1;
-  pd_reply_failure(request, MHD_HTTP_TOO_MANY_REQUESTS, PD_LIMIT, "TooManyRequests", "Ask more slowly.",
-                   "this token may ask %llu times a second", (unsigned long long)rate);
+  pd_reply_failure(request, MHD_HTTP_TOO_MANY_REQUESTS, PD_LIMIT, "TooManyRequests", "Ask more slowly.", "%s", err.message);
   return false;
 }
 
@@ -146,9 +143,9 @@ static bool find_caller(pd_request *request)
 {
   const char *text = token_of(request);
   if (!take_session(request)) return false;
-  if (request->server->options->no_auth) return take_agent(request) && take_role(request, "agent");
+  if (request->server->options->no_auth) return take_agent(request) && take_role(request, "agent") && is_in_rate(request);
   if (text) return take_token(request, text) && is_in_rate(request);
-  if (is_own_user(request)) return take_agent(request) && take_role(request, "operator");
+  if (is_own_user(request)) return take_agent(request) && take_role(request, "operator") && is_in_rate(request);
   return refuse(request, MHD_HTTP_UNAUTHORIZED, "Unauthorized",
                 "Send Authorization: Bearer TOKEN (perdure --token-file FILE, PERDURE_TOKEN); perdure token create makes one.",
                 "who calls? There is no token");

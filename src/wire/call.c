@@ -6,7 +6,11 @@
 #include "wire/http.h"
 
 #include <poll.h>
+#include <stdatomic.h>
+#include <stdlib.h>
 #include <strings.h>
+
+#define STAGE_SIZE_MAX ((size_t)64 * 1024) /* of a body: to parse a larger one takes longer than others should wait for it */
 
 /* The first that fits; what is not here waits for the disk. Those that only look at memory, or at what is most likely in it, are begun
  * where they were read (pd_call_begin), and are over then unless they or their audit have to wait for the disk; those that wait for
@@ -44,6 +48,7 @@ static pd_lane where_open(const pd_request *request, pd_lane lane)
   bool is_of_store = lane == PD_LANE_STAGE && strcmp(request->rest, "state.persistent.get") == 0;
   pd_capability_info info;
   if (lane == PD_LANE_STAGE && pd_capability_find(request->rest, &info, NULL)) return PD_LANE_WRITE; /* the audit may have to wait */
+  if (lane == PD_LANE_STAGE && request->body.size > STAGE_SIZE_MAX) return PD_LANE_WRITE;
   return is_of_store && !pd_home_is_open(request->server->home, request->caller.agent) ? PD_LANE_WRITE : lane;
 }
 
@@ -81,6 +86,7 @@ pd_code pd_wire_call(const pd_caller *caller, const pd_ctx *ctx, const char *cap
     pd_wire_error(out, err, NULL, NULL);
   else
     code = pd_call(&who, capability, input, out, err);
+  if (!code && ctx->wait && ctx->wait->is_waiting) return PD_OK; /* it is made again */
   pd_metrics_call(caller->server->metrics, capability, code, pd_clock_monotonic_us() - begun_us);
   return code;
 }
@@ -143,6 +149,71 @@ static bool is_client_there(void *ctx, uint64_t done, uint64_t total)
   return poll(&fd, 1, 0) < 1 || !(fd.revents & (POLLRDHUP | POLLHUP | POLLERR));
 }
 
+static bool is_wanted(void *ctx, uint64_t done, uint64_t total)
+{
+  const pd_waiter *waiter = ctx;
+  (void)done, (void)total;
+  return !atomic_load(&waiter->is_gone);
+}
+
+/* ---- a call that waits (waits.h) ---- */
+
+typedef struct call_waiter {
+  pd_waiter waiter; /* first */
+  pd_request *request;
+} call_waiter;
+
+static void run_again(pd_job *job)
+{
+  pd_request_run(((call_waiter *)job)->request);
+}
+
+static bool park(pd_request *request)
+{
+  return pd_waits_park(request->server->waits, request->waiter);
+}
+
+/* Without memory for it the call does not wait, and answers with what there is. */
+static void give_waiter(pd_request *request)
+{
+  call_waiter *made = calloc(1, sizeof *made);
+  if (!made) return;
+  made->waiter = (pd_waiter){.job.run = run_again, .agent = request->caller.agent, .fd = request->conn ? request->conn->fd : -1};
+  made->request = request;
+  request->waiter = &made->waiter;
+}
+
+static void drop_waiter(pd_request *request)
+{
+  if (!request->waiter) return;
+  pd_waits_end(request->server->waits, request->waiter);
+  free(request->waiter);
+  request->waiter = NULL;
+}
+
+static void receive(pd_request *request, pd_ctx *ctx)
+{
+  pd_error err = {0};
+  pd_wait none = {.is_over = true};
+  if (!request->waiter) give_waiter(request);
+  pd_waiter *waiter = request->waiter;
+  ctx->wait = waiter ? &waiter->wait : &none;
+  if (waiter) {
+    ctx->progress = is_wanted;
+    ctx->progress_ctx = waiter;
+    pd_waits_look(request->server->waits, waiter);
+  }
+  pd_code code = pd_wire_call(&request->caller, ctx, request->rest, pd_buf_bytes(&request->body), &request->out, &err);
+  if (!code && ctx->wait->is_waiting) {
+    request->park = park;
+    return;
+  }
+  drop_waiter(request);
+  reply_outcome(request, code, &err);
+}
+
+/* ---- the route ---- */
+
 void pd_route_call(pd_request *request)
 {
   pd_error err = {0};
@@ -150,6 +221,10 @@ void pd_route_call(pd_request *request)
     finish(request);
   } else if (is_call(request)) {
     pd_ctx ctx = ctx_of(request);
+    if (strcmp(request->rest, "queue.receive") == 0) {
+      receive(request, &ctx);
+      return;
+    }
     if (strcmp(request->rest, "state.snapshot.create") == 0) { /* it may walk over thousands of stores */
       ctx.progress = is_client_there;
       ctx.progress_ctx = request;

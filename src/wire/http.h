@@ -5,7 +5,8 @@
  * from memory; else the connection sleeps, a worker of the pool runs it and wakes the connection. No thread belongs to a connection.
  *
  * W1  A request is answered once: by its route's function, by the guard before it, or by libmicrohttpd for what is no HTTP.
- * W2  Every buffer has a maximum from birth: head, body, queue of the pool, connections, requests in flight of an agent.
+ * W2  Every buffer has a maximum from birth: head, body, queue of the pool, connections, requests in flight and streams of an agent and of
+ *     a token. What all share is never one agent's to use up (shares.c).
  * W3  Whoever calls is settled (auth.c) before a route's function runs, and the function takes names of agents from nowhere else.
  * W4  A request belongs to one thread at a time: to libmicrohttpd's until it is suspended, to the worker until it is resumed.
  */
@@ -22,6 +23,7 @@
 #include "wire/settle.h"
 #include "wire/stall.h"
 #include "wire/tls.h"
+#include "wire/waits.h"
 
 #include <microhttpd.h>
 #include <pthread.h>
@@ -39,7 +41,7 @@ typedef struct pd_request pd_request;
 /* Of [server] in perdure.toml, and some of [store]; read with relaxed atomics, as a reload may change them. */
 typedef struct pd_wire_settings {
   _Atomic uint64_t body_size_max, connection_count_max, in_flight_max, agent_in_flight_max, request_ms, idle_ms, drain_ms;
-  _Atomic uint64_t heartbeat_ms, watcher_count_max, watch_queue_bytes, rate;
+  _Atomic uint64_t heartbeat_ms, watcher_count_max, agent_watcher_count_max, watch_queue_bytes, rate, agent_rate;
   _Atomic uint64_t store_open_max, store_idle_ms;
 } pd_wire_settings;
 
@@ -139,6 +141,7 @@ typedef enum pd_request_state {
   PD_REQUEST_NEW,
   PD_REQUEST_READING,
   PD_REQUEST_WORKING,
+  PD_REQUEST_READY, /* what it waited for is there: its route's function makes the answer of it, where it was read */
   PD_REQUEST_ANSWERED,
   PD_REQUEST_SENT
 } pd_request_state;
@@ -158,9 +161,15 @@ struct pd_request {
   pd_buf body;
   bool is_too_large; /* the body is longer than it may be: what follows is dropped */
   size_t dropped;
-  bool is_counted; /* in flight */
-  bool is_write;   /* counted in server->stall */
-  pd_begun *begun; /* the call, until its route's function finishes it */
+  bool is_counted;   /* in flight */
+  bool is_streaming; /* counted as a stream */
+  bool is_write;     /* counted in server->stall */
+  pd_begun *begun;   /* the call, until its route's function finishes it */
+  /* Set by a route's function that has no answer yet. True: the request is another's now, who runs the function again (pd_request_run) or
+   * calls pd_request_ready. False: run it again at once. */
+  bool (*park)(pd_request *request);
+  pd_waiter *waiter;        /* of a call that waits */
+  struct pd_mcp_flow *flow; /* that it waits for: mcp_http.c */
   pd_caller caller;
   int64_t begun_us;
   /* the answer */
@@ -187,8 +196,14 @@ struct pd_request {
 PD_MUST_USE pd_code pd_request_pools(pd_server *server, pd_error *err);
 /* Run its route's function, and give it back to libmicrohttpd. On a worker. */
 void pd_request_run(pd_request *request);
+/* A request that was parked: there is something to answer with. */
+void pd_request_ready(pd_request *request);
+/* May its answer be a stream, that lasts? Agent and token have a share of server.watchers_max. False: an answer is in the request. */
+bool pd_request_streams(pd_request *request);
 /* It is not in flight any more: answered, or a stream that may last. */
 void pd_request_leave(pd_request *request);
+/* The stream is over. */
+void pd_request_stream_over(pd_request *request);
 const char *pd_request_header(const pd_request *request, const char *name);
 /* A parameter of the query, decoded; NULL if it was not given. */
 const char *pd_request_query(const pd_request *request, const char *name);
@@ -239,8 +254,14 @@ void pd_meter_leave(pd_meter *meter, const char *name);
 typedef struct pd_rates pd_rates; /* rate.c */
 PD_MUST_USE pd_code pd_rates_new(pd_rates **out, pd_error *err);
 void pd_rates_free(pd_rates *rates);
-/* One more request of the token `id`, which may make `rate` a second. */
+/* One more request of the token or agent `id`, which may make `rate` a second. */
 PD_MUST_USE bool pd_rate_take(pd_rates *rates, const char *id, uint64_t rate);
+/* shares.c: one more message of the caller, by its token's rate and its agent's. PD_LIMIT. */
+PD_MUST_USE pd_code pd_rate_admits(const pd_caller *caller, pd_error *err);
+/* What one agent may have of `total`: `wanted`, but never more than half. */
+uint64_t pd_share_of(uint64_t wanted, uint64_t total);
+/* shares.c: count a request in, in all, for its agent and for its token. False: 429 is in the request. */
+PD_MUST_USE bool pd_shares_enter(pd_request *request);
 
 /* ---- the server (server.c) ---- */
 
@@ -264,8 +285,12 @@ struct pd_server {
   pd_settler settler;
   pd_stall stall;     /* of writes */
   pd_pool waiters;    /* who waits for the log to grow */
+  pd_gone *gone;      /* notices who has left */
+  pd_waits *waits;    /* calls that wait for a message */
   struct pd_raw *raw; /* stores.h */
-  pd_meter *meter;
+  pd_meter *meter;    /* requests in flight, of agents and of tokens */
+  pd_meter *streams;  /* the same, of answers that last */
+  atomic_size_t stream_count;
   pd_rates *rates;
   pd_hub *hub;
   pd_metrics *metrics;

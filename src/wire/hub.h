@@ -33,8 +33,9 @@ void pd_hub_tick(pd_hub *hub);
 void pd_hub_drain(pd_hub *hub);
 
 typedef struct pd_hub_request {
-  const char *name; /* of the store */
-  pd_store *store;  /* borrowed until pd_hub_add returns: the topic borrows it for itself */
+  const char *name;  /* of the store */
+  const char *owner; /* whose it is: for the pool that reads for it */
+  pd_store *store;   /* borrowed until pd_hub_add returns: the topic borrows it for itself */
   pd_watch_options options;
   struct MHD_Connection *connection;
   int fd;                   /* -1: unknown */

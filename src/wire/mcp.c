@@ -265,6 +265,7 @@ void pd_mcp_turn_run(pd_mcp_turn *turn, pd_bytes message)
   turn->w = (pd_json_writer){.out = &turn->body, .err = &turn->err};
   turn->ask_w = (pd_json_writer){.out = &turn->asks, .err = &turn->err};
   pd_code code = pd_mcp_method_run(turn);
+  if (turn->is_waiting) return; /* it is run again */
   if (!code) code = turn->w.code ? turn->w.code : turn->ask_w.code;
   if (pd_mcp_is_cancelled(turn)) {
     pd_mcp_exchange_done(turn->exchange, 200); /* M2 */
@@ -273,6 +274,8 @@ void pd_mcp_turn_run(pd_mcp_turn *turn, pd_bytes message)
   if (!code && turn->ask_count) code = ask(turn, message, &turn->err);
   if (code && turn->refused)
     send_error(turn->exchange, turn->refused, turn->err.message, pd_buf_bytes(&turn->refusal), status_of(turn));
+  else if (code == PD_LIMIT)
+    send_error(turn->exchange, PD_MCP_TOO_MANY, turn->err.message, (pd_bytes){0}, 429);
   else if (code)
     send_error(turn->exchange, PD_MCP_INTERNAL_ERROR, turn->err.message, (pd_bytes){0}, 500);
   else if (!turn->is_open && !turn->ask_count)
@@ -294,7 +297,8 @@ static void run_request(pd_mcp *mcp, const pd_mcp_peer *peer, const pd_mcp_messa
     .is_batch = is_batch,
     .level = PD_MCP_SILENT,
   };
-  if (pd_mcp_is_cancelled(&turn)) { /* before it began */
+  bool has_begun = peer->wait && peer->wait->deadline_ms;
+  if (pd_mcp_is_cancelled(&turn) && !has_begun) {
     pd_mcp_exchange_done(exchange, 200);
     return;
   }
@@ -375,6 +379,14 @@ static bool may_batch(pd_mcp *mcp, const pd_mcp_peer *peer)
   return !revision || strcmp(revision, "2025-03-26") <= 0;
 }
 
+/* One message too many in this second; a notification is dropped. */
+static void refuse_item(pd_mcp *mcp, const pd_mcp_peer *peer, pd_json json, pd_mcp_exchange *exchange, const pd_error *why)
+{
+  pd_mcp_message message;
+  if (read_message(mcp, peer, json, exchange, &message, NULL) == 0 && message.kind != PD_MCP_REQUEST) return;
+  send_error(exchange, PD_MCP_TOO_MANY, why->message, (pd_bytes){0}, 429);
+}
+
 static void take_batch(pd_mcp *mcp, const pd_mcp_peer *peer, pd_json json, pd_mcp_exchange *exchange)
 {
   batch b = {0};
@@ -386,8 +398,12 @@ static void take_batch(pd_mcp *mcp, const pd_mcp_peer *peer, pd_json json, pd_mc
   while (pd_json_walk_next(&walk, NULL, &item)) {
     pd_mcp_out out = {.send = batch_send, .ctx = &b};
     pd_mcp_exchange *part = NULL;
+    pd_error err = {0};
     if (++items > PD_MCP_BATCH_MAX || pd_mcp_exchange_new(mcp, &out, &part, NULL)) break;
-    take(mcp, peer, item, part, true);
+    if (items == 1 || !peer->gate.admit || peer->gate.admit(peer->gate.ctx, &err) == PD_OK)
+      take(mcp, peer, item, part, true);
+    else
+      refuse_item(mcp, peer, item, part, &err);
     pd_mcp_exchange_done(part, 200);
     pd_mcp_exchange_release(mcp, part);
   }
@@ -412,6 +428,11 @@ struct pd_mcp_job {
   pd_mcp_exchange *exchange;
 };
 
+static bool is_waiting(const pd_mcp_peer *peer)
+{
+  return peer->wait && peer->wait->is_waiting;
+}
+
 static bool accept_text(pd_mcp *mcp, const pd_mcp_peer *peer, const pd_mcp_out *out, pd_mcp_job *job)
 {
   pd_mcp_message message;
@@ -429,8 +450,10 @@ static bool accept_text(pd_mcp *mcp, const pd_mcp_peer *peer, const pd_mcp_out *
   return true;
 }
 
-static void run_text(pd_mcp *mcp, const pd_mcp_peer *peer, pd_mcp_job *job)
+/* False: it waits, and is run again. */
+static bool run_text(pd_mcp *mcp, const pd_mcp_peer *peer, pd_mcp_job *job)
 {
+  if (peer->wait) peer->wait->is_waiting = false;
   if (job->json.kind == PD_JSON_NONE) {
     send_error(job->exchange, PD_MCP_PARSE_ERROR, job->err.message, (pd_bytes){0}, job->err.code == PD_LIMIT ? 413 : 400);
     pd_mcp_exchange_done(job->exchange, 400);
@@ -438,14 +461,16 @@ static void run_text(pd_mcp *mcp, const pd_mcp_peer *peer, pd_mcp_job *job)
     take_batch(mcp, peer, job->json, job->exchange);
   } else {
     take(mcp, peer, job->json, job->exchange, false);
+    if (is_waiting(peer)) return false;
   }
   pd_mcp_exchange_release(mcp, job->exchange);
+  return true;
 }
 
 void pd_mcp_handle(pd_mcp *mcp, const pd_mcp_peer *peer, pd_bytes message, const pd_mcp_out *out)
 {
   pd_mcp_job job = {.text = message};
-  if (accept_text(mcp, peer, out, &job)) run_text(mcp, peer, &job);
+  if (accept_text(mcp, peer, out, &job) && !run_text(mcp, peer, &job)) abort(); /* who may have to wait accepts, and runs */
 }
 
 pd_mcp_job *pd_mcp_accept(pd_mcp *mcp, const pd_mcp_peer *peer, pd_bytes message, const pd_mcp_out *out)
@@ -475,9 +500,10 @@ size_t pd_mcp_job_size(const pd_mcp_job *job)
   return job->text.size;
 }
 
-void pd_mcp_run(pd_mcp *mcp, const pd_mcp_peer *peer, pd_mcp_job *job)
+bool pd_mcp_run(pd_mcp *mcp, const pd_mcp_peer *peer, pd_mcp_job *job)
 {
-  run_text(mcp, peer, job);
+  if (!run_text(mcp, peer, job)) return false;
   pd_buf_done(&job->copy);
   free(job);
+  return true;
 }

@@ -66,6 +66,8 @@ typedef struct pd_mcp_gate {
   bool (*sees)(void *ctx, const char *capability, pd_bytes key);
   /* The index-th of the beginnings that the caller's keys have to have, NULL after the last. None: all keys. May be NULL. */
   const char *(*prefix)(void *ctx, size_t index);
+  /* Each message of a batch but the first, which the transport has counted: may the caller ask so often? PD_LIMIT. May be NULL. */
+  pd_code (*admit)(void *ctx, pd_error *err);
   void *ctx;
 } pd_mcp_gate;
 
@@ -82,6 +84,9 @@ typedef struct pd_mcp_peer {
   bool may_approve;
   const char *token; /* the id of the token that was shown, for the audit; NULL: none */
   pd_mcp_gate gate;
+  /* A call that waits does not sleep, and pd_mcp_run returns false (pd_wait in perdure/state.h). NULL: it sleeps. In a batch nothing waits
+   * then. */
+  pd_wait *wait;
 } pd_mcp_peer;
 
 /* Where the messages of one exchange go: what answers one line, or one POST. */
@@ -92,6 +97,8 @@ typedef struct pd_mcp_out {
   void (*done)(void *ctx, int status);
   /* A legacy session was made: `id` belongs into the header Mcp-Session-Id. Before the first send. May be NULL. */
   void (*session)(void *ctx, const char *id);
+  /* What was asked for is not wanted any more: who waits for it should run it again, and hear so. May be NULL. Must not call back. */
+  void (*cancelled)(void *ctx);
   void *ctx; /* names the exchange; different for each that is open at one time over HTTP */
 } pd_mcp_out;
 
@@ -106,8 +113,8 @@ pd_mcp_job *pd_mcp_accept(pd_mcp *mcp, const pd_mcp_peer *peer, pd_bytes message
 /* A notification or a ping, which need not wait their turn. */
 bool pd_mcp_is_quick(const pd_mcp_job *job);
 size_t pd_mcp_job_size(const pd_mcp_job *job); /* of its text */
-/* Run it, on any thread, and free it. `peer` as in pd_mcp_accept. */
-void pd_mcp_run(pd_mcp *mcp, const pd_mcp_peer *peer, pd_mcp_job *job);
+/* Run it, on any thread, and free it. `peer` as in pd_mcp_accept. False: it waits (peer->wait), and is to be run again. */
+PD_MUST_USE bool pd_mcp_run(pd_mcp *mcp, const pd_mcp_peer *peer, pd_mcp_job *job);
 
 /* The methods that there are, in either era; NULL after the last. */
 const char *pd_mcp_method_at(size_t index);

@@ -68,12 +68,22 @@ void pd_mcp_exchange_done(pd_mcp_exchange *exchange, int status)
   pthread_mutex_unlock(&exchange->lock);
 }
 
+/* Under the pd_mcp's lock. */
+static void cancel(pd_mcp_exchange *e)
+{
+  atomic_store(&e->is_cancelled, true);
+  if (!e->out.cancelled) return; /* one whose `send` may block has none: its lock is not asked for here */
+  pthread_mutex_lock(&e->lock);
+  if (!e->is_over) e->out.cancelled(e->out.ctx);
+  pthread_mutex_unlock(&e->lock);
+}
+
 void pd_mcp_exchange_cancel(pd_mcp *mcp, const pd_mcp_session *session, pd_json id)
 {
   if (!session || id.raw.size > PD_MCP_ID_SIZE_MAX) return; /* ids of requests are small numbers, and every client's are the same */
   pthread_mutex_lock(&mcp->lock);
   for (pd_mcp_exchange *e = mcp->live; e; e = e->next)
-    if (*e->id && e->session == session->number && pd_bytes_equal(pd_text(e->id), id.raw)) atomic_store(&e->is_cancelled, true);
+    if (*e->id && e->session == session->number && pd_bytes_equal(pd_text(e->id), id.raw)) cancel(e);
   pthread_mutex_unlock(&mcp->lock);
 }
 
@@ -82,7 +92,7 @@ void pd_mcp_hang_up(pd_mcp *mcp, void *ctx)
   pthread_mutex_lock(&mcp->lock);
   for (pd_mcp_exchange *e = mcp->live; e; e = e->next) {
     if (e->out.ctx != ctx) continue;
-    atomic_store(&e->is_cancelled, true);
+    cancel(e);
     pthread_mutex_lock(&e->lock);
     e->is_over = true;
     pthread_mutex_unlock(&e->lock);

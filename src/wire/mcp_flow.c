@@ -1,4 +1,4 @@
-/* mcp_flow.c: see mcp_flow.h for the invariants S1 to S3. */
+/* mcp_flow.c: one flow; see mcp_flow.h for the invariants S1 to S3. All of them together are mcp_flows.c. */
 #include "wire/mcp_flow.h"
 
 #include "base/array.h"
@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "wire/mcp_flow_inside.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,44 +16,9 @@
 #define BLOCK_SIZE 4096
 #define QUEUE_SIZE_MAX ((size_t)8 * 1024 * 1024)
 #define KEPT_SIZE ((size_t)256 * 1024)
-#define BEAT_MS 10000
-#define BEAT_ANSWER_MS 2000 /* before the first word of an answer: who is gone wants none */
-#define PARKED_MS ((int64_t)5 * 60 * 1000)
-#define PARKED_SIZE_MAX ((size_t)64 * 1024 * 1024)
+#define EARLY_MS 1000 /* after this a stream begins, though there is nothing to say yet: the client can then be missed, and can come back */
 #define SESSION_PARKED_MAX 16u
 #define BEAT ": still here\n\n"
-
-/* One connection that a flow is written to. Under the flow's lock; freed by libmicrohttpd, with the response. */
-typedef struct tap {
-  pd_mcp_flow *flow;
-  struct MHD_Connection *connection;
-  uint64_t at;                         /* the next byte of the stream */
-  bool is_suspended, is_over, is_beat; /* over: another has taken its place; beat: a comment is due */
-} tap;
-
-struct pd_mcp_flow {
-  pd_mcp_flows *flows;
-  bool is_get, is_resumable, primes;
-  uint64_t number;
-  char session_id[PD_MCP_SESSION_ID_SIZE]; /* of the session that it belongs to; "": none */
-  char agent[PD_NAME_SIZE_MAX + 1];        /* whose session that is */
-  pthread_mutex_t lock;                    /* of what follows */
-  pthread_cond_t changed;
-  pd_buf out;     /* the message, while there is one; of a stream, bytes from `base` on */
-  uint64_t base;  /* where in the stream `out` begins */
-  uint64_t sent;  /* up to here it was handed to a connection */
-  uint64_t *ends; /* where events end, from that of number first_event on */
-  size_t end_count, end_capacity;
-  uint64_t first_event;
-  size_t count; /* messages */
-  int status;
-  bool is_last, is_done, is_stream, is_lost;
-  char new_session[PD_MCP_SESSION_ID_SIZE]; /* that was made by the request; "": none */
-  tap *tap;
-  int64_t spoke_ms, left_ms; /* left: when the last connection went */
-  unsigned refs;
-  pd_mcp_flow *next, **link; /* in flows->first, under its lock; link NULL: not there */
-};
 
 /* ---- one flow ---- */
 
@@ -76,7 +42,6 @@ pd_mcp_flow *pd_mcp_flow_new(pd_mcp_flows *flows, pd_mcp_session *session, bool 
   f->number = ++flows->next_number;
   pthread_mutex_unlock(&flows->lock);
   pthread_mutex_init(&f->lock, NULL);
-  pthread_cond_init(&f->changed, NULL);
   return f;
 }
 
@@ -96,23 +61,35 @@ void pd_mcp_flow_release(pd_mcp_flow *f)
   if (!is_last) return;
   pd_buf_done(&f->out);
   free(f->ends);
-  pthread_cond_destroy(&f->changed);
   pthread_mutex_destroy(&f->lock);
   free(f);
 }
 
 /* Under the lock. */
-static void wake_tap(tap *t)
+void pd_mcp_flow_wake_tap(pd_mcp_tap *t)
 {
   if (!t || !t->is_suspended) return;
   t->is_suspended = false;
   MHD_resume_connection(t->connection);
 }
 
-static void wake(pd_mcp_flow *f)
+static bool is_ready(const pd_mcp_flow *f)
 {
-  pthread_cond_broadcast(&f->changed);
-  wake_tap(f->tap);
+  return f->is_done || f->is_left || (f->count && !f->is_last);
+}
+
+void pd_mcp_flow_wake_request(pd_mcp_flow *f)
+{
+  pd_request *request = f->request;
+  f->request = NULL;
+  f->left_ms = pd_clock_monotonic_ms(); /* until it has its stream, it is not an old one */
+  if (request) pd_request_ready(request);
+}
+
+void pd_mcp_flow_wake(pd_mcp_flow *f)
+{
+  if (is_ready(f)) pd_mcp_flow_wake_request(f);
+  pd_mcp_flow_wake_tap(f->tap);
 }
 
 /* ---- events; under the lock ---- */
@@ -208,7 +185,7 @@ static void flow_send(void *ctx, pd_bytes message, int status, bool is_last)
     f->status = status;
   f->is_last = f->is_last || is_last;
   f->spoke_ms = pd_clock_monotonic_ms();
-  wake(f);
+  pd_mcp_flow_wake(f);
   pthread_mutex_unlock(&f->lock);
 }
 
@@ -218,7 +195,7 @@ static void flow_done(void *ctx, int status)
   pthread_mutex_lock(&f->lock);
   if (!f->count) f->status = status;
   f->is_done = true;
-  wake(f);
+  pd_mcp_flow_wake(f);
   pthread_mutex_unlock(&f->lock);
 }
 
@@ -230,21 +207,24 @@ static void flow_session(void *ctx, const char *id)
   pthread_mutex_unlock(&f->lock);
 }
 
-pd_mcp_out pd_mcp_flow_out(pd_mcp_flow *flow)
+static void flow_cancelled(void *ctx)
 {
-  return (pd_mcp_out){.send = flow_send, .done = flow_done, .session = flow_session, .ctx = flow};
+  pd_mcp_flow *f = ctx;
+  pthread_mutex_lock(&f->lock);
+  if (f->waiter) pd_waits_cancel(f->waits, f->waiter);
+  pthread_mutex_unlock(&f->lock);
 }
 
-void pd_mcp_flow_await(pd_mcp_flow *f, uint32_t timeout_ms)
+pd_mcp_out pd_mcp_flow_out(pd_mcp_flow *flow)
 {
-  struct timespec end;
-  int why = 0;
-  clock_gettime(CLOCK_REALTIME, &end);
-  end.tv_sec += timeout_ms / 1000;
-  end.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
-  if (end.tv_nsec >= 1000000000) end.tv_sec++, end.tv_nsec -= 1000000000;
+  return (pd_mcp_out){.send = flow_send, .done = flow_done, .session = flow_session, .cancelled = flow_cancelled, .ctx = flow};
+}
+
+void pd_mcp_flow_waiter(pd_mcp_flow *f, pd_waits *waits, pd_waiter *waiter)
+{
   pthread_mutex_lock(&f->lock);
-  while (!f->is_done && !(f->count && !f->is_last) && !why) why = pthread_cond_timedwait(&f->changed, &f->lock, &end);
+  f->waits = waits;
+  f->waiter = waiter;
   pthread_mutex_unlock(&f->lock);
 }
 
@@ -267,7 +247,7 @@ static void enlist(pd_mcp_flow *f)
 }
 
 /* Under the list's lock. True: the list's hold is the caller's now. */
-static bool unlist(pd_mcp_flow *f)
+bool pd_mcp_flow_unlist(pd_mcp_flow *f)
 {
   if (!f->link) return false;
   *f->link = f->next;
@@ -277,9 +257,65 @@ static bool unlist(pd_mcp_flow *f)
 }
 
 /* Nobody will come back to it: cancel what it waits for. It was taken out of the list. */
-static void drop(pd_mcp_flow *f)
+void pd_mcp_flow_drop(pd_mcp_flow *f)
 {
   pd_mcp_hang_up(f->flows->mcp, f);
+  pd_mcp_flow_release(f);
+}
+
+/* ---- a request that attends ---- */
+
+/* It may be gone: an answer to what it waits for tells. What works is not disturbed. */
+static void attender_is_silent(void *ctx)
+{
+  pd_mcp_flow *f = ctx;
+  pthread_mutex_lock(&f->lock);
+  if (f->waiter) pd_waits_hurry(f->waits, f->waiter);
+  pthread_mutex_unlock(&f->lock);
+}
+
+static void attender_left(void *ctx)
+{
+  pd_mcp_flow *f = ctx;
+  pthread_mutex_lock(&f->lock);
+  f->is_left = true;
+  pd_mcp_flow_wake_request(f);
+  pthread_mutex_unlock(&f->lock);
+}
+
+bool pd_mcp_flow_attend(pd_mcp_flow *f, pd_request *request, bool may_stream)
+{
+  pthread_mutex_lock(&f->lock);
+  bool is_there = is_ready(f);
+  pthread_mutex_unlock(&f->lock);
+  if (is_there) return false;
+  enlist(f); /* for the time */
+  f->leaver = (pd_leaver){.half = attender_is_silent, .left = attender_left, .ctx = f, .fd = request->conn ? request->conn->fd : -1};
+  pd_gone_watch(f->flows->gone, &f->leaver);
+  pthread_mutex_lock(&f->lock);
+  bool attends = !is_ready(f);
+  if (attends) f->request = request;
+  f->early_ms = may_stream ? pd_clock_monotonic_ms() + EARLY_MS : INT64_MAX;
+  pthread_mutex_unlock(&f->lock);
+  return attends;
+}
+
+/* The caller holds it, too. */
+static void unlist_and_let_go(pd_mcp_flow *f)
+{
+  pthread_mutex_lock(&f->flows->lock);
+  bool is_ours = pd_mcp_flow_unlist(f);
+  pthread_mutex_unlock(&f->flows->lock);
+  pthread_mutex_lock(&f->lock);
+  f->refs -= is_ours;
+  pthread_mutex_unlock(&f->lock);
+}
+
+void pd_mcp_flow_abandon(pd_mcp_flow *f)
+{
+  pd_gone_forget(f->flows->gone, &f->leaver);
+  pd_mcp_hang_up(f->flows->mcp, f);
+  unlist_and_let_go(f);
   pd_mcp_flow_release(f);
 }
 
@@ -287,7 +323,7 @@ static void drop(pd_mcp_flow *f)
 
 static ssize_t read_stream(void *ctx, uint64_t position, char *out, size_t max)
 {
-  tap *t = ctx;
+  pd_mcp_tap *t = ctx;
   pd_mcp_flow *f = t->flow;
   ssize_t got = 0;
   (void)position;
@@ -321,21 +357,22 @@ static pd_mcp_flow *take_surplus(pd_mcp_flows *flows, const char *session_id)
   for (pd_mcp_flow *f = flows->first; f; f = f->next) {
     if (strcmp(f->session_id, session_id) != 0) continue;
     pthread_mutex_lock(&f->lock);
-    if (!f->tap) {
+    if (!f->tap && !f->request) {
       count++;
       if (!f->is_get && (!oldest || f->left_ms < oldest->left_ms)) oldest = f;
     }
     pthread_mutex_unlock(&f->lock);
   }
-  return count > SESSION_PARKED_MAX && oldest && unlist(oldest) ? oldest : NULL;
+  return count > SESSION_PARKED_MAX && oldest && pd_mcp_flow_unlist(oldest) ? oldest : NULL;
 }
 
 /* The response is gone: sent, or the client is. A stream that can be resumed waits for it to come back. */
 static void end_stream(void *ctx)
 {
-  tap *t = ctx;
+  pd_mcp_tap *t = ctx;
   pd_mcp_flow *f = t->flow, *gone = NULL;
   pd_mcp_flows *flows = f->flows;
+  pd_gone_forget(flows->gone, &t->leaver);
   pthread_mutex_lock(&flows->lock);
   pthread_mutex_lock(&f->lock);
   if (f->tap == t) {
@@ -345,22 +382,42 @@ static void end_stream(void *ctx)
   bool is_parked = f->is_resumable && !f->is_lost && !(f->is_get && f->is_done);
   bool is_free = !f->tap && !is_parked;
   pthread_mutex_unlock(&f->lock);
-  if (is_free && unlist(f))
+  if (is_free && pd_mcp_flow_unlist(f))
     gone = f;
   else if (is_parked)
     gone = take_surplus(flows, f->session_id);
   pthread_mutex_unlock(&flows->lock);
-  if (gone) drop(gone);
+  if (gone) pd_mcp_flow_drop(gone);
   pd_mcp_flow_release(f);
   free(t);
+}
+
+/* It may be gone: a comment tells. */
+static void tapper_is_silent(void *ctx)
+{
+  pd_mcp_tap *t = ctx;
+  pthread_mutex_lock(&t->flow->lock);
+  t->is_beat = true;
+  pd_mcp_flow_wake_tap(t);
+  pthread_mutex_unlock(&t->flow->lock);
+}
+
+/* Its connection ends, so that a stream that can be resumed waits for it, and what any other asked for is cancelled. */
+static void tapper_left(void *ctx)
+{
+  pd_mcp_tap *t = ctx;
+  pthread_mutex_lock(&t->flow->lock);
+  t->is_over = true;
+  pd_mcp_flow_wake_tap(t);
+  pthread_mutex_unlock(&t->flow->lock);
 }
 
 /* The stream from `at` on is the answer; whoever had it before has it no more. False: no memory. */
 static bool attach(pd_mcp_flow *f, pd_request *request, uint64_t at)
 {
-  tap *t = calloc(1, sizeof *t);
+  pd_mcp_tap *t = calloc(1, sizeof *t);
   if (!t) return false;
-  *t = (tap){.flow = f, .connection = request->connection, .at = at};
+  *t = (pd_mcp_tap){.flow = f, .connection = request->connection, .at = at};
   request->stream = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_SIZE, read_stream, t, end_stream);
   if (!request->stream) {
     free(t);
@@ -368,12 +425,14 @@ static bool attach(pd_mcp_flow *f, pd_request *request, uint64_t at)
   }
   pthread_mutex_lock(&f->lock);
   f->refs++;
-  tap *before = f->tap;
+  pd_mcp_tap *before = f->tap;
   if (before) before->is_over = true;
-  wake_tap(before);
+  pd_mcp_flow_wake_tap(before);
   f->tap = t;
   f->spoke_ms = pd_clock_monotonic_ms();
   pthread_mutex_unlock(&f->lock);
+  t->leaver = (pd_leaver){.half = tapper_is_silent, .left = tapper_left, .ctx = t, .fd = request->conn ? request->conn->fd : -1};
+  pd_gone_watch(f->flows->gone, &t->leaver);
   request->type = "text/event-stream";
   pd_reply_header(request, "X-Accel-Buffering", "no");
   request->status = MHD_HTTP_OK;
@@ -386,13 +445,16 @@ void pd_mcp_flow_stream(pd_mcp_flow *f, pd_request *request)
 {
   pthread_mutex_lock(&f->lock);
   pd_code code = become_stream(f);
+  bool may_last = !f->is_done;
   pthread_mutex_unlock(&f->lock);
   enlist(f);
-  if (!code && attach(f, request, 0)) return;
+  bool has_room = !may_last || pd_request_streams(request);
+  if (!code && has_room && attach(f, request, 0)) return;
   pthread_mutex_lock(&f->flows->lock);
-  bool is_ours = unlist(f);
+  bool is_ours = pd_mcp_flow_unlist(f);
   pthread_mutex_unlock(&f->flows->lock);
-  if (is_ours) drop(f);
+  if (is_ours) pd_mcp_flow_drop(f);
+  if (!has_room) return; /* the request says so */
   pd_reply_failure(request, MHD_HTTP_SERVICE_UNAVAILABLE, PD_NO_MEMORY, NULL, "Try again.", "out of memory");
 }
 
@@ -410,9 +472,17 @@ static void reply_plain(pd_mcp_flow *f, pd_request *request)
 
 void pd_mcp_flow_answer(pd_mcp_flow *f, pd_request *request)
 {
+  pd_gone_forget(f->flows->gone, &f->leaver);
   pthread_mutex_lock(&f->lock);
+  bool is_left = f->is_left && !f->is_done;
+  if (is_left) { /* nobody reads it */
+    f->is_done = true;
+    f->status = MHD_HTTP_OK;
+  }
   bool is_plain = f->is_done && f->count <= 1 && !f->is_stream;
   pthread_mutex_unlock(&f->lock);
+  if (is_left) pd_mcp_hang_up(f->flows->mcp, f);
+  if (is_plain) unlist_and_let_go(f);
   if (*f->new_session) pd_reply_header(request, "Mcp-Session-Id", f->new_session);
   if (is_plain)
     reply_plain(f, request);
@@ -465,148 +535,4 @@ pd_mcp_resumed pd_mcp_flow_resume(pd_mcp_flows *flows, pd_request *request, cons
   if (is_there) is_there = attach(f, request, at);
   pd_mcp_flow_release(f);
   return is_there ? PD_MCP_RESUMED : otherwise;
-}
-
-/* ---- all of them ---- */
-
-pd_code pd_mcp_flows_init(pd_mcp_flows *flows, pd_mcp *mcp, pd_error *err)
-{
-  *flows = (pd_mcp_flows){.mcp = mcp, .parked_size_max = PARKED_SIZE_MAX};
-  if (getrandom(&flows->boot, sizeof flows->boot, 0) != (ssize_t)sizeof flows->boot)
-    return pd_error_set(err, PD_STORAGE, "no random bytes from the system");
-  pthread_mutex_init(&flows->lock, NULL);
-  return PD_OK;
-}
-
-void pd_mcp_flows_done(pd_mcp_flows *flows)
-{
-  while (flows->first) {
-    pd_mcp_flow *f = flows->first;
-    unlist(f);
-    pd_mcp_flow_release(f);
-  }
-  pthread_mutex_destroy(&flows->lock);
-}
-
-/* What is parked, as it was counted: of one flow, then of its agent. */
-typedef struct parked {
-  pd_mcp_flow *flow;
-  size_t size;
-  int64_t left_ms;
-} parked;
-
-static int by_agent_and_age(const void *a, const void *b)
-{
-  const parked *x = a, *y = b;
-  int order = strcmp(x->flow->agent, y->flow->agent);
-  if (!order) order = (x->left_ms > y->left_ms) - (x->left_ms < y->left_ms);
-  return order ? order : (x->flow->number > y->flow->number) - (x->flow->number < y->flow->number);
-}
-
-/* The oldest of the agent that has the most: who keeps little loses nothing because another keeps much. */
-static pd_mcp_flow *largest(parked *items, size_t count)
-{
-  pd_mcp_flow *found = NULL;
-  size_t most = 0;
-  qsort(items, count, sizeof items[0], by_agent_and_age);
-  for (size_t i = 0, first = 0, size = 0; i < count; i++) {
-    if (strcmp(items[i].flow->agent, items[first].flow->agent) != 0) first = i, size = 0;
-    size += items[i].size;
-    if (size <= most) continue;
-    most = size;
-    found = items[first].flow;
-  }
-  return found;
-}
-
-/* Under the list's lock. NULL: none has to go, or there is no memory to find out: then the next tick does. */
-static pd_mcp_flow *find_surplus(pd_mcp_flows *flows, size_t parked_count)
-{
-  parked *items = calloc(parked_count, sizeof items[0]);
-  size_t count = 0;
-  for (pd_mcp_flow *f = flows->first; f && items; f = f->next) {
-    pthread_mutex_lock(&f->lock);
-    if (!f->tap && count < parked_count) items[count++] = (parked){f, f->out.size, f->left_ms};
-    pthread_mutex_unlock(&f->lock);
-  }
-  pd_mcp_flow *found = items ? largest(items, count) : NULL;
-  free(items);
-  return found;
-}
-
-/* One that nobody comes back to: it was left too long ago, or all of them have too much. Out of the list; NULL: none. */
-static pd_mcp_flow *take_stale(pd_mcp_flows *flows, int64_t now_ms)
-{
-  pd_mcp_flow *oldest = NULL;
-  size_t size = 0, count = 0;
-  pthread_mutex_lock(&flows->lock);
-  for (pd_mcp_flow *f = flows->first; f; f = f->next) {
-    pthread_mutex_lock(&f->lock);
-    if (!f->tap) {
-      count++;
-      size += f->out.size;
-      if (!oldest || f->left_ms < oldest->left_ms) oldest = f;
-    }
-    pthread_mutex_unlock(&f->lock);
-  }
-  if (!oldest || now_ms - oldest->left_ms <= PARKED_MS) oldest = size > flows->parked_size_max ? find_surplus(flows, count) : NULL;
-  if (oldest) unlist(oldest);
-  pthread_mutex_unlock(&flows->lock);
-  return oldest;
-}
-
-static void beat(pd_mcp_flow *f, int64_t now_ms)
-{
-  pthread_mutex_lock(&f->lock);
-  int64_t every_ms = f->is_get || f->count ? BEAT_MS : BEAT_ANSWER_MS;
-  if (f->tap && f->tap->is_suspended && now_ms - f->spoke_ms >= every_ms) {
-    f->tap->is_beat = true;
-    f->spoke_ms = now_ms;
-    wake_tap(f->tap);
-  }
-  pthread_mutex_unlock(&f->lock);
-}
-
-void pd_mcp_flows_tick(pd_mcp_flows *flows)
-{
-  int64_t now_ms = pd_clock_monotonic_ms();
-  pd_mcp_flow *stale;
-  pthread_mutex_lock(&flows->lock);
-  for (pd_mcp_flow *f = flows->first; f; f = f->next) beat(f, now_ms);
-  pthread_mutex_unlock(&flows->lock);
-  while ((stale = take_stale(flows, now_ms))) drop(stale);
-}
-
-void pd_mcp_flows_drain(pd_mcp_flows *flows)
-{
-  pthread_mutex_lock(&flows->lock);
-  for (pd_mcp_flow *f = flows->first; f; f = f->next) {
-    pthread_mutex_lock(&f->lock);
-    f->is_done = true;
-    wake(f);
-    pthread_mutex_unlock(&f->lock);
-  }
-  pthread_mutex_unlock(&flows->lock);
-}
-
-static pd_mcp_flow *take_of_session(pd_mcp_flows *flows, const char *session)
-{
-  pthread_mutex_lock(&flows->lock);
-  pd_mcp_flow *f = flows->first;
-  while (f && strcmp(f->session_id, session) != 0) f = f->next;
-  if (f) {
-    unlist(f);
-    pthread_mutex_lock(&f->lock);
-    f->is_done = f->is_lost = true; /* a connection that it has ends, too */
-    wake(f);
-    pthread_mutex_unlock(&f->lock);
-  }
-  pthread_mutex_unlock(&flows->lock);
-  return f;
-}
-
-void pd_mcp_flows_forget(pd_mcp_flows *flows, const char *session)
-{
-  pd_mcp_flow *f;
-  while ((f = take_of_session(flows, session))) drop(f);
 }

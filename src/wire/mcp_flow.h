@@ -9,7 +9,7 @@
  *     of all: the agent that has the most loses its oldest first.
  * S3  A stream is written to by one connection at a time: who comes later takes it over.
  *
- * LOCKS       pd_mcp_flows.lock, then a flow's. MHD's callbacks hold neither when they begin.
+ * LOCKS       That of pd_gone, pd_mcp_flows.lock, then a flow's, then that of pd_waits. MHD's callbacks hold none when they begin.
  */
 #ifndef PD_WIRE_MCP_FLOW_H
 #define PD_WIRE_MCP_FLOW_H
@@ -22,6 +22,7 @@ typedef struct pd_mcp_flow pd_mcp_flow;
 /* All streams of a server. */
 typedef struct pd_mcp_flows {
   pd_mcp *mcp;
+  pd_gone *gone;
   pthread_mutex_t lock; /* of what follows */
   pd_mcp_flow *first;
   uint64_t next_number;
@@ -29,14 +30,16 @@ typedef struct pd_mcp_flows {
   uint32_t boot;          /* random: ids of another process are not ours */
 } pd_mcp_flows;
 
-PD_MUST_USE pd_code pd_mcp_flows_init(pd_mcp_flows *flows, pd_mcp *mcp, pd_error *err);
+PD_MUST_USE pd_code pd_mcp_flows_init(pd_mcp_flows *flows, pd_mcp *mcp, pd_gone *gone, pd_error *err);
 /* When no connection is served and no message runs any more. */
 void pd_mcp_flows_done(pd_mcp_flows *flows);
 /* About once a second: streams that say nothing get a comment now and then, so that a client that is gone is noticed; those that nobody
  * comes back to go. */
 void pd_mcp_flows_tick(pd_mcp_flows *flows);
-/* End every stream. */
-void pd_mcp_flows_drain(pd_mcp_flows *flows);
+/* End every stream of a session; with `is_end`, also those whose answer is not there yet. */
+void pd_mcp_flows_drain(pd_mcp_flows *flows, bool is_end);
+/* Is one of them written to, or waited for? */
+bool pd_mcp_flows_are_open(pd_mcp_flows *flows);
 /* The session has ended: its streams end, and what runs for them is cancelled. */
 void pd_mcp_flows_forget(pd_mcp_flows *flows, const char *session);
 
@@ -46,8 +49,13 @@ pd_mcp_flow *pd_mcp_flow_hold(pd_mcp_flow *flow);
 void pd_mcp_flow_release(pd_mcp_flow *flow);
 /* Where the core sends to. */
 pd_mcp_out pd_mcp_flow_out(pd_mcp_flow *flow);
-/* Wait until there is something to answer with: the answer, or a message before it; but not longer than this. */
-void pd_mcp_flow_await(pd_mcp_flow *flow, uint32_t timeout_ms);
+/* Have the request woken (pd_request_ready) when there is something to answer with: the answer, or a message before it; with
+ * `may_stream`, also after EARLY_MS without a word, as a stream can begin then; and when the client has left. False: there is already. */
+PD_MUST_USE bool pd_mcp_flow_attend(pd_mcp_flow *flow, pd_request *request, bool may_stream);
+/* The request that attended is over without an answer: cancel what was asked for. Lets go of the flow. */
+void pd_mcp_flow_abandon(pd_mcp_flow *flow);
+/* Whose call waits for this flow's answer; it is woken when that is not wanted any more. NULL: nobody's. */
+void pd_mcp_flow_waiter(pd_mcp_flow *flow, pd_waits *waits, pd_waiter *waiter);
 /* Answer the request with what is there: one message as JSON, more or none yet as a stream. */
 void pd_mcp_flow_answer(pd_mcp_flow *flow, pd_request *request);
 /* Answer it with the stream, whatever is there. */

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "wire/mcp_flow.h"
 #include "wire/mcp_message.h"
+#include "wire/start.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -14,26 +15,32 @@
 #include <time.h>
 
 #define BESIDE_MAX 64
-#define EARLY_MS 1000 /* after this a stream begins, though there is nothing to say yet: the client can then be missed, and can come back */
+#define BESIDE_STACK ((size_t)512 * 1024)
+#define AGENT_BESIDE_MAX 8 /* of one agent; its other messages run on workers, of which it has a share, too */
 
 struct pd_mcp_http {
   pd_mcp *mcp;
+  pd_server *server;
   pd_mcp_flows flows;
+  pd_meter *meter;      /* of threads beside, by agent */
   pthread_mutex_t lock; /* of what follows */
   unsigned beside;      /* threads that run a message of their own */
   pthread_cond_t ended;
 };
 
-pd_code pd_mcp_http_new(pd_mcp *mcp, pd_mcp_http **out, pd_error *err)
+pd_code pd_mcp_http_new(pd_mcp *mcp, pd_server *server, pd_mcp_http **out, pd_error *err)
 {
   pd_mcp_http *http = calloc(1, sizeof *http);
   if (!http) return pd_error_memory(err, "the MCP server");
-  pd_code code = pd_mcp_flows_init(&http->flows, mcp, err);
+  pd_code code = pd_meter_new(&http->meter, err);
+  if (!code) code = pd_mcp_flows_init(&http->flows, mcp, server->gone, err);
   if (code) {
+    pd_meter_free(http->meter);
     free(http);
     return code;
   }
   http->mcp = mcp;
+  http->server = server;
   pthread_mutex_init(&http->lock, NULL);
   pthread_cond_init(&http->ended, NULL);
   *out = http;
@@ -44,6 +51,7 @@ void pd_mcp_http_free(pd_mcp_http *http)
 {
   if (!http) return;
   pd_mcp_flows_done(&http->flows);
+  pd_meter_free(http->meter);
   pthread_cond_destroy(&http->ended);
   pthread_mutex_destroy(&http->lock);
   free(http);
@@ -60,10 +68,15 @@ void pd_mcp_http_tick(pd_mcp_http *http)
   pd_mcp_tick(http->mcp);
 }
 
-void pd_mcp_http_drain(pd_mcp_http *http)
+void pd_mcp_http_drain(pd_mcp_http *http, bool is_end)
 {
   pd_mcp_drain(http->mcp);
-  pd_mcp_flows_drain(&http->flows);
+  pd_mcp_flows_drain(&http->flows, is_end);
+}
+
+bool pd_mcp_http_is_open(pd_mcp_http *http)
+{
+  return pd_mcp_flows_are_open(&http->flows);
 }
 
 bool pd_mcp_http_wait(pd_mcp_http *http, uint32_t timeout_ms)
@@ -103,39 +116,94 @@ static void refuse(pd_request *request, unsigned status, int code, const char *m
   pd_reply(request, status);
 }
 
-/* ---- beside the worker ---- */
+/* ---- messages that may outlive their request ---- */
 
-/* A message that runs on its own thread: it outlives the request if the client goes away. */
-typedef struct beside {
+/* One message with all that it needs: it may wait, or run on a thread of its own, and the request may be over before. */
+typedef struct errand {
+  pd_waiter waiter; /* first */
   pd_mcp_http *http;
   pd_mcp_flow *f;
-  pd_buf body;
+  pd_mcp_job *job;
   pd_caller caller;
   pd_mcp_session *session;
   char *headers[3];
   pd_mcp_peer peer;
-} beside;
+} errand;
 
-static void free_beside(beside *b)
+static void free_errand(errand *e)
 {
-  for (size_t i = 0; i < COUNT_OF(b->headers); i++) free(b->headers[i]);
-  pd_mcp_session_release(b->session);
-  pd_buf_done(&b->body);
-  free(b);
+  for (size_t i = 0; i < COUNT_OF(e->headers); i++) free(e->headers[i]);
+  pd_mcp_session_release(e->session);
+  pd_mcp_flow_release(e->f);
+  free(e);
 }
 
-static bool enter(pd_mcp_http *http)
+/* Until there is an answer, or it is parked: then it is not ours any more. */
+static void run_errand(errand *e)
 {
+  pd_waits *waits = e->http->server->waits;
+  for (;;) {
+    pd_waits_look(waits, &e->waiter);
+    if (pd_mcp_run(e->http->mcp, &e->peer, e->job)) break;
+    if (pd_waits_park(waits, &e->waiter)) return;
+  }
+  pd_mcp_flow_waiter(e->f, NULL, NULL);
+  pd_waits_end(waits, &e->waiter);
+  free_errand(e);
+}
+
+static void run_again(pd_job *job)
+{
+  run_errand((errand *)job);
+}
+
+/* Takes the session. NULL: no memory; then the flow may be done already. */
+static errand *make_errand(pd_request *request, pd_mcp_http *http, pd_mcp_flow *f, const pd_mcp_peer *peer)
+{
+  errand *e = calloc(1, sizeof *e);
+  if (!e) return NULL;
+  const char *given[] = {peer->version, peer->method, peer->name};
+  for (size_t i = 0; i < COUNT_OF(given); i++) e->headers[i] = given[i] ? strdup(given[i]) : NULL;
+  e->http = http;
+  e->f = pd_mcp_flow_hold(f);
+  e->caller = request->caller;
+  e->session = peer->session;
+  e->peer = *peer;
+  e->peer.agent = e->caller.agent;
+  if (e->peer.gate.call) e->peer.gate.ctx = &e->caller;
+  e->peer.realm = peer->realm ? e->caller.token.id : NULL;
+  e->peer.token = peer->token ? e->caller.token.id : NULL;
+  e->peer.version = e->headers[0], e->peer.method = e->headers[1], e->peer.name = e->headers[2];
+  e->waiter = (pd_waiter){.job.run = run_again, .agent = e->caller.agent, .fd = -1}; /* the flow notices when the client leaves */
+  e->peer.wait = &e->waiter.wait;
+  pd_mcp_out out = pd_mcp_flow_out(f);
+  e->job = pd_mcp_accept(http->mcp, &e->peer, pd_buf_bytes(&request->body), &out);
+  if (e->job) {
+    pd_mcp_flow_waiter(f, http->server->waits, &e->waiter);
+    return e;
+  }
+  e->session = NULL;
+  free_errand(e);
+  return NULL;
+}
+
+/* ---- beside the worker ---- */
+
+static bool enter(pd_mcp_http *http, const char *agent)
+{
+  if (!pd_meter_enter(http->meter, agent, AGENT_BESIDE_MAX)) return false;
   pthread_mutex_lock(&http->lock);
   bool has_room = http->beside < BESIDE_MAX;
   if (has_room) http->beside++;
   pthread_mutex_unlock(&http->lock);
+  if (!has_room) pd_meter_leave(http->meter, agent);
   return has_room;
 }
 
 /* The last touch of `http`: whoever waits for it may free it. */
-static void leave(pd_mcp_http *http)
+static void leave(pd_mcp_http *http, const char *agent)
 {
+  pd_meter_leave(http->meter, agent);
   pthread_mutex_lock(&http->lock);
   if (--http->beside == 0) pthread_cond_broadcast(&http->ended);
   pthread_mutex_unlock(&http->lock);
@@ -143,49 +211,21 @@ static void leave(pd_mcp_http *http)
 
 static void *run_beside(void *ctx)
 {
-  beside *b = ctx;
-  pd_mcp_http *http = b->http;
-  pd_mcp_out out = pd_mcp_flow_out(b->f);
-  pd_mcp_handle(http->mcp, &b->peer, pd_buf_bytes(&b->body), &out);
-  pd_mcp_flow_release(b->f);
-  free_beside(b);
-  leave(http);
+  errand *e = ctx;
+  pd_mcp_http *http = e->http;
+  char agent[PD_NAME_SIZE_MAX + 1];
+  memcpy(agent, e->caller.agent, sizeof agent);
+  run_errand(e);
+  leave(http, agent);
   return NULL;
 }
 
-static bool start_beside(pd_request *request, pd_mcp_http *http, pd_mcp_flow *f, const pd_mcp_peer *peer)
+static bool start_beside(errand *e)
 {
-  pthread_t thread;
-  if (!enter(http)) return false;
-  beside *b = calloc(1, sizeof *b);
-  if (!b) {
-    leave(http);
-    return false;
-  }
-  const char *given[] = {peer->version, peer->method, peer->name};
-  for (size_t i = 0; i < COUNT_OF(given); i++) b->headers[i] = given[i] ? strdup(given[i]) : NULL;
-  b->http = http;
-  b->f = pd_mcp_flow_hold(f);
-  b->caller = request->caller;
-  b->session = peer->session;
-  b->body = request->body;
-  request->body = (pd_buf){0};
-  b->peer = *peer;
-  b->peer.agent = b->caller.agent;
-  if (b->peer.gate.call) b->peer.gate.ctx = &b->caller;
-  b->peer.realm = peer->realm ? b->caller.token.id : NULL;
-  b->peer.version = b->headers[0], b->peer.method = b->headers[1], b->peer.name = b->headers[2];
-  if (pthread_create(&thread, NULL, run_beside, b)) {
-    pd_mcp_flow_release(f);
-    request->body = b->body;
-    b->body = (pd_buf){0};
-    b->session = NULL;
-    free_beside(b);
-    leave(http);
-    return false;
-  }
-  pthread_detach(thread);
-  return true;
+  if (!enter(e->http, e->caller.agent)) return false;
+  if (pd_spawn(NULL, BESIDE_STACK, run_beside, e) == 0) return true;
+  leave(e->http, e->caller.agent);
+  return false;
 }
 
 static bool has_word(const pd_request *request, const char *word)
@@ -197,7 +237,13 @@ static bool has_word(const pd_request *request, const char *word)
  * answer to a question of ours, and what was asked for goes on with it. */
 static bool may_take_long(const pd_request *request)
 {
-  return has_word(request, "\"progressToken\"") || has_word(request, "\"wait_ms\"") || !has_word(request, "\"method\"");
+  return has_word(request, "\"progressToken\"") || !has_word(request, "\"method\"");
+}
+
+/* May it wait for a message? As exact: in what is not an errand nothing waits. */
+static bool may_wait(const pd_request *request)
+{
+  return has_word(request, "wait_ms");
 }
 
 static bool takes_streams(const pd_request *request)
@@ -231,7 +277,10 @@ static bool find_session(pd_request *request, pd_mcp_http *http, pd_mcp_session 
   if (!id) return true;
   pd_code code = pd_mcp_session_find(http->mcp, request->caller.agent, realm_of(&request->caller), id, out, &err);
   if (!code) return true;
-  refuse(request, code == PD_NOT_FOUND ? MHD_HTTP_NOT_FOUND : MHD_HTTP_SERVICE_UNAVAILABLE, PD_MCP_INVALID_REQUEST, err.message);
+  unsigned status = code == PD_NOT_FOUND ? MHD_HTTP_NOT_FOUND
+                    : code == PD_LIMIT   ? MHD_HTTP_TOO_MANY_REQUESTS
+                                         : MHD_HTTP_SERVICE_UNAVAILABLE;
+  refuse(request, status, PD_MCP_INVALID_REQUEST, err.message);
   return false;
 }
 
@@ -272,15 +321,37 @@ static const char *prefix_of_scopes(void *ctx, size_t index)
   return is_there ? caller->token.prefixes[index] : NULL;
 }
 
+static pd_code admit_by_rate(void *ctx, pd_error *err)
+{
+  return pd_rate_admits(ctx, err);
+}
+
 /* What the caller may do, as far as MCP is concerned. */
 static void admit(const pd_request *request, pd_mcp_peer *peer)
 {
-  peer->gate = (pd_mcp_gate){
-    .call = call_within_scopes, .sees = sees_by_scopes, .prefix = prefix_of_scopes, .ctx = (void *)(uintptr_t)&request->caller};
+  peer->gate = (pd_mcp_gate){.call = call_within_scopes,
+                             .sees = sees_by_scopes,
+                             .prefix = prefix_of_scopes,
+                             .admit = admit_by_rate,
+                             .ctx = (void *)(uintptr_t)&request->caller};
   peer->token = request->caller.has_token ? request->caller.token.id : NULL;
   peer->realm = realm_of(&request->caller);
   const pd_serve_options *options = request->server->options;
   peer->may_approve = options->mcp_approvals && !options->no_mcp_approvals;
+}
+
+static bool attend(pd_request *request)
+{
+  return pd_mcp_flow_attend(request->flow, request, takes_streams(request));
+}
+
+/* What the request attended to is there. */
+static void answer(pd_request *request)
+{
+  pd_mcp_flow *f = request->flow;
+  request->flow = NULL;
+  pd_mcp_flow_answer(f, request);
+  pd_mcp_flow_release(f);
 }
 
 static void post(pd_request *request, pd_mcp_http *http)
@@ -305,15 +376,21 @@ static void post(pd_request *request, pd_mcp_http *http)
     refuse(request, MHD_HTTP_SERVICE_UNAVAILABLE, PD_MCP_INTERNAL_ERROR, "out of memory");
     return;
   }
-  if (may_take_long(request) && start_beside(request, http, f, &peer)) {
-    pd_mcp_flow_await(f, takes_streams(request) ? EARLY_MS : UINT32_MAX);
-  } else {
+  bool is_long = may_take_long(request);
+  errand *e = is_long || may_wait(request) ? make_errand(request, http, f, &peer) : NULL;
+  if (e && !(is_long && start_beside(e))) run_errand(e);
+  if (!e) {
+    pd_wait none = {.is_over = true};
     pd_mcp_out out = pd_mcp_flow_out(f);
+    peer.wait = &none;
     pd_mcp_handle(http->mcp, &peer, pd_buf_bytes(&request->body), &out);
     pd_mcp_session_release(peer.session);
   }
-  pd_mcp_flow_answer(f, request);
-  pd_mcp_flow_release(f);
+  request->flow = f;
+  if (e)
+    request->park = attend;
+  else
+    answer(request);
 }
 
 /* A stream of the session from now on. */
@@ -339,6 +416,10 @@ static void get(pd_request *request, pd_mcp_http *http)
     request->allow = "POST, DELETE";
     refuse(request, MHD_HTTP_METHOD_NOT_ALLOWED, PD_MCP_INVALID_REQUEST,
            "GET needs the Mcp-Session-Id of a session; subscriptions/listen needs none");
+    return;
+  }
+  if (!pd_request_streams(request)) {
+    pd_mcp_session_release(session);
     return;
   }
   pd_mcp_resumed how = event ? pd_mcp_flow_resume(&http->flows, request, pd_mcp_session_id(session), event) : PD_MCP_ANEW;
@@ -369,7 +450,9 @@ static void delete_session(pd_request *request, pd_mcp_http *http)
 void pd_route_mcp(pd_request *request)
 {
   pd_mcp_http *http = request->server->mcp;
-  if (!*request->caller.agent)
+  if (request->flow)
+    answer(request);
+  else if (!*request->caller.agent)
     refuse(request, MHD_HTTP_FORBIDDEN, PD_MCP_INVALID_REQUEST, "MCP serves an agent: use an agent's token, or name one in Perdure-Agent");
   else if (strcmp(request->caller.agent, "shared") == 0 || strcmp(request->caller.agent, "system") == 0)
     refuse(request, MHD_HTTP_FORBIDDEN, PD_MCP_INVALID_REQUEST,

@@ -9,6 +9,7 @@
 
 #define SESSION_BUCKETS 256u
 #define SESSIONS_MAX 10000u
+#define AGENT_SESSIONS_MAX 500u /* of one agent: then its idlest goes for a new one */
 #define SESSION_IDLE_MS ((int64_t)24 * 3600 * 1000)
 #define SUBSCRIPTIONS_MAX 1000u /* of one session or stream */
 #define ASK_MS ((int64_t)5 * 60 * 1000)
@@ -80,7 +81,17 @@ struct pd_mcp_session {
   int64_t used_ms;
   pd_mcp_listener listener;
   struct pd_mcp_session *next;
+  struct pd_mcp_owner *owner;           /* while it is in the table */
+  struct pd_mcp_session *older, *newer; /* of the owner's, by the time of their last use */
 };
+
+/* The sessions of one agent in the table. */
+typedef struct pd_mcp_owner {
+  struct pd_mcp_owner *next;
+  char agent[PD_NAME_SIZE_MAX + 1];
+  size_t count;
+  pd_mcp_session *oldest, *newest;
+} pd_mcp_owner;
 
 /* A new one with an id, for an `initialize` over HTTP. */
 PD_MUST_USE pd_code pd_mcp_session_make(pd_mcp *mcp, const char *agent, const char *realm, const char *revision, unsigned client,
@@ -162,6 +173,7 @@ struct pd_mcp {
   size_t stream_count;
   pd_mcp_session *sessions[SESSION_BUCKETS];
   size_t session_count;
+  pd_mcp_owner *owners[SESSION_BUCKETS];
   pd_id *ended; /* hashes of ids of sessions that ended, so that they do not come back */
   size_t ended_count, ended_capacity, ended_next;
   pd_mcp_agent_session *agent_sessions;

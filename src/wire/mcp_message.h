@@ -18,6 +18,7 @@
 #define PD_MCP_HEADER_MISMATCH (-32020)
 #define PD_MCP_MISSING_CAPABILITY (-32021)
 #define PD_MCP_UNSUPPORTED_VERSION (-32022)
+#define PD_MCP_TOO_MANY (-32029) /* ours: too many messages in a second, or too many sessions */
 
 typedef enum pd_mcp_kind {
   PD_MCP_REQUEST = 1,

@@ -131,20 +131,121 @@ static pd_mcp_session **place_of(pd_mcp *mcp, const pd_id *content, const char *
   return at;
 }
 
+/* ---- whose they are; all under the lock ---- */
+
+static pd_mcp_owner **owner_place(pd_mcp *mcp, const char *agent)
+{
+  uint32_t hash = 2166136261u;
+  for (const char *at = agent; *at; at++) hash = (hash ^ (uint8_t)*at) * 16777619u;
+  pd_mcp_owner **at = &mcp->owners[hash % SESSION_BUCKETS];
+  while (*at && strcmp((*at)->agent, agent) != 0) at = &(*at)->next;
+  return at;
+}
+
+static void link_newest(pd_mcp_session *s)
+{
+  pd_mcp_owner *owner = s->owner;
+  s->newer = NULL;
+  s->older = owner->newest;
+  *(s->older ? &s->older->newer : &owner->oldest) = s;
+  owner->newest = s;
+}
+
+static void unlink_used(pd_mcp_session *s)
+{
+  *(s->older ? &s->older->newer : &s->owner->oldest) = s->newer;
+  *(s->newer ? &s->newer->older : &s->owner->newest) = s->older;
+}
+
+static void note_use(pd_mcp *mcp, pd_mcp_session *s)
+{
+  s->used_ms = mcp->now_ms(mcp->now_ctx);
+  unlink_used(s);
+  link_newest(s);
+}
+
+static pd_code own(pd_mcp *mcp, pd_mcp_session *s, pd_error *err)
+{
+  pd_mcp_owner **at = owner_place(mcp, s->agent);
+  if (!*at) {
+    *at = calloc(1, sizeof **at);
+    if (!*at) return pd_error_memory(err, "a session");
+    snprintf((*at)->agent, sizeof(*at)->agent, "%s", s->agent);
+  }
+  s->owner = *at;
+  s->owner->count++;
+  link_newest(s);
+  return PD_OK;
+}
+
+/* It was taken out of the table. */
+static void disown(pd_mcp *mcp, pd_mcp_session *s)
+{
+  pd_mcp_owner *owner = s->owner;
+  unlink_used(s);
+  s->owner = NULL;
+  mcp->session_count--;
+  if (--owner->count) return;
+  *owner_place(mcp, owner->agent) = owner->next;
+  free(owner);
+}
+
+static pd_mcp_owner *greatest_owner(pd_mcp *mcp)
+{
+  pd_mcp_owner *found = NULL;
+  for (size_t i = 0; i < SESSION_BUCKETS; i++)
+    for (pd_mcp_owner *at = mcp->owners[i]; at; at = at->next)
+      if (!found || at->count > found->count) found = at;
+  return found;
+}
+
+/* Room for one more of the agent's: if it has as many as it may, its idlest without a stream goes; if all together have, that of the agent
+ * that has most. An id is known again by its MAC, so who comes back goes on, but for its session state. Taken out of the table. */
+static pd_code make_room(pd_mcp *mcp, const char *agent, pd_mcp_session **out_gone, pd_error *err)
+{
+  pd_mcp_owner *owner = *owner_place(mcp, agent);
+  pd_id content;
+  if ((!owner || owner->count < AGENT_SESSIONS_MAX) && mcp->session_count < SESSIONS_MAX) return PD_OK;
+  if (!owner || owner->count < AGENT_SESSIONS_MAX) owner = greatest_owner(mcp);
+  pd_mcp_session *s = owner ? owner->oldest : NULL;
+  while (s && s->listener.stream) s = s->newer;
+  if (!s || !pd_id_parse(s->id, &content))
+    return pd_error_named(err, PD_LIMIT, "TooManySessions", "agent '%s' has %u MCP sessions, which is the limit; end some", agent,
+                          AGENT_SESSIONS_MAX);
+  *place_of(mcp, &content, s->id) = s->next;
+  disown(mcp, s);
+  *out_gone = s;
+  return PD_OK;
+}
+
+static pd_code add_locked(pd_mcp *mcp, pd_mcp_session *s, const pd_id *content, pd_mcp_session **out_gone, pd_error *err)
+{
+  TRY(make_room(mcp, s->agent, out_gone, err));
+  TRY(own(mcp, s, err));
+  s->next = mcp->sessions[bucket_of(content)];
+  mcp->sessions[bucket_of(content)] = s;
+  mcp->session_count++;
+  atomic_fetch_add(&s->refs, 1);
+  return PD_OK;
+}
+
+/* One that was taken out of the table. */
+static void let_go(pd_mcp *mcp, pd_mcp_session *s)
+{
+  pd_mcp_listener_remove(mcp, &s->listener);
+  pd_mcp_session_release(s);
+}
+
 static pd_code add(pd_mcp *mcp, pd_mcp_session *s, pd_error *err)
 {
   pd_id content;
+  pd_mcp_session *gone = NULL;
   if (!check_id(mcp, s->agent, s->realm, s->id, &content)) abort(); /* it was made a moment ago */
   pthread_mutex_lock(&mcp->lock);
-  bool is_full = mcp->session_count >= SESSIONS_MAX;
-  if (!is_full) {
-    s->next = mcp->sessions[bucket_of(&content)];
-    mcp->sessions[bucket_of(&content)] = s;
-    mcp->session_count++;
-    atomic_fetch_add(&s->refs, 1);
-  }
+  pd_code code = add_locked(mcp, s, &content, &gone, err);
   pthread_mutex_unlock(&mcp->lock);
-  if (is_full) return pd_error_set(err, PD_LIMIT, "there are %u MCP sessions, which is the limit; end some, or wait", SESSIONS_MAX);
+  if (gone) let_go(mcp, gone);
+  TRY(code);
   pd_mcp_listener_add(mcp, &s->listener);
   return PD_OK;
 }
@@ -193,7 +294,7 @@ pd_code pd_mcp_session_find(pd_mcp *mcp, const char *agent, const char *realm, c
   bool is_gone = has_ended(mcp, &content);
   pd_mcp_session *s = is_gone ? NULL : *place_of(mcp, &content, id);
   if (s) {
-    s->used_ms = mcp->now_ms(mcp->now_ctx);
+    note_use(mcp, s);
     atomic_fetch_add(&s->refs, 1);
   }
   pthread_mutex_unlock(&mcp->lock);
@@ -212,13 +313,11 @@ void pd_mcp_session_end(pd_mcp *mcp, pd_mcp_session *session)
   bool is_here = *at == session;
   if (is_here) {
     *at = session->next;
-    mcp->session_count--;
+    disown(mcp, session);
     note_ended(mcp, &content);
   }
   pthread_mutex_unlock(&mcp->lock);
-  if (!is_here) return;
-  pd_mcp_listener_remove(mcp, &session->listener);
-  pd_mcp_session_release(session);
+  if (is_here) let_go(mcp, session);
 }
 
 /* ---- streams ---- */
@@ -251,7 +350,7 @@ static pd_mcp_session *take_idle(pd_mcp *mcp, int64_t before_ms, bool is_end)
       }
       found = *at;
       *at = found->next;
-      mcp->session_count--;
+      disown(mcp, found);
     }
   pthread_mutex_unlock(&mcp->lock);
   return found;
@@ -271,10 +370,7 @@ void pd_mcp_sessions_sweep(pd_mcp *mcp, bool is_end)
 {
   int64_t before_ms = mcp->now_ms(mcp->now_ctx) - SESSION_IDLE_MS;
   pd_mcp_session *s;
-  while ((s = take_idle(mcp, before_ms, is_end))) {
-    pd_mcp_listener_remove(mcp, &s->listener);
-    pd_mcp_session_release(s);
-  }
+  while ((s = take_idle(mcp, before_ms, is_end))) let_go(mcp, s);
   if (is_end) free_agent_sessions(mcp);
 }
 

@@ -137,7 +137,7 @@ static void *run_lines(void *ctx)
   pipes *p = ctx;
   line *l;
   while ((l = next_line(p))) {
-    pd_mcp_run(p->mcp, &p->peer, l->job);
+    (void)!pd_mcp_run(p->mcp, &p->peer, l->job);
     end_line(p, l);
   }
   return NULL;
@@ -151,7 +151,7 @@ static pd_code enqueue(pipes *p, pd_mcp_job *job, pd_error *err)
   size_t size = pd_mcp_job_size(job);
   line *l = calloc(1, sizeof *l);
   if (!l) {
-    pd_mcp_run(p->mcp, &p->peer, job);
+    (void)!pd_mcp_run(p->mcp, &p->peer, job);
     return pd_error_memory(err, "a message");
   }
   l->job = job;
@@ -174,7 +174,7 @@ static pd_code take_line(pipes *p, pd_bytes text, pd_error *err)
   pd_mcp_job *job = pd_mcp_accept(p->mcp, &p->peer, text, &p->out);
   if (!job) return pd_error_memory(err, "a message");
   if (!pd_mcp_is_quick(job)) return enqueue(p, job, err);
-  pd_mcp_run(p->mcp, &p->peer, job); /* a cancellation does not wait behind what it cancels */
+  (void)!pd_mcp_run(p->mcp, &p->peer, job); /* a cancellation does not wait behind what it cancels */
   return PD_OK;
 }
 

@@ -179,7 +179,8 @@ static bool report(void *ctx, uint64_t done, uint64_t total)
 {
   pd_mcp_turn *turn = ctx;
   if (total) pd_mcp_progress(turn, done, total);
-  return !pd_mcp_is_cancelled(turn) && (total || !atomic_load(&turn->mcp->is_hurrying));
+  if (pd_mcp_is_cancelled(turn)) return false;
+  return total || turn->peer->wait || !atomic_load(&turn->mcp->is_hurrying); /* who waits without a thread is told by its pd_wait */
 }
 
 /* Who can put nothing into a session needs none begun for it: an auditor makes nothing. */
@@ -211,7 +212,11 @@ static pd_code call_door(pd_mcp_turn *turn, const char *capability, pd_json argu
   pd_mcp_state_session_look(turn, session); /* whoever waits for messages keeps it, and its subscriptions, alive */
   pd_ctx who = {.home = turn->mcp->home, .agent = turn->peer->agent, .progress = report, .progress_ctx = turn};
   if (*session) who.session = session;
-  return pd_mcp_call(turn, &who, capability, arguments.raw, out, err);
+  pd_wait none = {.is_over = true};
+  if (turn->peer->wait) who.wait = turn->is_batch || turn->has_state ? &none : turn->peer->wait; /* a state is good once: M3 */
+  pd_code code = pd_mcp_call(turn, &who, capability, arguments.raw, out, err);
+  turn->is_waiting = !code && who.wait && who.wait->is_waiting;
+  return code;
 }
 
 /* ---- answering ---- */
@@ -292,6 +297,7 @@ pd_code pd_mcp_home_call(pd_mcp_turn *turn, const char *name, pd_json arguments)
   if (!find_tool(turn, name, &info)) return pd_mcp_refuse(turn, PD_MCP_INVALID_PARAMS, "there is no tool %.*s", PD_MCP_NAME_SIZE, name);
   if (turn->has_state) pd_mcp_approve_settle(turn);
   pd_code code = call_door(turn, info.name, arguments, &answer, &err);
+  if (turn->is_waiting) return PD_OK;
   tell_log(turn, info.name, code, &err);
   if (code && !answer.size) TRY(shape_error(&err, &answer, &turn->err));
   if (!code) {

@@ -58,7 +58,8 @@ typedef struct pd_mcp_turn {
   pd_buf asks, kept, otherwise, refusal;
   size_t ask_count;
   int refused, status;
-  bool is_open; /* the answer comes later */
+  bool is_open;    /* the answer comes later */
+  bool is_waiting; /* there is none yet: the whole turn is run again (peer->wait) */
   bool is_cacheable, is_public;
   uint32_t ttl_ms;
   pd_error err;

@@ -1,6 +1,6 @@
 /*
- * rate.c: so many requests a second for each token, and bursts of as many. A bucket a token, filled as time passes; buckets that are full
- * again are forgotten.
+ * rate.c: so many requests a second for each token and agent, and bursts of as many. A bucket for each, filled as time passes; buckets that
+ * are full again are forgotten.
  */
 #include "base/array.h"
 #include "base/base.h"
@@ -14,7 +14,7 @@
 #define BUCKETS_MAX 4096 /* then those that are full are looked for */
 
 typedef struct bucket {
-  char id[PD_TOKEN_ID_SIZE];
+  char id[PD_TOKEN_ID_SIZE + PD_NAME_SIZE_MAX];
   uint64_t rate;
   double level; /* requests that may be made now */
   int64_t seen_us;

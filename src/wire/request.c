@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "wire/http.h"
+#include "wire/mcp_flow.h"
 #include "wire/stores.h"
 
 #include <ctype.h>
@@ -88,33 +89,6 @@ static void *begin_uri(void *cls, const char *uri, struct MHD_Connection *connec
   return request;
 }
 
-/* ---- in flight ---- */
-
-static bool enter(pd_request *request)
-{
-  pd_server *server = request->server;
-  size_t count = atomic_fetch_add(&server->in_flight, 1);
-  request->is_counted = true;
-  if (count < server->settings.in_flight_max &&
-      (!*request->caller.agent || pd_meter_enter(server->meter, request->caller.agent, server->settings.agent_in_flight_max)))
-    return true;
-  atomic_fetch_sub(&server->in_flight, 1);
-  request->is_counted = false;
-  request->retry_after_s = 1;
-  pd_reply_failure(request, MHD_HTTP_TOO_MANY_REQUESTS, PD_LIMIT, "TooManyRequests", "Wait for answers before asking more.",
-                   "too many requests are in flight%s%s", count < server->settings.in_flight_max ? " for agent " : "",
-                   count < server->settings.in_flight_max ? request->caller.agent : "");
-  return false;
-}
-
-void pd_request_leave(pd_request *request)
-{
-  if (!request->is_counted) return;
-  request->is_counted = false;
-  atomic_fetch_sub(&request->server->in_flight, 1);
-  if (*request->caller.agent) pd_meter_leave(request->server->meter, request->caller.agent);
-}
-
 /* ---- the head ---- */
 
 static void make_id(pd_request *request)
@@ -186,7 +160,7 @@ static bool admits(pd_request *request, const char *url, const char *method, con
   }
   return pd_framing_admits(request, version) && pd_guard_admits(request) && !pd_guard_preflight(request) && find_route(request) &&
          is_serving(request) && is_small_enough(request) && (request->route->is_open || pd_auth_admits(request)) &&
-         (request->route->is_stream || enter(request));
+         (request->route->is_stream || pd_shares_enter(request));
 }
 
 static bool has_body(const pd_request *request)
@@ -219,10 +193,22 @@ static enum MHD_Result take_body(pd_request *request, const char *data, size_t *
 
 void pd_request_run(pd_request *request)
 {
-  request->route->run(request);
+  for (;;) {
+    request->park = NULL;
+    request->route->run(request);
+    bool (*park)(pd_request *) = request->park;
+    if (!park) break;
+    if (park(request)) return; /* it is another's now */
+  }
   if (request->is_write) pd_stall_end(&request->server->stall, pd_clock_monotonic_ms());
   request->state = PD_REQUEST_ANSWERED;
   MHD_resume_connection(request->connection); /* from here on it is libmicrohttpd's: W4 */
+}
+
+void pd_request_ready(pd_request *request)
+{
+  request->state = PD_REQUEST_READY;
+  MHD_resume_connection(request->connection);
 }
 
 static void run_job(pd_job *job)
@@ -232,13 +218,14 @@ static void run_job(pd_job *job)
 
 pd_code pd_request_pools(pd_server *server, pd_error *err)
 {
-  TRY(pd_pool_init(&server->writers, 64, 4096, err));
-  TRY(pd_pool_init(&server->finishers, PD_SETTLE_GROUPS, PD_SETTLE_GROUPS,
-                   err)); /* a group is one job: each has a thread when it needs one */
+  TRY(pd_pool_init(&server->writers, 64, 32, 8192, err)); /* many of one agent share a sync */
+  /* A group is one job: each has a thread when it needs one. */
+  TRY(pd_pool_init(&server->finishers, PD_SETTLE_GROUPS, 0, PD_SETTLE_GROUPS, err));
   pd_settler_init(&server->settler, &server->finishers);
-  TRY(pd_pool_init(&server->slow, 64, 1024, err));
-  TRY(pd_pool_init(&server->waiters, 128, 1024, err));
-  return pd_pool_init(&server->readers, 4, 65536, err);
+  TRY(pd_pool_init(&server->slow, 64, 8, 8192, err));
+  TRY(pd_pool_init(&server->waiters, 128, 64, 1024, err));
+  TRY(pd_pool_init(&server->readers, 4, 2, 65536, err));
+  return pd_waits_new(server->home, &server->slow, server->gone, &server->waits, err);
 }
 
 static void begin_write(pd_request *request)
@@ -251,6 +238,7 @@ static enum MHD_Result hand_over(pd_request *request, pd_pool *pool)
 {
   request->state = PD_REQUEST_WORKING;
   request->job.run = run_job;
+  request->job.owner = *request->caller.agent ? request->caller.agent : request->caller.token.id;
   MHD_suspend_connection(request->connection);
   if (pool == &request->server->writers && pd_route_call_writes(request)) begin_write(request);
   if (pd_pool_add(pool, &request->job)) return MHD_YES;
@@ -309,6 +297,7 @@ static enum MHD_Result answer(void *cls, struct MHD_Connection *connection, cons
   switch (request->state) {
   case PD_REQUEST_NEW: return take_head(request, url, method, version);
   case PD_REQUEST_READING: return *size ? take_body(request, data, size) : take_end(request);
+  case PD_REQUEST_READY: request->route->run(request); return pd_reply_send(request);
   case PD_REQUEST_ANSWERED: return pd_reply_send(request);
   case PD_REQUEST_WORKING:
   case PD_REQUEST_SENT: break;
@@ -341,10 +330,12 @@ static void completed(void *cls, struct MHD_Connection *connection, void **con_c
   (void)cls, (void)connection, (void)code;
   if (!request) return;
   pd_request_leave(request);
+  pd_request_stream_over(request);
   tell(request);
   if (request->status) pd_metrics_request(request->server->metrics, request->status);
   if (request->conn) pd_conn_lasted(request->conn);
   if (request->conn) pd_conn_enter(request->conn, PD_CONN_IDLE);
+  if (request->flow) pd_mcp_flow_abandon(request->flow);      /* the client left before there was an answer */
   if (request->stream) MHD_destroy_response(request->stream); /* the client left before it began */
   free_request(request);
   *con_cls = NULL;

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "wire/http.h"
 #include "wire/mcp_http.h"
+#include "wire/start.h"
 #include "wire/stores.h"
 
 #include <errno.h>
@@ -16,11 +17,14 @@
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #define LOOK_MS 1000
 #define THREADS_MAX 4
 #define STOP_MS 2000 /* for what was not finished when draining was over */
+#define FLUSH_S 5    /* for what was acknowledged, if a thread does not come back */
+#define FLUSH_STACK ((size_t)512 * 1024)
 #define RAW_STORES_MIN 4
 #define SPARE_FILES 256 /* descriptors that are neither connections nor agents' stores */
 
@@ -103,7 +107,7 @@ static pd_code set_up_mcp(pd_server *server, pd_error *err)
   pd_mcp_options options = {
     .home = server->home, .uri = o->uri, .tools = o->mcp_tools, .key_file = has_folder ? key_file : NULL, .provider = o->mcp_provider};
   TRY(pd_mcp_new(&options, &mcp, err));
-  pd_code code = pd_mcp_http_new(mcp, &server->mcp, err);
+  pd_code code = pd_mcp_http_new(mcp, server, &server->mcp, err);
   if (code) pd_mcp_free(mcp);
   return code;
 }
@@ -123,10 +127,12 @@ static pd_code set_up(pd_server *server, pd_error *err)
   TRY(pd_describe(server, err));
   TRY(pd_page_prepare(server, err));
   TRY(pd_meter_new(&server->meter, err));
+  TRY(pd_meter_new(&server->streams, err));
   TRY(pd_rates_new(&server->rates, err));
   TRY(pd_hub_new(server, &server->hub, err));
   TRY(pd_metrics_new(&server->metrics, err));
   TRY(pd_raw_new(server->options->uri, RAW_STORES_MIN + server->store_room / 4, &server->raw, err));
+  TRY(pd_gone_new(&server->gone, err));
   TRY(set_up_mcp(server, err));
   if (server->options->tls_cert)
     TRY(pd_tls_new(server->options->tls_cert, server->options->tls_key, &server->options->log, &server->tls, err));
@@ -234,20 +240,37 @@ static int next_signal(int fd, int timeout_ms)
   return (int)info.ssi_signo;
 }
 
-/* Let those who were admitted have their answers. A second signal ends it. */
+static pd_code flush(pd_server *server, pd_error *err)
+{
+  pd_error why = {0};
+  pd_code code = pd_home_flush(server->home, &why);
+  if (code) pd_log_say(&server->options->log, PD_LOG_ERROR, "not everything that was acknowledged is on the disk: %s", why.message);
+  if (code && err) *err = why;
+  return code;
+}
+
+static bool is_at_work(pd_server *server)
+{
+  return atomic_load(&server->in_flight) || pd_hub_count(server->hub) || pd_mcp_http_is_open(server->mcp);
+}
+
+/* Let those who were admitted have their answers. A second signal ends it. What was acknowledged goes to the disk before anything else:
+ * whoever ends us the hard way meanwhile takes nothing of it. */
 static void drain(pd_server *server, int signals)
 {
   int64_t end_ms = pd_clock_monotonic_ms() + (int64_t)server->settings.drain_ms;
   atomic_store(&server->is_draining, true);
+  (void)!flush(server, NULL); /* it is tried again at the end, which says what became of it */
   for (size_t i = 0; i < server->listener_count; i++) {
     MHD_socket fd = MHD_quiesce_daemon(server->listeners[i].daemon);
     if (fd != MHD_INVALID_SOCKET) close(fd); /* who comes now is refused by the system, and not left waiting */
     server->listeners[i].fd = -1;
   }
   pd_conns_hang_up(server);
+  pd_waits_drain(server->waits);
   pd_hub_drain(server->hub);
-  pd_mcp_http_drain(server->mcp);
-  while ((atomic_load(&server->in_flight) || pd_hub_count(server->hub)) && pd_clock_monotonic_ms() < end_ms) {
+  pd_mcp_http_drain(server->mcp, false);
+  while (is_at_work(server) && pd_clock_monotonic_ms() < end_ms) {
     int signal_number = next_signal(signals, 10);
     if (signal_number == SIGTERM || signal_number == SIGINT) break;
   }
@@ -304,30 +327,96 @@ static void stop_listening(pd_server *server)
   }
 }
 
+typedef struct flushing {
+  pd_server *server;
+  pthread_mutex_t lock;
+  pthread_cond_t ended;
+  bool is_over;
+  pd_code code;
+  pd_error err;
+} flushing;
+
+static void *flush_beside(void *ctx)
+{
+  flushing *f = ctx;
+  pd_error err = {0};
+  pd_code code = flush(f->server, &err);
+  pthread_mutex_lock(&f->lock);
+  f->code = code;
+  f->err = err;
+  f->is_over = true;
+  pthread_cond_signal(&f->ended);
+  pthread_mutex_unlock(&f->lock);
+  return NULL;
+}
+
+/* A thread is inside the home and does not come back: nothing can be freed, and the process ends as it is. But not before what was
+ * acknowledged is on the disk; or it says that it is not. A disk that hangs must not keep us: the flush has a thread of its own. */
+static pd_code end_as_it_is(pd_server *server, pd_error *err)
+{
+  static flushing f = {.lock = PTHREAD_MUTEX_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER}; /* the thread may outlive us */
+  struct timespec end;
+  int why = 0;
+  f.server = server;
+  clock_gettime(CLOCK_REALTIME, &end);
+  end.tv_sec += FLUSH_S;
+  if (pd_spawn(NULL, FLUSH_STACK, flush_beside, &f)) return flush(server, err);
+  pthread_mutex_lock(&f.lock);
+  while (!f.is_over && why != ETIMEDOUT) why = pthread_cond_timedwait(&f.ended, &f.lock, &end);
+  pd_code code = f.is_over ? f.code : PD_STORAGE;
+  if (code && err) *err = f.err;
+  if (!f.is_over) pd_error_set(err, PD_STORAGE, "what was acknowledged could not be flushed within %d s", FLUSH_S);
+  pthread_mutex_unlock(&f.lock);
+  return code;
+}
+
+/* Everybody who waits gets an answer; false: not in time. */
+static bool end_waits(pd_server *server)
+{
+  int64_t end_ms = pd_clock_monotonic_ms() + STOP_MS;
+  if (!server->waits) return true;
+  pd_waits_drain(server->waits);
+  while (pd_waits_count(server->waits) && pd_clock_monotonic_ms() < end_ms) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+  return pd_waits_count(server->waits) == 0;
+}
+
+/* All of them together have STOP_MS. */
+static bool end_pools(pd_server *server)
+{
+  pd_pool *const pools[] = {&server->writers, &server->finishers, &server->slow, &server->waiters, &server->readers};
+  int64_t end_ms = pd_clock_monotonic_ms() + STOP_MS;
+  bool is_over = true;
+  for (size_t i = 0; i < COUNT_OF(pools); i++) { /* before the connections, which they wake */
+    int64_t left_ms = end_ms - pd_clock_monotonic_ms();
+    is_over = pd_pool_done(pools[i], left_ms > 0 ? (uint32_t)left_ms : 0) && is_over;
+  }
+  return is_over;
+}
+
 pd_code pd_server_close(pd_server *server, pd_error *err)
 {
   if (!server) return PD_OK;
   pd_link_revoke(server);
-  bool is_over = pd_pool_done(&server->writers, STOP_MS); /* first: they wake connections, which have to be there */
-  is_over = pd_pool_done(&server->finishers, STOP_MS) && is_over;
-  is_over = pd_pool_done(&server->slow, STOP_MS) && is_over;
-  is_over = pd_pool_done(&server->waiters, STOP_MS) && is_over;
-  is_over = pd_pool_done(&server->readers, STOP_MS) && is_over;
-  if (!is_over) return PD_OK; /* a thread is inside the home: the process ends as it is, and what was acknowledged is on disk */
+  bool is_over = end_waits(server);
+  is_over = end_pools(server) && is_over;
   if (server->hub) pd_hub_drain(server->hub); /* libmicrohttpd must find nobody asleep */
-  if (server->mcp) pd_mcp_http_drain(server->mcp);
-  if (server->mcp && !pd_mcp_http_wait(server->mcp, STOP_MS)) return PD_OK;
+  if (server->mcp) pd_mcp_http_drain(server->mcp, true);
+  if (!is_over || (server->mcp && !pd_mcp_http_wait(server->mcp, STOP_MS))) return end_as_it_is(server, err);
+  pd_code flushed = server->home ? flush(server, err) : PD_OK;
   stop_listening(server);
   pd_tls_free(server->tls);
   pd_hub_free(server->hub);
   if (server->mcp) pd_mcp_free(pd_mcp_http_core(server->mcp));
   pd_mcp_http_free(server->mcp);
   pd_raw_free(server->raw);
-  pd_code code = pd_home_close(server->home, err);
+  pd_waits_free(server->waits);
+  pd_gone_free(server->gone);
+  pd_code code = pd_home_close(server->home, flushed ? NULL : err);
   if (server->lock_fd >= 0) close(server->lock_fd);
   pd_wire_options_free(server);
   pd_notify_close(&server->notify);
   pd_meter_free(server->meter);
+  pd_meter_free(server->streams);
   pd_rates_free(server->rates);
   pd_metrics_free(server->metrics);
   pthread_mutex_destroy(&server->conns.lock);
@@ -335,5 +424,5 @@ pd_code pd_server_close(pd_server *server, pd_error *err)
   pd_buf_done(&server->openapi);
   pd_buf_done(&server->page_policy);
   free(server);
-  return code;
+  return flushed ? flushed : code;
 }

@@ -34,6 +34,7 @@ static pd_code begin(pd_request *request, pd_error *err)
             : *caller->agent ? caller->agent
                              : "shared",
     .options = {.prefix = pd_text(prefix ? prefix : ""), .ref = ref && *ref ? ref : "main"},
+    .owner = *caller->agent ? caller->agent : caller->token.id,
     .connection = request->connection,
     .fd = request->conn ? request->conn->fd : -1,
     .is_direct = request->conn && !request->conn->listener->is_tls,
@@ -62,6 +63,7 @@ static pd_code begin(pd_request *request, pd_error *err)
 void pd_route_watch(pd_request *request)
 {
   pd_error err = {0};
+  if (!pd_request_streams(request)) return;
   if (begin(request, &err)) {
     pd_reply_error(request, &err);
     return;

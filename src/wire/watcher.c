@@ -32,7 +32,7 @@ int pd_cursor_compare(const pd_watch_cursor *a, const pd_watch_cursor *b)
 
 static void wake(pd_watcher *w)
 {
-  if (!w->is_asleep) return;
+  if (!w->is_asleep || w->is_filling) return; /* who fills it wakes it, and is done with it then */
   w->is_asleep = false;
   MHD_resume_connection(w->connection);
 }
@@ -191,6 +191,7 @@ static void fill_and_wake(pd_watcher *w)
                  : !may_hear(w) ? pd_error_set(&err, PD_DENIED, BARRED)
                                 : fill(w, &text, &is_live, &err);
   pthread_mutex_lock(&w->lock);
+  w->is_filling = false;
   if (is_live && !w->is_over && atomic_load(&w->topic->hub->is_draining)) { /* it joined after all others were told */
     w->is_over = true;
   } else if (code) {
@@ -240,12 +241,13 @@ static ssize_t read_stream(void *cls, uint64_t pos, char *out, size_t max)
     size = MHD_CONTENT_READER_END_OF_STREAM;
   } else {
     w->is_asleep = true;
-    must_fill = !w->is_live;
+    must_fill = w->is_filling = !w->is_live;
     MHD_suspend_connection(w->connection);
   }
   pthread_mutex_unlock(&w->lock);
   if (must_fill && !pd_pool_add(&w->topic->hub->server->readers, &w->job)) {
     pthread_mutex_lock(&w->lock);
+    w->is_filling = false;
     w->is_over = true;
     wake(w);
     pthread_mutex_unlock(&w->lock);
@@ -253,10 +255,32 @@ static ssize_t read_stream(void *cls, uint64_t pos, char *out, size_t max)
   return size;
 }
 
+/* It may be gone: a word to it tells. */
+static void client_is_silent(void *ctx)
+{
+  CLEANUP(pd_buf_done) pd_buf text = {0};
+  pd_watcher *w = ctx;
+  pthread_mutex_lock(&w->topic->lock);
+  if (w->is_live && pd_sse_heartbeat(&text, pd_watcher_place(w), NULL) == PD_OK)
+    pd_watcher_push(w, pd_buf_bytes(&text), pd_clock_monotonic_ms());
+  pthread_mutex_unlock(&w->topic->lock);
+}
+
+/* Its place is another's from now on, not when a heartbeat finds nobody there. */
+static void client_left(void *ctx)
+{
+  pd_watcher *w = ctx;
+  pthread_mutex_lock(&w->lock);
+  w->is_over = true;
+  wake(w);
+  pthread_mutex_unlock(&w->lock);
+}
+
 static void end_stream(void *cls)
 {
   pd_watcher *w = cls;
   pd_topic *topic = w->topic;
+  pd_gone_forget(topic->hub->server->gone, &w->leaver);
   if (w->is_live) {
     pthread_mutex_lock(&topic->lock);
     pd_topic_leave(topic, w);
@@ -283,6 +307,8 @@ static pd_code set_up(pd_watcher *w, pd_hub *hub, const pd_hub_request *request,
   w->like = request->like;
   w->policy_epoch = request->policy_epoch;
   snprintf(w->agent, sizeof w->agent, "%s", request->agent);
+  w->job.owner = w->owner;
+  snprintf(w->owner, sizeof w->owner, "%s", request->owner);
   int size = SEND_SIZE;
   if (request->fd >= 0)
     setsockopt(request->fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size); /* else the system keeps megabytes for who does not read */
@@ -316,5 +342,9 @@ pd_code pd_hub_add(pd_hub *hub, const pd_hub_request *request, struct MHD_Respon
     end_stream(w);
   else
     MHD_set_response_options(*out, MHD_RF_HTTP_VERSION_1_0_RESPONSE, MHD_RO_END); /* bytes as they are, not in chunks: X4 */
+  if (!code) {
+    w->leaver = (pd_leaver){.half = client_is_silent, .left = client_left, .ctx = w, .fd = request->fd};
+    pd_gone_watch(hub->server->gone, &w->leaver);
+  }
   return code;
 }

@@ -2,6 +2,7 @@
 #ifndef PD_WIRE_WATCHER_H
 #define PD_WIRE_WATCHER_H
 
+#include "wire/gone.h"
 #include "wire/hub.h"
 #include "wire/news.h"
 #include "wire/team.h"
@@ -47,6 +48,7 @@ struct pd_watcher {
   bool is_live, is_asleep, is_over;
   bool is_open;           /* it hears of hidden refs, too */
   uint64_t policy_epoch;  /* when policy was asked last; the watcher's thread of the moment */
+  bool is_filling;        /* the pool has it: it must not be woken by another, and so not end */
   pd_watch_cursor joined; /* what lies before was sent: by itself, until it became live, and since */
   int64_t pushed_ms;
   pd_buf prefix;
@@ -59,6 +61,8 @@ struct pd_watcher {
   struct MHD_Connection *connection;
   pd_watch *watch; /* while it is behind; of the topic's store */
   pd_job job;      /* reading on, by the pool */
+  char owner[PD_NAME_SIZE_MAX + 1];
+  pd_leaver leaver; /* its client */
 };
 
 pd_code pd_topic_take(pd_hub *hub, const char *name, pd_topic **out, pd_error *err);

@@ -42,7 +42,7 @@ static void pulse__an_idle_pool_has_one(void **state)
   (void)state;
   pd_pool pool;
   pd_pulse pulse;
-  assert_int_equal(pd_pool_init(&pool, 2, 10, NULL), PD_OK);
+  assert_int_equal(pd_pool_init(&pool, 2, 0, 10, NULL), PD_OK);
   pd_pulse_init(&pulse, &pool);
   for (int i = 0; i < 5; i++) {
     assert_true(pd_pulse_take(&pulse));
@@ -57,7 +57,7 @@ static void pulse__a_pool_that_hangs_has_none_until_it_goes_on(void **state)
   pd_pool pool;
   pd_pulse pulse;
   stuck s;
-  assert_int_equal(pd_pool_init(&pool, 1, 10, NULL), PD_OK);
+  assert_int_equal(pd_pool_init(&pool, 1, 0, 10, NULL), PD_OK);
   pd_pulse_init(&pulse, &pool);
   stuck_init(&s);
   assert_true(pd_pool_add(&pool, &s.job));
@@ -77,7 +77,7 @@ static void pulse__a_full_pool_lives_as_long_as_it_moves(void **state)
   pd_pool pool;
   pd_pulse pulse;
   stuck s[3];
-  assert_int_equal(pd_pool_init(&pool, 1, 1, NULL), PD_OK);
+  assert_int_equal(pd_pool_init(&pool, 1, 0, 1, NULL), PD_OK);
   pd_pulse_init(&pulse, &pool);
   for (int i = 0; i < 3; i++) stuck_init(&s[i]);
   assert_true(pd_pool_add(&pool, &s[0].job));

@@ -171,31 +171,37 @@ static void socket__serves_and_is_the_owners_alone_and_goes_with_the_server(void
 
 static const char receive[] = "POST /v1/call/queue.receive HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                               "Perdure-Agent: waiter\r\nContent-Length: 17\r\n\r\n{\"wait_ms\":60000}";
+static const char set_a[] = "POST /v1/call/state.persistent.set HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                            "Content-Length: 21\r\n\r\n{\"key\":\"a\",\"value\":1}";
 
-/* A message that is waited for is a request at work; another process sends it, as the server takes no more requests. */
+/* A body that is not there yet is a request at work; who waits for a message hears that none came. */
 static void stop__requests_at_work_get_their_answers(void **state)
 {
   (void)state;
   served *s = start_with("[server]\ndrain = \"60s\"\n");
-  int fd = served_connect(s), idle = served_connect(s);
+  int fd = served_connect(s), idle = served_connect(s), waiting = served_connect(s);
   want_status(ask_on(idle, "GET", "/healthz", "", NULL), 200);
-  assert_true(send_bytes(fd, receive, strlen(receive)));
-  served_await_in_flight(s, 1);
+  assert_true(send_bytes(waiting, receive, strlen(receive)));
+  assert_true(send_bytes(fd, set_a, strlen(set_a) - 3));
+  served_await_in_flight(s, 2);
   kill(s->pid, SIGTERM);
   reply gone = read_reply(idle, false); /* who asks nothing is sent away */
   assert_int_equal(gone.status, 0);
   reply_done(&gone);
-  char *command = text_of("%s --store %s/home queue send waiter hello >/dev/null", served_binary, s->folder);
-  assert_int_equal(system(command), 0);
-  free(command);
+  reply none = read_reply(waiting, false);
+  assert_int_equal(none.status, 200);
+  assert_non_null(strstr(none.body, "\"count\":0"));
+  reply_done(&none);
+  assert_true(send_bytes(fd, set_a + strlen(set_a) - 3, 3));
   reply r = read_reply(fd, false);
   char value[32];
   assert_int_equal(r.status, 200);
-  assert_non_null(strstr(r.body, "hello"));
+  assert_non_null(strstr(r.body, "\"version\":1"));
   assert_string_equal(reply_header(&r, "Connection", value, sizeof value), "close");
   reply_done(&r);
   close(fd);
   close(idle);
+  close(waiting);
   assert_int_equal(served_wait(s), 0);
   char *log = served_file(s, "log");
   assert_non_null(strstr(log, "\"message\":\"stopped\""));
@@ -208,7 +214,7 @@ static void stop__what_takes_longer_than_server_drain_is_cut_off(void **state)
   (void)state;
   served *s = start_with("[server]\ndrain = \"100ms\"\n");
   int fd = served_connect(s);
-  assert_true(send_bytes(fd, receive, strlen(receive)));
+  assert_true(send_bytes(fd, set_a, strlen(set_a) - 3));
   served_await_in_flight(s, 1);
   assert_int_equal(served_stop(s), 0);
   char *log = served_file(s, "log");
@@ -217,6 +223,23 @@ static void stop__what_takes_longer_than_server_drain_is_cut_off(void **state)
   close(fd);
   served_again(s); /* and the home is whole */
   want_status(ask(s, "GET", "/readyz", "", NULL), 200);
+  served_free(s);
+}
+
+/* Over a Unix socket, where who leaves is seen to: its place is another's at once. */
+static void wait__who_leaves_gives_its_place_back(void **state)
+{
+  (void)state;
+  served *s = served_start((const char *const[]){"--no-auth", "--socket", "@socket", NULL});
+  int fds[40];
+  for (size_t i = 0; i < 40; i++) {
+    fds[i] = i % 2 ? served_connect_unix(s) : served_connect(s);
+    assert_true(send_bytes(fds[i], receive, strlen(receive)));
+  }
+  served_await_in_flight(s, 40);
+  for (size_t i = 0; i < 40; i++) close(fds[i]);
+  served_await_metric(s, "perdure_requests_in_flight", 1);
+  assert_int_equal(served_stop(s), 0);
   served_free(s);
 }
 
@@ -435,6 +458,7 @@ int main(int argc, char **argv)
     cmocka_unit_test(socket__serves_and_is_the_owners_alone_and_goes_with_the_server),
     cmocka_unit_test(stop__requests_at_work_get_their_answers),
     cmocka_unit_test(stop__what_takes_longer_than_server_drain_is_cut_off),
+    cmocka_unit_test(wait__who_leaves_gives_its_place_back),
     cmocka_unit_test(sick__readyz_and_metrics_say_so_writes_are_refused_and_a_restart_heals),
     cmocka_unit_test(reload__limits_change_and_a_wrong_file_changes_nothing),
     cmocka_unit_test(slow__a_head_that_never_ends_is_cut),

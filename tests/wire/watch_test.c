@@ -364,7 +364,7 @@ static void watch__two_thousand_at_once(void **state)
   limit.rlim_cur = limit.rlim_max;
   setrlimit(RLIMIT_NOFILE, &limit);
   if (limit.rlim_cur < 2 * MANY + 200) skip();
-  served *s = served_start(plain);
+  served *s = start_with("[server]\nwatchers_max = 8192\nagent_watchers_max = 4096\n");
   static int fds[MANY];
   static size_t puts[MANY];
   const char *text = "GET /v1/watch?store=shared&from=start HTTP/1.1\r\nHost: localhost\r\n\r\n";

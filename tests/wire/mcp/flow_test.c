@@ -15,7 +15,7 @@
 static void park(pd_mcp_flows *flows, pd_mcp_session *session, size_t size)
 {
   char *text = malloc(size);
-  pd_request request = {0};
+  pd_request request = {.is_streaming = true}; /* counted already: there is no server here */
   pd_mcp_flow *f = pd_mcp_flow_new(flows, session, false);
   assert_non_null(f);
   memset(text, 'x', size);
@@ -44,10 +44,12 @@ static void flow__one_agent_does_not_evict_anothers_parked_streams(void **state)
   pd_mcp_options options = {0};
   pd_mcp *mcp = NULL;
   pd_mcp_flows flows;
+  pd_gone *gone = NULL;
   pd_mcp_session *hog = NULL, *honest = NULL;
   options.provider = &(const pd_mcp_provider){.name = "t", .title = "t", .instructions = ""};
   assert_int_equal(pd_mcp_new(&options, &mcp, NULL), PD_OK);
-  assert_int_equal(pd_mcp_flows_init(&flows, mcp, NULL), PD_OK);
+  assert_int_equal(pd_gone_new(&gone, NULL), PD_OK);
+  assert_int_equal(pd_mcp_flows_init(&flows, mcp, gone, NULL), PD_OK);
   flows.parked_size_max = 100000;
   assert_int_equal(pd_mcp_session_make(mcp, "hog", NULL, "2025-11-25", 0, &hog, NULL), PD_OK);
   assert_int_equal(pd_mcp_session_make(mcp, "honest", NULL, "2025-11-25", 0, &honest, NULL), PD_OK);
@@ -59,6 +61,7 @@ static void flow__one_agent_does_not_evict_anothers_parked_streams(void **state)
   assert_true(is_kept(&flows, honest, 2));
   for (unsigned i = 3; i < 15; i++) assert_int_equal(is_kept(&flows, hog, i), i >= 12); /* three of 20 kB fit beside it; its newest */
   pd_mcp_flows_done(&flows);
+  pd_gone_free(gone);
   pd_mcp_session_release(hog);
   pd_mcp_session_release(honest);
   pd_mcp_free(mcp);
