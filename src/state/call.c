@@ -264,7 +264,7 @@ static void audit(const pd_frame *frame, const pd_error *err, pd_code code)
   pd_audit_entry entry = {
     .time_ms = frame->now_ms,
     .agent = frame->ctx->agent ? frame->ctx->agent : "",
-    .session = frame->ctx->session ? frame->ctx->session : "",
+    .session = frame->ctx->session && code != PD_SESSION ? frame->ctx->session : "", /* what was refused was none */
     .token = frame->ctx->token,
     .capability = frame->capability->name,
     .outcome = code ? err->name : "ok",

@@ -332,10 +332,10 @@ pd_code pd_session_begin(pd_home *home, const char *agent, char out_id[PD_SESSIO
 
 /* ---- finding ---- */
 
-/* The same whether none was named or another one: over HTTP a name that is no session of the caller's is dropped before. */
-static pd_code refuse(pd_error *err)
+static pd_code refuse(const char *id, pd_error *err)
 {
-  return pd_error_set(err, PD_SESSION, "no live session of this agent was named: it has ended, or it never was; session.begin makes one");
+  if (!id || !*id) return pd_error_set(err, PD_SESSION, "no session was named; session.begin makes one");
+  return pd_error_set(err, PD_SESSION, "there is no session '%.64s': it has ended, or it never was this agent's", id);
 }
 
 /* A session that is alive, held for the caller, who lets it go. NULL if there is none. */
@@ -357,12 +357,12 @@ pd_code pd_session_enter(pd_home *home, const char *agent, const char *id, pd_se
   int64_t now_ms = pd_home_now(home);
   sweep_if_due(home->sessions, now_ms);
   pd_session *found = hold(home->sessions, agent, id, now_ms);
-  if (!found) return refuse(err);
+  if (!found) return refuse(id, err);
   atomic_store_explicit(&found->used_ms, now_ms, memory_order_relaxed);
   pthread_mutex_lock(&found->lock);
   if (found->is_ended) {
     pd_session_leave(found);
-    return refuse(err);
+    return refuse(id, err);
   }
   *out = found;
   return PD_OK;
@@ -393,7 +393,7 @@ bool pd_session_before(pd_home *home, const char *agent, const char *id, int64_t
 
 pd_code pd_session_stop(pd_home *home, const char *agent, const char *id, size_t *out_count, size_t *out_bytes, pd_error *err)
 {
-  if (!id || !*id) return refuse(err);
+  if (!id || !*id) return refuse(id, err);
   pd_sessions *sessions = home->sessions;
   int64_t now_ms = pd_home_now(home);
   uint64_t hash = pd_session_hash(pd_text(id), sessions->seed);
@@ -404,7 +404,7 @@ pd_code pd_session_stop(pd_home *home, const char *agent, const char *id, size_t
   if (found && (!is_whose(found, agent) || is_idle(sessions, found, now_ms))) found = NULL;
   if (found) unlink_at(sessions, s, link);
   pthread_mutex_unlock(&s->lock);
-  if (!found) return refuse(err);
+  if (!found) return refuse(id, err);
   finish(sessions, found, out_count, out_bytes);
   return PD_OK;
 }

@@ -151,12 +151,12 @@ static bool find_caller(pd_request *request)
                 "who calls? There is no token");
 }
 
-/* What is recorded as the session of a call was one: another name is dropped, as if it had not been given. The operator who acts for no
- * agent may name anybody's. */
+/* What is recorded as the session of a call was one: another name only reaches the capabilities about sessions, which refuse it by its
+ * name. The operator who acts for no agent may name anybody's. */
 static void check_session(pd_caller *caller)
 {
-  if (*caller->session && !pd_session_is_alive(caller->server->home, *caller->agent ? caller->agent : NULL, caller->session))
-    caller->session[0] = 0;
+  caller->is_session_live =
+    *caller->session && pd_session_is_alive(caller->server->home, *caller->agent ? caller->agent : NULL, caller->session);
 }
 
 bool pd_auth_admits(pd_request *request)
@@ -179,7 +179,7 @@ void pd_caller_audit(const pd_caller *caller, const char *capability, pd_bytes s
   pd_access access = {
     .capability = capability,
     .agent = *caller->agent ? caller->agent : NULL,
-    .session = *caller->session ? caller->session : NULL,
+    .session = caller->is_session_live ? caller->session : NULL,
     .token = caller->has_token ? caller->token.id : NULL,
     .subject = subject,
     .outcome = code ? pd_error_name(err) : "ok",

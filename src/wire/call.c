@@ -91,13 +91,19 @@ pd_code pd_wire_call(const pd_caller *caller, const pd_ctx *ctx, const char *cap
   return code;
 }
 
+static bool is_about_sessions(const char *capability)
+{
+  return strncmp(capability, "state.session.", 14) == 0 || strncmp(capability, "session.", 8) == 0;
+}
+
 static pd_ctx ctx_of(const pd_request *request)
 {
   const pd_caller *caller = &request->caller;
+  bool is_named = caller->is_session_live || (*caller->session && is_about_sessions(request->rest));
   return (pd_ctx){
     .home = request->server->home,
     .agent = *caller->agent ? caller->agent : NULL,
-    .session = *caller->session ? caller->session : NULL,
+    .session = is_named ? caller->session : NULL,
     .is_operator = caller->is_operator,
     .is_onlooker = caller->token.role == PD_ROLE_AUDITOR,
     .token = caller->has_token ? caller->token.id : NULL,

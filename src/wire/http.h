@@ -87,7 +87,8 @@ typedef struct pd_conns {
 typedef struct pd_caller {
   pd_server *server;
   char agent[PD_NAME_SIZE_MAX + 1]; /* "": none was named */
-  char session[PD_SESSION_ID_SIZE]; /* "": none */
+  char session[PD_SESSION_ID_SIZE]; /* as it was given; "": none */
+  bool is_session_live;             /* it is one of this agent's: only then it is recorded */
   bool is_operator;                 /* or an auditor, which its token says */
   bool has_token;                   /* else: --no-auth, or the server's own user on the Unix socket */
   pd_token_info token;
