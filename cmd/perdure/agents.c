@@ -49,6 +49,10 @@ static void print_row(out_stream *o, pd_json item, size_t width)
   operator_text(o, item, "last_activity");
   out_set(o, OUT_PLAIN);
   print_process(o, item);
+  if (pd_json_member(item, "place").kind == PD_JSON_STRING) {
+    out_text(o, "  in ");
+    operator_text(o, item, "place");
+  }
   if (pd_json_member(item, "problem").kind == PD_JSON_STRING) {
     out_set(o, OUT_BAD);
     out_text(o, "  ");

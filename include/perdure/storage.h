@@ -68,6 +68,8 @@ typedef struct pd_storage pd_storage;
  * PD_INVALID for a malformed URI, a plugin that does not load, lacks something or has another version; PD_FORMAT for a file that is no
  * such storage; PD_STORAGE, also if a server does not answer. Passwords do not appear in messages. */
 PD_API PD_MUST_USE pd_code pd_storage_open(const char *uri, pd_storage **out, pd_error *err);
+/* Whether pd_storage_open knows the scheme of `uri`, and something follows it. Nothing is opened. */
+PD_API bool pd_storage_is_known(const char *uri);
 /* Takes NULL. Nothing is buffered: what was acknowledged is saved. */
 PD_API void pd_storage_close(pd_storage *storage);
 

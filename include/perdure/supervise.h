@@ -74,8 +74,8 @@ PD_API const char *pd_restart_name(pd_restart restart);
 
 /* Keep the store of `agent` in the home `to` (sqlite:DIR, absolute), under the same name: from now on everybody who opens it by `uri` and
  * its name gets that one. It is made if it is not there. PD_OK if it is placed there already. PD_CONFLICT: it is placed elsewhere, or
- * the home `uri` has a store of the agent already. PD_INVALID, PD_UNSUPPORTED: not between these. Backups and restores of the home leave
- * a store out that is placed elsewhere, and say so. */
+ * the home `uri` has a store of the agent already, also one that is made at this moment. PD_INVALID, PD_UNSUPPORTED: not between these.
+ * Backups and restores of the home leave a store out that is placed elsewhere, and say so. */
 PD_API PD_MUST_USE pd_code pd_store_place(const char *uri, const char *agent, const char *to, pd_error *err);
 /* Where it is placed. PD_NOT_FOUND: in the home itself. */
 PD_API PD_MUST_USE pd_code pd_store_placed(const char *uri, const char *agent, char out[PD_PLACE_SIZE], pd_error *err);

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/stores.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -214,6 +215,17 @@ static bool is_wal_new(const pd_sqlite *s)
   return stat(wal, &st) != 0 || st.st_size == 0;
 }
 
+/* PLC-3 of engine/place.c: the store is kept elsewhere, and there must not be a second one. */
+static pd_code refuse_if_placed(const pd_sqlite *s, pd_error *err)
+{
+  CLEANUP(free_text) char *place = NULL;
+  struct stat st;
+  TRY(join(&place, s->folder, s->store, PD_PLACE_SUFFIX, err));
+  if (lstat(place, &st) != 0) return PD_OK;
+  return pd_error_set(err, PD_CONFLICT, "the store '%s' is not made here: it is placed elsewhere, as %s" PD_PLACE_SUFFIX " says", s->store,
+                      s->store);
+}
+
 /* Under the lock file. `is_there`: as it was before we had the lock; somebody may have made it since. */
 static pd_code open_locked(pd_sqlite *s, unsigned flags, bool is_there, pd_error *err)
 {
@@ -227,6 +239,7 @@ static pd_code open_locked(pd_sqlite *s, unsigned flags, bool is_there, pd_error
       return pd_error_set(err, PD_CORRUPT, "%.300s is empty but %llu records were acknowledged (to begin anew, remove it and %.150s)",
                           s->path, (unsigned long long)acknowledged, s->lock.path);
     }
+    TRY(refuse_if_placed(s, err));
     TRY(create_store(s, err));
   }
   pd_sqlite_heal(s);

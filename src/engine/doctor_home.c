@@ -3,6 +3,7 @@
 
 #include "base/base.h"
 #include "base/buf.h"
+#include "base/stores.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -82,11 +83,11 @@ static bool ends_with(const char *name, const char *suffix, size_t *out_stem)
   return true;
 }
 
-static bool has_database(const pd_doctor_view *v, const char *name, size_t stem)
+static bool has_file(const pd_doctor_view *v, const char *name, size_t stem, const char *suffix)
 {
   char path[PATH_SIZE];
   struct stat st;
-  snprintf(path, sizeof path, "%s/%.*s.db", v->folder, (int)stem, name);
+  snprintf(path, sizeof path, "%s/%.*s%s", v->folder, (int)stem, name, suffix);
   return stat(path, &st) == 0;
 }
 
@@ -105,16 +106,16 @@ static void check_name(pd_doctor_view *v, const char *name)
                 "a restore was interrupted, or is under way: '.joint' names its stores; all of them are read as they were before it");
     return;
   }
-  if (ends_with(name, ".db", &stem) || ends_with(name, ".place", &stem)) return; /* the store tells where it is */
+  if (ends_with(name, ".db", &stem) || ends_with(name, PD_PLACE_SUFFIX, &stem)) return; /* the store tells where it is */
   for (size_t i = 0; i < COUNT_OF(beside); i++) {
     if (!ends_with(name, beside[i], &stem)) continue;
-    if (!has_database(v, name, stem))
+    if (!has_file(v, name, stem, ".db"))
       pd_diagnose(v, PD_SEVERITY_WARNING, "", "bring back the database that it belongs to, or remove it",
                   "'%.200s' has no database beside it", name);
     return;
   }
   if (ends_with(name, ".lock", &stem)) {
-    if (!has_database(v, name, stem))
+    if (!has_file(v, name, stem, ".db") && !has_file(v, name, stem, PD_PLACE_SUFFIX))
       pd_diagnose(v, PD_SEVERITY_NOTE, "", "remove it if the store was removed on purpose", "'%.200s' has no database beside it", name);
   } else if (ends_with(name, ".db.new", &stem)) {
     pd_diagnose(v, PD_SEVERITY_NOTE, "", "remove it if nobody is making this store now", "'%.200s' was left over when a store was made",

@@ -454,8 +454,12 @@ static pd_code open_backend(pd_store *s, const char *uri, const pd_options *o, p
   s->is_in_joint = o->joint != NULL;
   if (o->joint)
     TRY(pd_joint_backend(o->joint, uri, s->agent, flags, &s->backend, err));
-  else
-    TRY(s->ops->open(rest, s->agent, flags, &s->backend, err));
+  else {
+    pd_code code = s->ops->open(rest, s->agent, flags, &s->backend, err);
+    bool is_placed_since = code == PD_CONFLICT && uri != place && pd_store_placed(uri, s->agent, place, NULL) == PD_OK; /* PLC-3 */
+    if (is_placed_since) return open_backend(s, uri, o, err);
+    TRY(code);
+  }
   if (s->ops->flags(s->backend) & PD_BACKEND_READ_ONLY) s->is_read_only = true;
   return PD_OK;
 }

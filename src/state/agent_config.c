@@ -18,6 +18,7 @@
 #include "state/config.h"
 
 #include <limits.h>
+#include <perdure/storage.h>
 #include <perdure/supervise.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -116,29 +117,13 @@ static pd_code take_name(pd_agent_config *config, const char *text, const place 
   return PD_OK;
 }
 
-/* Has `text` one of these schemes? */
-static bool has_scheme(const char *text, const char *const *schemes, size_t count)
-{
-  size_t size = strcspn(text, ":");
-  for (size_t i = 0; i < count; i++)
-    if (strlen(schemes[i]) == size && memcmp(schemes[i], text, size) == 0 && text[size] && text[size + 1]) return true;
-  return false;
-}
-
-/* As pd_storage_open knows them. */
-static bool is_snapshots(const char *text)
-{
-  static const char *const schemes[] = {"file", "sqlite-snapshots", "redis", "rediss", "redis+unix", "perdure", "plugin"};
-  return has_scheme(text, schemes, COUNT_OF(schemes));
-}
-
 /* A storage may lie elsewhere than the process that opens it stands: its path is made absolute. */
 static pd_code take_snapshots(pd_agent_config *config, const char *text, const place *at, pd_error *err)
 {
   static const char *const with_path[] = {"file:", "sqlite-snapshots:", "perdure:sqlite:", "plugin:"};
   if (strlen(text) > URI_SIZE_MAX)
     return pd_error_set(err, PD_LIMIT, "%s: 'snapshot_storage' is longer than %d bytes", at->where, URI_SIZE_MAX);
-  if (!is_snapshots(text))
+  if (!pd_storage_is_known(text))
     return pd_error_set(err, PD_INVALID,
                         "%s: 'snapshot_storage' is no storage of snapshots: write file:DIR, sqlite-snapshots:FILE, redis://HOST, "
                         "perdure:sqlite:DIR or plugin:PATH.so",
@@ -153,12 +138,12 @@ static pd_code take_snapshots(pd_agent_config *config, const char *text, const p
 /* Where its store is. Before there was snapshot_storage it was where its snapshots are, and files that say so still mean that. */
 static pd_code take_storage(pd_agent_config *config, const char *text, const place *at, pd_error *err)
 {
-  static const char *const stores[] = {"sqlite"};
+  static const char store[] = "sqlite:";
   if (strlen(text) > URI_SIZE_MAX)
     return pd_error_set(err, PD_LIMIT, "%s: 'object_storage' is longer than %d bytes", at->where, URI_SIZE_MAX);
-  if (has_scheme(text, stores, COUNT_OF(stores)))
-    return join("sqlite:", at->folder, text + strlen("sqlite:"), &config->object_storage, err);
-  if (!is_snapshots(text))
+  if (strncmp(text, store, strlen(store)) == 0 && text[strlen(store)])
+    return join(store, at->folder, text + strlen(store), &config->object_storage, err);
+  if (!pd_storage_is_known(text))
     return pd_error_set(err, PD_INVALID,
                         "%s: 'object_storage' is no storage: write sqlite:DIR; where its snapshots are is 'snapshot_storage'", at->where);
   config->has_old_storage = true;

@@ -136,7 +136,8 @@ static int64_t write_snapshot(pd_frame *frame, last_storage *last, const pd_supe
   storage_of(frame->home, is, uri, sizeof uri);
   pd_code code = load(frame->home, last, uri, agent, &document, &why);
   if (code == PD_OK) code = pd_snapshot_check(pd_buf_bytes(&document), agent, &snapshot, &why);
-  if (code && code != PD_NOT_FOUND) pd_json_put_text(w, "problem", why.message);
+  if (code && code != PD_NOT_FOUND)
+    pd_json_put_text(w, "problem", frame->ctx->is_operator ? why.message : "the snapshot cannot be read; the operator sees why");
   pd_json_key(w, "status");
   code ? pd_json_null(w) : pd_json_text(w, pd_text(snapshot.status));
   pd_json_key(w, "tick");
@@ -160,12 +161,15 @@ static void write_supervised(pd_frame *frame, const pd_supervised *is, bool is_k
 static void write_agent(pd_frame *frame, last_storage *last, const char *agent)
 {
   pd_supervised is = {0};
+  char place[PD_PLACE_SIZE];
   bool is_known = pd_supervised_read(frame->home, agent, &is, NULL) == PD_OK;
   pd_json_open(&frame->out, '{');
   pd_json_put_text(&frame->out, "agent", agent);
   int64_t saved_ms = write_snapshot(frame, last, &is, agent), active_ms = pd_activity_latest(frame->home, agent);
   pd_out_time(frame, "last_activity", saved_ms > active_ms ? saved_ms : active_ms);
   write_supervised(frame, &is, is_known);
+  if (frame->ctx->is_operator && pd_store_placed(frame->home->uri, agent, place, NULL) == PD_OK)
+    pd_json_put_text(&frame->out, "place", place);
   pd_json_close(&frame->out, '}');
 }
 

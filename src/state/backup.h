@@ -200,4 +200,11 @@ void pd_backup_handle_done(pd_backup_handle *handle); /* for CLEANUP: drops the 
 /* Complete a restore that a perdure before joint commits had decided and not carried out. Called when a home opens. */
 PD_MUST_USE pd_code pd_restore_resume(pd_home *home, pd_error *err);
 
+/* ---- stores that are placed elsewhere (object_storage) ---- */
+
+/* Whether the store is not in the home, so that backups and restores leave it out. */
+bool pd_backup_is_outside(const pd_home *home, const char *store);
+/* Refuse an agent that was named, and whose store is not in the home. */
+PD_MUST_USE pd_code pd_backup_check_here(const pd_home *home, const char *agent, pd_error *err);
+
 #endif

@@ -73,6 +73,19 @@ void pd_backup_handle_done(pd_backup_handle *handle)
   (void)!pd_backup_handle_close(handle, NULL);
 }
 
+bool pd_backup_is_outside(const pd_home *home, const char *store)
+{
+  char place[PD_PLACE_SIZE];
+  return pd_store_placed(home->uri, store, place, NULL) != PD_NOT_FOUND;
+}
+
+pd_code pd_backup_check_here(const pd_home *home, const char *agent, pd_error *err)
+{
+  if (!pd_backup_is_outside(home, agent)) return PD_OK; /* the place itself is the operator's to know: an agent may ask for this */
+  return pd_error_named(err, PD_INVALID, "InvalidInput",
+                        "field 'agent': the store of '%s' is placed outside of this home (`perdure agents` tells where)", agent);
+}
+
 typedef struct chooser {
   pd_home *home;
   pd_backup_manifest *manifest;
@@ -83,8 +96,7 @@ static pd_code choose_agent(void *ctx, const char *agent, pd_error *err)
 {
   chooser *c = ctx;
   pd_backup_store *store;
-  char place[PD_PLACE_SIZE];
-  if (pd_store_placed(c->home->uri, agent, place, NULL) != PD_OK) return pd_backup_manifest_add(c->manifest, agent, &store, err);
+  if (!pd_backup_is_outside(c->home, agent)) return pd_backup_manifest_add(c->manifest, agent, &store, err);
   pd_json_text(&c->outside, pd_text(agent));
   return c->outside.code;
 }
@@ -94,14 +106,11 @@ static pd_code choose_stores(pd_home *home, const char *agent, pd_backup_manifes
 {
   pd_backup_store *store;
   pd_store *shared;
-  char place[PD_PLACE_SIZE];
   chooser c = {home, out, {.out = outside, .err = err}};
   pd_json_open(&c.outside, '[');
   if (*agent) {
     bool is_here = false;
-    if (pd_store_placed(home->uri, agent, place, NULL) == PD_OK)
-      return pd_error_named(err, PD_INVALID, "InvalidInput", "field 'agent': the store of '%s' is in %.300s, not in this home", agent,
-                            place);
+    TRY(pd_backup_check_here(home, agent, err));
     pd_json_close(&c.outside, ']');
     TRY(pd_home_has_agent(home, agent, &is_here, err));
     if (!is_here) return pd_error_named(err, PD_INVALID, "InvalidInput", "field 'agent': there is no agent '%s' here", agent);

@@ -165,18 +165,19 @@ static bool is_damage(pd_code code)
   return code == PD_CORRUPT || code == PD_STORAGE || code == PD_FORMAT || code == PD_READ_ONLY || code == PD_FULL;
 }
 
-/* Instead of a section that cannot be read: what is wrong with it. */
-static pd_code tell_failing(const char *name, const pd_error *why, pd_section *out, pd_error *err)
+/* Instead of a section that cannot be read: what is wrong with it. Messages name files of the host, which are not an agent's to know. */
+static pd_code tell_failing(const pd_frame *frame, const char *name, const pd_error *why, pd_section *out, pd_error *err)
 {
+  const char *problem = frame->ctx->is_operator ? why->message : pd_code_name(why->code);
   section_done(out);
   *out = (pd_section){0};
   pd_json_writer w = {.out = &out->brief, .err = err};
   pd_json_open(&w, '{');
   pd_json_put_text(&w, "status", pd_health_status_name(PD_HEALTH_FAILING));
-  pd_json_put_text(&w, "problem", why->message);
+  pd_json_put_text(&w, "problem", problem);
   pd_json_close(&w, '}');
   TRY(w.code);
-  return pd_buf_printf(&out->sentence, err, "%s cannot be read: %s", name, why->message);
+  return pd_buf_printf(&out->sentence, err, "%s cannot be read: %s", name, problem);
 }
 
 /* Policy keeps the section from the agent, as it does the call. */
@@ -201,7 +202,7 @@ static pd_code gather_all(pd_briefing *b, pd_error *err)
   for (size_t i = 0; i < PD_BRIEF_COUNT; i++) {
     pd_error why = {0};
     pd_code code = is_closed(b, i) ? tell_closed(i, &b->sections[i], &why) : kinds[i].gather(b, &b->sections[i], &why);
-    if (is_damage(code)) code = tell_failing(kinds[i].name, &why, &b->sections[i], &why);
+    if (is_damage(code)) code = tell_failing(b->frame, kinds[i].name, &why, &b->sections[i], &why);
     if (code) *err = why;
     TRY(code);
   }

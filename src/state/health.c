@@ -45,7 +45,7 @@ __attribute__((format(printf, 5, 6))) static pd_code reason(pd_health *h, pd_hea
 {
   TRY(pd_array_grow(&h->reasons, h->reason_count, &h->reason_capacity, sizeof h->reasons[0], "a look at the system", err));
   pd_health_reason *r = &h->reasons[h->reason_count++];
-  r->status = status;
+  *r = (pd_health_reason){.status = status};
   snprintf(r->store, sizeof r->store, "%s", store);
   va_list args;
   va_start(args, fmt);
@@ -54,12 +54,23 @@ __attribute__((format(printf, 5, 6))) static pd_code reason(pd_health *h, pd_hea
   return PD_OK;
 }
 
+/* …with the message of what failed. */
+static pd_code reason_why(pd_health *h, const char *why)
+{
+  pd_health_reason *r = &h->reasons[h->reason_count - 1];
+  snprintf(r->why, sizeof r->why, "%.399s", why);
+  return PD_OK;
+}
+
 static pd_code look_at_disk(pd_home *home, pd_health *h, pd_error *err)
 {
   struct statvfs fs;
   if (!home->folder) return PD_OK;
-  if (statvfs(home->folder, &fs) != 0)
-    return reason(h, PD_HEALTH_FAILING, "", err, "the home's folder %.200s cannot be looked at: %s", home->folder, strerror(errno));
+  if (statvfs(home->folder, &fs) != 0) {
+    const char *why = strerror(errno);
+    TRY(reason(h, PD_HEALTH_FAILING, "", err, "the home's folder cannot be looked at"));
+    return reason_why(h, why);
+  }
   h->has_disk = true;
   h->disk_total_bytes = (uint64_t)fs.f_blocks * fs.f_frsize;
   h->disk_free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
@@ -134,7 +145,10 @@ static pd_code look_at_store(pd_home *home, pd_lease *lease, pd_health *h, pd_er
   if (code == PD_OK) code = pd_ref_bytes(lease->store, "main", &s->used_bytes, &why);
   s->is_sound = code == PD_OK;
   if (code == PD_NO_MEMORY) return pd_error_memory(err, "a look at the system");
-  if (code) return reason(h, PD_HEALTH_FAILING, s->name, err, "the store '%s' cannot be read: %.300s", s->name, why.message);
+  if (code) {
+    TRY(reason(h, PD_HEALTH_FAILING, s->name, err, "the store '%s' cannot be read", s->name));
+    return reason_why(h, why.message);
+  }
   if (pd_store_writable(lease->store, &why) == PD_STORAGE)
     return reason(h, PD_HEALTH_FAILING, s->name, err, "the store '%s' takes no writes: %.340s", s->name, why.message);
   if (s->quota_bytes && s->used_bytes >= s->quota_bytes / 100 * QUOTA_PERCENT_HIGH)
@@ -165,7 +179,10 @@ static pd_code look_at_vault(pd_home *home, pd_health *h, pd_error *err)
   pd_error why;
   pd_code code = pd_vault_status(home, &is, &why);
   if (code == PD_NO_MEMORY) return pd_error_memory(err, "a look at the vault");
-  if (code) return reason(h, PD_HEALTH_DEGRADED, "", err, "the vault cannot be read: %.300s", why.message);
+  if (code) {
+    TRY(reason(h, PD_HEALTH_DEGRADED, "", err, "the vault cannot be read"));
+    return reason_why(h, why.message);
+  }
   h->has_vault = is.exists;
   h->is_vault_unlocked = is.is_unlocked;
   return PD_OK;
@@ -212,6 +229,13 @@ static bool concerns(const char *agent, const char *store)
   return !agent || !*store || strcmp(store, agent) == 0 || strcmp(store, PD_STORE_SHARED) == 0 || strcmp(store, PD_STORE_SYSTEM) == 0;
 }
 
+static void write_reason(pd_json_writer *w, const pd_health_reason *r, bool is_operator)
+{
+  char text[sizeof r->what + sizeof r->why + 2];
+  snprintf(text, sizeof text, "%s%s%s", r->what, is_operator && *r->why ? ": " : "", is_operator ? r->why : "");
+  pd_json_text(w, pd_text(text));
+}
+
 void pd_health_write_status(pd_json_writer *w, const pd_health *health, const char *agent)
 {
   uint64_t of_others = 0;
@@ -220,7 +244,7 @@ void pd_health_write_status(pd_json_writer *w, const pd_health *health, const ch
   pd_json_open(w, '[');
   for (size_t i = 0; i < health->reason_count; i++) {
     if (concerns(agent, health->reasons[i].store))
-      pd_json_text(w, pd_text(health->reasons[i].what));
+      write_reason(w, &health->reasons[i], !agent);
     else
       of_others++;
   }

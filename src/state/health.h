@@ -22,6 +22,7 @@ typedef struct pd_health_reason {
   pd_health_status status;
   char store[PD_NAME_SIZE_MAX + 1]; /* "" if it concerns the whole home */
   char what[400];
+  char why[400]; /* behind it, for the operator: it names files of the host. "": nothing more */
 } pd_health_reason;
 
 typedef struct pd_health {

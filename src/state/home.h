@@ -8,14 +8,12 @@
 #ifndef PD_STATE_HOME_H
 #define PD_STATE_HOME_H
 
+#include "base/stores.h"
 #include "state/config.h"
 
 #include <perdure/state.h>
 #include <pthread.h>
 #include <stdatomic.h>
-
-#define PD_STORE_SHARED "shared"
-#define PD_STORE_SYSTEM "system"
 
 /* A store that somebody holds. */
 typedef struct pd_held {

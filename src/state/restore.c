@@ -78,7 +78,7 @@ static pd_code stage_all(pd_home *home, pd_backup_in *in, const char *agent, pd_
   plan->stores = calloc(in->manifest.count + 1, sizeof plan->stores[0]);
   if (!plan->stores) return pd_error_memory(err, "a restore");
   for (size_t i = 0; i < in->manifest.count; i++) {
-    if (!is_chosen(&in->manifest.stores[i], agent)) continue;
+    if (!is_chosen(&in->manifest.stores[i], agent) || pd_backup_is_outside(home, in->manifest.stores[i].name)) continue;
     TRY(stage_store(home, in, &in->manifest.stores[i], &plan->stores[plan->count], err));
     plan->count++;
   }
@@ -96,6 +96,20 @@ static pd_code restore(pd_frame *frame, pd_backup_in *in, const char *agent, pd_
   if (code == PD_OK) code = pd_restore_carry_out(frame->home, plan, err);
   if (code) unstage(frame->home, plan);
   return code;
+}
+
+/* Who is in the backup and not in the home any more: it was placed since, and cannot change at one moment with the others. */
+static void put_outside(pd_frame *frame, const pd_backup_in *in)
+{
+  pd_json_writer *w = &frame->out;
+  bool is_open = false;
+  for (size_t i = 0; i < in->manifest.count; i++) {
+    if (!pd_backup_is_outside(frame->home, in->manifest.stores[i].name)) continue;
+    if (!is_open) pd_json_key(w, "outside"), pd_json_open(w, '[');
+    is_open = true;
+    pd_json_text(w, pd_text(in->manifest.stores[i].name));
+  }
+  if (is_open) pd_json_close(w, ']');
 }
 
 static void put_outputs(pd_frame *frame, const pd_restore_plan *plan, const pd_backup_in *in, const pd_restore_newer *newer)
@@ -131,11 +145,14 @@ pd_code pd_cap_state_backup_restore(pd_frame *frame, pd_error *err)
   TRY(pd_backup_in_unlock_by(&in, frame->home, err));
   pd_fact_id(frame, "backup_hash", &in.head.hash);
   if (*agent && !has_agent(&in, agent)) return no_agent(&in, agent, err);
+  const char *only = *agent ? agent : in.head.agent;
+  if (*only) TRY(pd_backup_check_here(frame->home, only, err));
   TRY(pd_brink(frame, err));
   in.frame = frame;
   TRY(pd_backup_in_verify(&in, err));
-  TRY(pd_restore_count_newer(frame->home, *agent ? agent : in.head.agent, in.head.created_ms, &newer, err));
+  TRY(pd_restore_count_newer(frame->home, only, in.head.created_ms, &newer, err));
   TRY(restore(frame, &in, agent, &plan, err));
   put_outputs(frame, &plan, &in, &newer);
+  if (!*only) put_outside(frame, &in);
   return PD_OK;
 }

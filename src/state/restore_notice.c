@@ -51,6 +51,7 @@ pd_code pd_restore_count_newer(pd_home *home, const char *agent, int64_t since_m
     counter c = {.since_ms = since_ms};
     pd_log_query query = {.at = "main", .limit = COUNT_MAX};
     if (strcmp(lease->name, PD_STORE_SYSTEM) == 0 || (*agent && strcmp(lease->name, agent) != 0)) continue;
+    if (pd_backup_is_outside(home, lease->name)) continue; /* it is left as it is */
     pd_lease_open(home, lease, true);
     if (lease->store && pd_log(lease->store, &query, count_newer, &c, NULL) == PD_OK) add_store(lease->name, &c, out);
     pd_lease_close(lease);

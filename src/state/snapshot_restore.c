@@ -70,10 +70,10 @@ static pd_code add_step(pd_frame *frame, plan *p, pd_json store, const char *onl
   step s = {0};
   if (!take_text(store, "name", name, sizeof name) || strcmp(name, PD_STORE_SYSTEM) == 0 || (*only && strcmp(name, only) != 0))
     return PD_OK;
-  char place[PD_PLACE_SIZE];
-  if (pd_store_placed(frame->home->uri, name, place, NULL) == PD_OK) {
-    if (!*only) return PD_OK; /* outside: it cannot change at one moment with the others */
-    return pd_error_named(err, PD_INVALID, "RestoreImpossible", "the store of '%s' is in %.300s, not in this home", name, place);
+  if (pd_backup_is_outside(frame->home, name)) { /* it cannot change at one moment with the others; write_outside names it */
+    if (!*only) return PD_OK;
+    return pd_error_named(err, PD_INVALID, "RestoreImpossible",
+                          "the store of '%s' is placed outside of this home (`perdure agents` tells where)", name);
   }
   if (!take_text(store, "commit", hex, sizeof hex) || !pd_id_parse(hex, &s.target))
     return pd_error_named(err, PD_CORRUPT, "RestoreImpossible", "the snapshot %s does not name a state of the store '%s'", p->id, name);
@@ -231,6 +231,23 @@ static void write_stores(pd_json_writer *w, const plan *p, bool is_dry)
   pd_json_close(w, ']');
 }
 
+/* Who is in the snapshot and was left as it is; nothing if there is none. */
+static void write_outside(pd_frame *frame, pd_json snapshot)
+{
+  pd_json store;
+  char name[PD_NAME_SIZE_MAX + 1];
+  bool is_open = false;
+  pd_json_writer *w = &frame->out;
+  pd_json_walk walk = pd_json_walk_begin(pd_json_member(pd_json_member(snapshot, "state"), "stores"));
+  while (pd_json_walk_next(&walk, NULL, &store)) {
+    if (!take_text(store, "name", name, sizeof name) || !pd_backup_is_outside(frame->home, name)) continue;
+    if (!is_open) pd_json_key(w, "outside"), pd_json_open(w, '[');
+    is_open = true;
+    pd_json_text(w, pd_text(name));
+  }
+  if (is_open) pd_json_close(w, ']');
+}
+
 /* The snapshot that was approved, and no other that took its name; of one store, where it goes to. */
 static void note_targets(pd_frame *frame, const plan *p, pd_bytes text)
 {
@@ -256,5 +273,6 @@ pd_code pd_cap_state_snapshot_restore(pd_frame *frame, pd_error *err)
   pd_json_put_bool(&frame->out, "restored", !is_dry);
   pd_json_put_text(&frame->out, "snapshot_id", p.id);
   write_stores(&frame->out, &p, is_dry);
+  if (!*only) write_outside(frame, snapshot);
   return PD_OK;
 }

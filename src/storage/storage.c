@@ -54,6 +54,19 @@ const char *pd_lasting_name(pd_lasting lasting)
 
 /* ---- opening ------------------------------------------------------------------------------------------------------- */
 
+static bool has_scheme(const char *uri, const char *scheme)
+{
+  size_t size = strlen(scheme);
+  return strncmp(uri, scheme, size) == 0 && uri[size] == ':';
+}
+
+bool pd_storage_is_known(const char *uri)
+{
+  for (size_t i = 0; i < COUNT_OF(schemes); i++)
+    if (has_scheme(uri, schemes[i].scheme) && uri[strlen(schemes[i].scheme) + 1]) return true;
+  return false;
+}
+
 /* The URI is not repeated past its scheme: it may hold a password. */
 static pd_code find_ops(const char *uri, pd_storage_library *out, const char **out_argument, pd_error *err)
 {
@@ -66,7 +79,7 @@ static pd_code find_ops(const char *uri, pd_storage_library *out, const char **o
     return pd_error_set(err, PD_INVALID, "the storage '%.60s' has no scheme; for a folder write file:DIR (known: " KNOWN ")", uri);
   size_t size = (size_t)(colon - uri);
   for (size_t i = 0; i < COUNT_OF(schemes); i++) {
-    if (strlen(schemes[i].scheme) != size || memcmp(schemes[i].scheme, uri, size) != 0) continue;
+    if (!has_scheme(uri, schemes[i].scheme)) continue;
     *out_argument = colon + 1;
     if (!schemes[i].ops) return pd_storage_plugin_load(colon + 1, out, out_argument, err);
     out->ops = *schemes[i].ops;

@@ -19,7 +19,8 @@ typedef struct raw_store {
 struct pd_raw {
   pthread_mutex_t lock;
   const pd_backend_ops *ops;
-  const char *uri, *rest;
+  char *uri;
+  const char *rest; /* in it */
   size_t open_max;
   raw_store stores[OPEN_MAX];
 };
@@ -28,9 +29,10 @@ pd_code pd_raw_new(const char *uri, size_t open_max, pd_raw **out, pd_error *err
 {
   pd_raw *raw = calloc(1, sizeof *raw);
   if (!raw) return pd_error_memory(err, "the server's stores");
-  raw->uri = uri; /* of the server's options, which outlive it, as `rest` */
-  pd_code code = pd_backend_find(uri, &raw->ops, &raw->rest, err);
+  raw->uri = strdup(uri);
+  pd_code code = raw->uri ? pd_backend_find(raw->uri, &raw->ops, &raw->rest, err) : pd_error_memory(err, "the server's stores");
   if (code) {
+    free(raw->uri);
     free(raw);
     return code;
   }
@@ -46,6 +48,7 @@ void pd_raw_free(pd_raw *raw)
   for (size_t i = 0; i < OPEN_MAX; i++)
     if (raw->stores[i].b) raw->ops->close(raw->stores[i].b);
   pthread_mutex_destroy(&raw->lock);
+  free(raw->uri);
   free(raw);
 }
 
@@ -112,6 +115,5 @@ void pd_raw_return(pd_raw *raw, pd_backend *b)
 
 pd_code pd_raw_stores(pd_raw *raw, void (*visit)(void *ctx, const char *store), void *ctx, pd_error *err)
 {
-  if (!raw->ops->stores) return pd_error_set(err, PD_UNSUPPORTED, "backend '%s' cannot list its stores", raw->ops->scheme);
-  return raw->ops->stores(raw->rest, visit, ctx, err);
+  return pd_home_agents(raw->uri, visit, ctx, err); /* with those that are placed elsewhere: they can be opened by their names */
 }

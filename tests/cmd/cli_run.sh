@@ -309,20 +309,23 @@ run --json backup create --operator --passphrase-file pass
 want_code 0
 want_out_like '"outside":\["worker"\]'
 run backup create worker --operator --passphrase-file pass
-want_failure 2 "the store of 'worker' is in sqlite:.*own-state"
+want_failure 2 "the store of 'worker' is placed outside of this home"
+run agents
+want_out_like "worker .* in sqlite:.*/own-state$"
 run put k main-1
 run --json snapshot create --operator
 id=$(sed 's/.*"snapshot_id":"\([^"]*\)".*/\1/' "$out")
 run put k main-2
 run --agent worker put k later
-run snapshot restore "$id" --operator
+run --json snapshot restore "$id" --operator
 want_code 0
+want_out_like '"outside":\["worker"\]'
 run get k
 want_out main-1
 run --agent worker get k # outside: it is left alone
 want_out later
 run snapshot restore "$id" worker --operator
-want_err_like "the store of 'worker' is in sqlite:"
+want_err_like "the store of 'worker' is placed outside of this home"
 sed -i 's/own-state/other-state/' agent.toml
 run run --config agent.toml -- true
 want_failure 3 'is placed in sqlite:.*own-state, not in sqlite:.*other-state'

@@ -13,6 +13,7 @@
 
 #include <fcntl.h>
 #include <perdure/backend.h>
+#include <perdure/supervise.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -105,6 +106,36 @@ static void remote__two_engines_on_one_server_see_each_others_writes(void **stat
   assert_int_equal(pd_store_close(far, NULL), PD_OK);
   assert_int_equal(pd_store_close(near, NULL), PD_OK);
   free(home);
+}
+
+static void count_worker(void *ctx, const char *agent)
+{
+  *(int *)ctx += strcmp(agent, "worker") == 0;
+}
+
+/* The server follows places by raw routes and by capabilities; no client makes one. */
+static void remote__a_placed_store_is_reached_over_a_server_and_placed_by_no_client(void **state)
+{
+  world *w = *state;
+  char *home = text_of("sqlite:%s/home", w->s->folder), *to = text_of("sqlite:%s/elsewhere", w->s->folder);
+  char *inside = text_of("%s/home/worker.db", w->s->folder), *place = text_of("%s/home/other.place", w->s->folder);
+  pd_error err;
+  int count = 0;
+  assert_int_equal(pd_store_place(home, "worker", to, &err), PD_OK);
+  pd_store *far = open_store(w->uri, "worker"), *near = open_store(to, "worker");
+  put(far, "k", "over-the-wire");
+  expect(near, "k", "over-the-wire");
+  reply r = ask_call(w->s, "worker", "state.persistent.set", "{\"key\":\"p\",\"value\":1}");
+  assert_int_equal(r.status, 200);
+  reply_done(&r);
+  assert_int_not_equal(access(inside, F_OK), 0);
+  assert_int_equal(pd_home_agents(w->uri, count_worker, &count, &err), PD_OK);
+  assert_int_equal(count, 1);
+  assert_int_equal(pd_store_place(w->uri, "other", to, &err), PD_UNSUPPORTED);
+  assert_int_not_equal(access(place, F_OK), 0);
+  assert_int_equal(pd_store_close(far, NULL), PD_OK);
+  assert_int_equal(pd_store_close(near, NULL), PD_OK);
+  free(home), free(to), free(inside), free(place);
 }
 
 /* A server whose own writes wait for a minute before they are written. */
@@ -563,6 +594,7 @@ int main(int argc, char **argv)
 {
   const struct CMUnitTest tests[] = {
     CASE(remote__two_engines_on_one_server_see_each_others_writes),
+    CASE(remote__a_placed_store_is_reached_over_a_server_and_placed_by_no_client),
     cmocka_unit_test_setup_teardown(remote__what_a_buffered_server_acknowledged_is_there_for_who_opens_the_store, set_up_buffered,
                                     tear_down),
     cmocka_unit_test_setup_teardown(remote__who_writes_beside_a_buffered_server_does_not_wait_for_its_flush, set_up_buffered, tear_down),

@@ -126,6 +126,72 @@ static void backup_create__out_outside__names_stores_that_are_placed_elsewhere(v
   world_close(&w);
 }
 
+/* As the guide says to move a store: its files go away, then it is placed. */
+static void move_helper_away(world *w)
+{
+  static const char *const suffixes[] = {"db", "db-wal", "db-shm", "lock"};
+  char *to = text_of("sqlite:%s/elsewhere", w->folder);
+  world_restart(w);
+  unlock(w, RIGHT);
+  for (size_t i = 0; i < COUNT_OF(suffixes); i++) {
+    char *path = text_of("%s/helper.%s", w->folder, suffixes[i]);
+    unlink(path);
+    free(path);
+  }
+  if (pd_store_place(w->uri, "helper", to, &w->err)) fail_msg("place: %s", w->err.message);
+  put_text(w, "helper", "plan", "elsewhere");
+  free(to);
+}
+
+static void backup_restore__an_agent_that_was_placed_since_is_left_as_it_is(void **state)
+{
+  (void)state;
+  world w;
+  open_with_state(&w);
+  char *id = create(&w, "{}"), *input = text_of("{\"backup_id\":\"%s\"}", id);
+  char *one = text_of("{\"backup_id\":\"%s\",\"agent\":\"helper\"}", id);
+  move_helper_away(&w);
+  put_text(&w, "main", "plan", "changed");
+  put_text(&w, "shared", "plan", "changed");
+  world_ok(&w, "state.backup.restore", input);
+  assert_string_equal(world_out(&w, "agents_restored"), "[\"main\"]");
+  assert_string_equal(world_out(&w, "outside"), "[\"helper\"]");
+  assert_string_equal(world_out(&w, "shared_state_restored"), "true");
+  assert_string_equal(get(&w, "main", "plan"), "1");
+  assert_string_equal(get(&w, "shared", "plan"), "3");
+  assert_string_equal(get(&w, "helper", "plan"), "elsewhere");
+  world_fails(&w, "state.backup.restore", one, "InvalidInput", NULL);
+  assert_null(strstr(w.err.message, w.folder)); /* an agent may ask for it, too */
+  world_ok(&w, "agents.list", "{}");
+  assert_string_equal(world_out(&w, "agents.0.agent"), "\"helper\"");
+  assert_non_null(strstr(world_out(&w, "agents.0.place"), "/elsewhere\""));
+  w.agent = "helper", w.is_operator = false;
+  world_ok(&w, "agents.list", "{}");
+  assert_string_equal(world_out(&w, "agents.0.agent"), "\"helper\"");
+  assert_string_equal(world_out(&w, "agents.0.place"), "");
+  free(id), free(input), free(one);
+  world_close(&w);
+}
+
+static void snapshot_restore__out_outside__names_stores_that_were_left(void **state)
+{
+  (void)state;
+  world w;
+  open_with_state(&w);
+  world_ok(&w, "state.snapshot.create", "{}");
+  char *id = out_text_of(&w, "snapshot_id"), *input = text_of("{\"snapshot_id\":\"%s\"}", id);
+  world_ok(&w, "state.snapshot.restore", input);
+  assert_string_equal(world_out(&w, "outside"), "");
+  move_helper_away(&w);
+  put_text(&w, "main", "plan", "changed");
+  world_ok(&w, "state.snapshot.restore", input);
+  assert_string_equal(world_out(&w, "outside"), "[\"helper\"]");
+  assert_string_equal(get(&w, "main", "plan"), "1");
+  assert_string_equal(get(&w, "helper", "plan"), "elsewhere");
+  free(id), free(input);
+  world_close(&w);
+}
+
 static void backup_create__out_backup_id__never_comes_again(void **state)
 {
   (void)state;
@@ -566,6 +632,8 @@ int main(void)
     cmocka_unit_test(backup_create__out_backup_id__never_comes_again),
     cmocka_unit_test(backup_create__effect_2__counts_each_scope_by_itself),
     cmocka_unit_test(backup_create__out_outside__names_stores_that_are_placed_elsewhere),
+    cmocka_unit_test(backup_restore__an_agent_that_was_placed_since_is_left_as_it_is),
+    cmocka_unit_test(snapshot_restore__out_outside__names_stores_that_were_left),
     cmocka_unit_test(backup_create__effect_2__removes_the_oldest_beyond_the_limit),
     cmocka_unit_test(backup_create__err_IoError__a_folder_that_cannot_be_written),
     cmocka_unit_test(backup_create__err_VaultLocked__without_a_key),

@@ -331,9 +331,33 @@ static void briefing_generate__in_max_chars__drops_the_least_important_first_and
   scene_close(&s);
 }
 
+/* Messages name files of the host; an agent learns that something is wrong, the operator what. */
+static void briefing__a_section_that_cannot_be_read_shows_an_agent_no_path(void **state)
+{
+  (void)state;
+  world w;
+  world_open(&w, NULL);
+  put(&w, "main", "k", "1");
+  world_restart(&w);
+  char *path = text_of("%s/main.db", w.folder);
+  FILE *f = fopen(path, "r+");
+  assert_non_null(f);
+  for (int i = 0; i < 4096; i++) fputc('x', f);
+  assert_int_equal(fclose(f), 0);
+  for (int is_operator = 0; is_operator < 2; is_operator++) {
+    w.is_operator = is_operator;
+    world_ok(&w, "state.briefing.generate", "{}");
+    assert_non_null(strstr((const char *)w.out.data, "\"failing\""));
+    if ((strstr((const char *)w.out.data, w.folder) != NULL) != is_operator) fail_msg("%s", (const char *)w.out.data);
+  }
+  free(path);
+  world_close(&w);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
+    cmocka_unit_test(briefing__a_section_that_cannot_be_read_shows_an_agent_no_path),
     cmocka_unit_test(briefing_generate__err_InvalidTimestamp__for_whatever_is_no_time),
     cmocka_unit_test(briefing_generate__in_since__any_iso_time_is_the_beginning),
     cmocka_unit_test(briefing_generate__in_since__omitted_is_the_last_activity),

@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -62,11 +63,55 @@ static void last_id__a_file_that_is_damaged_or_gone_is_made_again(void **state)
   world_close(&w);
 }
 
+/* Pruned ids are not in the folder any more: the greatest that is there tells which may have been. */
+static void last_id__without_its_file_ids_go_on_after_those_that_are_there(void **state)
+{
+  (void)state;
+  world w;
+  world_open(&w, "[snapshot]\nkeep = 2\n");
+  char *path = text_of("%s/snapshots/.last", w.folder);
+  for (int i = 0; i < 4; i++) world_ok(&w, "state.snapshot.create", "{}");
+  assert_int_equal(truncate(path, 20), 0); /* torn */
+  world_ok(&w, "state.snapshot.create", "{}");
+  assert_string_equal(world_out(&w, "snapshot_id"), "\"snap-20261115T100000Z-5\"");
+  assert_int_equal(remove(path), 0);
+  w.now_ms -= 1000;
+  world_ok(&w, "state.snapshot.create", "{}");
+  assert_string_equal(world_out(&w, "snapshot_id"), "\"snap-20261115T095959Z-6\"");
+  free(path);
+  world_close(&w);
+}
+
+/* Who holds the file of before has all of it: it is not written over. What a crash left is in nobody's way. */
+static void last_id__the_file_is_replaced_as_a_whole(void **state)
+{
+  (void)state;
+  world w;
+  char line[64] = {0};
+  world_open(&w, NULL);
+  world_ok(&w, "state.snapshot.create", "{}");
+  char *path = text_of("%s/snapshots/.last", w.folder), *part = text_of("%s.part", path);
+  FILE *held = fopen(path, "r"), *left = fopen(part, "w");
+  assert_true(held && left);
+  fputs("half of a li", left);
+  fclose(left);
+  world_ok(&w, "state.snapshot.create", "{}");
+  assert_string_equal(world_out(&w, "snapshot_id"), "\"snap-20261115T100000Z-2\"");
+  assert_true(fread(line, 1, sizeof line - 1, held) > 0);
+  assert_string_equal(line, "20261115T100000Z 0000000001\n");
+  assert_int_not_equal(access(part, F_OK), 0);
+  fclose(held);
+  free(path), free(part);
+  world_close(&w);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(snapshot_create__out_snapshot_id__never_comes_again),
     cmocka_unit_test(last_id__a_file_that_is_damaged_or_gone_is_made_again),
+    cmocka_unit_test(last_id__without_its_file_ids_go_on_after_those_that_are_there),
+    cmocka_unit_test(last_id__the_file_is_replaced_as_a_whole),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

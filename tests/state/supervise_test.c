@@ -337,6 +337,10 @@ static void agents__a_storage_that_cannot_be_read_is_a_problem_of_that_agent(voi
   assert_string_equal(world_out(&w, "agents.0.pid"), "7");
   assert_string_equal(world_out(&w, "agents.1.agent"), "\"main\"");
   assert_string_equal(world_out(&w, "agents.1.problem"), "");
+  assert_null(strstr(world_out(&w, "agents.0.problem"), "the operator sees why"));
+  w.agent = "far", w.is_operator = false;
+  world_ok(&w, "agents.list", "{}");
+  assert_non_null(strstr(world_out(&w, "agents.0.problem"), "the operator sees why")); /* messages tell where the host keeps things */
   pd_supervisor_close(s);
   world_close(&w);
 }
