@@ -91,9 +91,11 @@ pd_code pd_wire_call(const pd_caller *caller, const pd_ctx *ctx, const char *cap
   return code;
 }
 
+/* They act on the session that was named, or refuse it. */
 static bool is_about_sessions(const char *capability)
 {
-  return strncmp(capability, "state.session.", 14) == 0 || strncmp(capability, "session.", 8) == 0;
+  return strncmp(capability, "state.session.", 14) == 0 || strcmp(capability, "session.end") == 0 ||
+         strcmp(capability, "session.touch") == 0;
 }
 
 static pd_ctx ctx_of(const pd_request *request)
