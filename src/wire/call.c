@@ -181,10 +181,10 @@ static bool park(pd_request *request)
   return pd_waits_park(request->server->waits, request->waiter);
 }
 
-/* Without memory for it the call does not wait, and answers with what there is. */
+/* Without memory for it, or a place to wait, the call does not wait, and answers with what there is. */
 static void give_waiter(pd_request *request)
 {
-  call_waiter *made = calloc(1, sizeof *made);
+  call_waiter *made = request->server->waits ? calloc(1, sizeof *made) : NULL;
   if (!made) return;
   made->waiter = (pd_waiter){.job.run = run_again, .agent = request->caller.agent, .fd = request->conn ? request->conn->fd : -1};
   made->request = request;

@@ -143,7 +143,7 @@ static void move_helper_away(world *w)
   free(to);
 }
 
-static void backup_restore__an_agent_that_was_placed_since_is_left_as_it_is(void **state)
+static void backup_restore__out_outside__an_agent_that_was_placed_since_is_left(void **state)
 {
   (void)state;
   world w;
@@ -632,7 +632,7 @@ int main(void)
     cmocka_unit_test(backup_create__out_backup_id__never_comes_again),
     cmocka_unit_test(backup_create__effect_2__counts_each_scope_by_itself),
     cmocka_unit_test(backup_create__out_outside__names_stores_that_are_placed_elsewhere),
-    cmocka_unit_test(backup_restore__an_agent_that_was_placed_since_is_left_as_it_is),
+    cmocka_unit_test(backup_restore__out_outside__an_agent_that_was_placed_since_is_left),
     cmocka_unit_test(snapshot_restore__out_outside__names_stores_that_were_left),
     cmocka_unit_test(backup_create__effect_2__removes_the_oldest_beyond_the_limit),
     cmocka_unit_test(backup_create__err_IoError__a_folder_that_cannot_be_written),
