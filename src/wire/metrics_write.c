@@ -192,10 +192,10 @@ static pd_code write_process(pd_server *server, pd_buf *out, pd_error *err)
   TRY(write_gauge(out, "perdure_requests_in_flight", "Requests at work.", atomic_load(&server->in_flight), err));
   TRY(write_gauge(out, "perdure_watchers", "Who follow GET /v1/watch.", pd_hub_count(server->hub), err));
   size_t mcp_sessions = 0, mcp_streams = 0;
-  pd_mcp_counts(pd_mcp_http_core(server->mcp), &mcp_sessions, &mcp_streams);
+  if (server->mcp) pd_mcp_counts(pd_mcp_http_core(server->mcp), &mcp_sessions, &mcp_streams);
   TRY(write_gauge(out, "perdure_mcp_sessions", "MCP sessions.", mcp_sessions, err));
   TRY(write_gauge(out, "perdure_streams", "Watches and MCP streams.", atomic_load(&server->stream_count), err));
-  TRY(write_gauge(out, "perdure_calls_waiting", "Calls that wait for a message.", pd_waits_count(server->waits), err));
+  TRY(write_gauge(out, "perdure_calls_waiting", "Calls that wait for a message.", server->waits ? pd_waits_count(server->waits) : 0, err));
   TRY(write_gauge(out, "perdure_sessions", "Sessions.", pd_session_count(server->home), err));
   TRY(
     write_counter(out, "perdure_watchers_cut_total", "Watchers that were cut off for being too slow.", pd_hub_cut_count(server->hub), err));
