@@ -11,6 +11,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -29,7 +30,7 @@ typedef struct rival {
   void (*act)(struct rival *r);
   bool (*is_due)(struct rival *r); /* NULL: always */
   bool was_kept;
-  unsigned left, acted;
+  atomic_uint left, acted; /* others append to their own stores meanwhile */
 } rival;
 
 typedef struct race {
@@ -45,7 +46,7 @@ static unsigned losses(unsigned count)
 static void come_first(void *ctx, const char *store)
 {
   rival *r = ctx;
-  if (!r->left || strcmp(store, r->name) != 0) return;
+  if (strcmp(store, r->name) != 0 || !r->left) return;
   if (r->is_due && !r->is_due(r)) return;
   r->left--;
   r->acted++;

@@ -14,6 +14,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,6 +22,7 @@
 
 #define VALUE_SIZE 10000
 #define WRITES_MAX 200
+#define FOLDER_SIZE 4096
 
 typedef struct writing {
   const char *capability, *input; /* two %d: the process and the number; and %s: a text of VALUE_SIZE */
@@ -45,36 +47,44 @@ static int write_all(world *w, const writing *what, int process)
   return -3;
 }
 
-/* In a process of its own, once `start` is closed by the other; the number is its exit status. */
-__attribute__((noreturn)) static void run_child(const world *parent, const writing *what, int ready, int start)
+/* In a process of its own: opens the home that the other has made, and then writes as soon as that does; the number is its exit status. */
+__attribute__((noreturn)) static void run_child(const char *folder, const writing *what, int ready, int start)
 {
-  world w = *parent;
-  char byte;
-  pd_home_options options = {.folder = w.folder};
-  w.home = NULL;
-  w.out = (pd_buf){0};
-  if (pd_home_open(w.uri, &options, &w.home, &w.err)) _exit(250);
+  static world w = {.agent = "main"};
+  char byte, uri[FOLDER_SIZE + 8];
+  if (read(start, &byte, 1) != 1) _exit(249);
+  pd_home_options options = {.folder = folder};
+  snprintf(uri, sizeof uri, "sqlite:%s", folder);
+  if (pd_home_open(uri, &options, &w.home, &w.err)) _exit(250);
   if (write(ready, "", 1) != 1 || read(start, &byte, 1) != 1) _exit(251);
   int count = write_all(&w, what, 1);
   if (pd_home_close(w.home, NULL)) _exit(252);
   _exit(count < 0 ? 253 : count);
 }
 
-/* Both together. */
-static int fill(world *w, const writing *what)
+/* Both together. The other process is forked while this one has a single thread; where the home is comes in shared memory. */
+static int fill(world *w, const char *config, const writing *what)
 {
+  char *folder = mmap(NULL, FOLDER_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   int ready[2], start[2], status = -1;
+  assert_true(folder != MAP_FAILED);
   char byte = 0;
   assert_int_equal(pipe(ready), 0);
   assert_int_equal(pipe(start), 0);
   pid_t child = fork();
   assert_true(child >= 0);
-  if (!child) run_child(w, what, ready[1], start[0]);
+  if (!child) run_child(folder, what, ready[1], start[0]);
+  world_open(w, config);
+  snprintf(folder, FOLDER_SIZE, "%s", w->folder);
+  world_ok(w, "threads.create", "{\"thread_id\":\"t0\"}");
+  world_ok(w, "threads.create", "{\"thread_id\":\"t1\"}");
+  assert_int_equal(write(start[1], "", 1), 1);
   assert_int_equal(read(ready[0], &byte, 1), 1);
   assert_int_equal(write(start[1], "", 1), 1);
   int own = write_all(w, what, 0);
   assert_int_equal(waitpid(child, &status, 0), child);
   for (int i = 0; i < 2; i++) close(ready[i]), close(start[i]);
+  munmap(folder, FOLDER_SIZE);
   if (own < 0) fail_msg("%s: %d: %s", what->capability, own, w->err.message);
   assert_true(WIFEXITED(status));
   assert_in_range(WEXITSTATUS(status), 0, WRITES_MAX);
@@ -86,10 +96,7 @@ static int fill(world *w, const writing *what)
 static void check(const char *config, const writing *what, int fits, int slack)
 {
   world w;
-  world_open(&w, config);
-  world_ok(&w, "threads.create", "{\"thread_id\":\"t0\"}");
-  world_ok(&w, "threads.create", "{\"thread_id\":\"t1\"}");
-  int count = fill(&w, what);
+  int count = fill(&w, config, what);
   assert_true(count >= fits * 3 / 4);
   assert_true(count <= fits + slack);
   world_close(&w);

@@ -17,7 +17,7 @@
 typedef struct task {
   pd_job job;
   sem_t *go; /* NULL: it ends at once */
-  unsigned order;
+  atomic_uint order;
 } task;
 
 static atomic_uint begun;
