@@ -24,6 +24,7 @@ pd_code pd_buf_reserve(pd_buf *buf, size_t more, pd_error *err)
   if (need <= buf->capacity) return PD_OK;
   size_t capacity = buf->capacity * 2 > need ? buf->capacity * 2 : need;
   if (capacity < 64) capacity = 64;
+  if (buf->size_max && capacity > buf->size_max) capacity = buf->size_max; /* whoever counts memory by the maximum is right */
   uint8_t *data = realloc(buf->data, capacity);
   if (!data) return pd_error_memory(err, "a buffer");
   buf->data = data;

@@ -6,7 +6,7 @@
  *
  * W1  A request is answered once: by its route's function, by the guard before it, or by libmicrohttpd for what is no HTTP.
  * W2  Every buffer has a maximum from birth: head, body, queue of the pool, connections, requests in flight and streams of an agent and of
- *     a token. What all share is never one agent's to use up (shares.c).
+ *     a token, and the bytes of their bodies and answers. What all share is never one agent's to use up (shares.c).
  * W3  Whoever calls is settled (auth.c) before a route's function runs, and the function takes names of agents from nowhere else.
  * W4  A request belongs to one thread at a time: to libmicrohttpd's until it is suspended, to the worker until it is resumed.
  */
@@ -40,7 +40,7 @@ typedef struct pd_request pd_request;
 
 /* Of [server] in perdure.toml, and some of [store]; read with relaxed atomics, as a reload may change them. */
 typedef struct pd_wire_settings {
-  _Atomic uint64_t body_size_max, connection_count_max, in_flight_max, agent_in_flight_max, request_ms, idle_ms, drain_ms;
+  _Atomic uint64_t body_size_max, bytes_max, connection_count_max, in_flight_max, agent_in_flight_max, request_ms, idle_ms, drain_ms;
   _Atomic uint64_t heartbeat_ms, watcher_count_max, agent_watcher_count_max, watch_queue_bytes, rate, agent_rate;
   _Atomic uint64_t store_open_max, store_idle_ms;
 } pd_wire_settings;
@@ -161,7 +161,9 @@ struct pd_request {
   const char *bad_uri; /* what is wrong with it; NULL: nothing */
   pd_buf body;
   bool is_too_large; /* the body is longer than it may be: what follows is dropped */
+  bool is_refused;   /* the answer is there before the body is: it is dropped */
   size_t dropped;
+  size_t held; /* bytes of body or answer that are counted: shares.c */
   bool is_counted;   /* in flight */
   bool is_streaming; /* counted as a stream */
   bool is_write;     /* counted in server->stall */
@@ -251,6 +253,10 @@ void pd_meter_free(pd_meter *meter);
 /* One more in flight for `name`, unless there are `max` already. */
 PD_MUST_USE bool pd_meter_enter(pd_meter *meter, const char *name, uint64_t max);
 void pd_meter_leave(pd_meter *meter, const char *name);
+/* The same with `amount` more of something, which has to fit as a whole. */
+PD_MUST_USE bool pd_meter_take(pd_meter *meter, const char *name, uint64_t amount, uint64_t max);
+void pd_meter_give(pd_meter *meter, const char *name, uint64_t amount);
+uint64_t pd_meter_of(pd_meter *meter, const char *name);
 
 typedef struct pd_rates pd_rates; /* rate.c */
 PD_MUST_USE pd_code pd_rates_new(pd_rates **out, pd_error *err);
@@ -263,6 +269,15 @@ PD_MUST_USE pd_code pd_rate_admits(const pd_caller *caller, pd_error *err);
 uint64_t pd_share_of(uint64_t wanted, uint64_t total);
 /* shares.c: count a request in, in all, for its agent and for its token. False: 429 is in the request. */
 PD_MUST_USE bool pd_shares_enter(pd_request *request);
+/* shares.c, server.bytes_max: the longest body that the caller's share has room for. */
+uint64_t pd_bytes_share(const pd_request *request);
+/* Count `size` bytes of its body, of which some may be counted already. False: there is no room, and an answer is in the request. */
+PD_MUST_USE bool pd_bytes_hold(pd_request *request, size_t size);
+/* Its answer takes the place of its body, which is freed. Never refused: what it tells of has been done. */
+void pd_bytes_answer(pd_request *request);
+void pd_bytes_release(pd_request *request);
+/* Before it runs: does its caller leave so many answers unread that there is no room for another? True: an answer is in the request. */
+PD_MUST_USE bool pd_bytes_are_over(pd_request *request);
 
 /* ---- the server (server.c) ---- */
 
@@ -292,6 +307,8 @@ struct pd_server {
   pd_meter *meter;    /* requests in flight, of agents and of tokens */
   pd_meter *streams;  /* the same, of answers that last */
   atomic_size_t stream_count;
+  pd_meter *bytes; /* of bodies and answers */
+  atomic_size_t byte_count;
   pd_rates *rates;
   pd_hub *hub;
   pd_metrics *metrics;

@@ -1,4 +1,4 @@
-/* meter.c: how much each agent has in flight: a table by name, as large as there are names with something in it. */
+/* meter.c: how much each agent has in flight, requests or bytes: a table by name, as large as there are names with something in it. */
 #include "base/array.h"
 #include "base/base.h"
 #include "base/error.h"
@@ -65,23 +65,45 @@ static meter_entry *add(meter_shard *shard, const char *name)
   return entry;
 }
 
-bool pd_meter_enter(pd_meter *meter, const char *name, uint64_t max)
+bool pd_meter_take(pd_meter *meter, const char *name, uint64_t amount, uint64_t max)
 {
   meter_shard *shard = shard_of(meter, name);
   pthread_mutex_lock(&shard->lock);
   meter_entry *entry = find(shard, name);
-  if (!entry) entry = add(shard, name);
-  bool is_in = entry && entry->count < max;
-  if (is_in) entry->count++;
+  uint64_t has = entry ? entry->count : 0;
+  bool is_in = amount <= max && has <= max - amount;
+  if (is_in && !entry) is_in = (entry = add(shard, name)) != NULL;
+  if (is_in) entry->count += amount;
   pthread_mutex_unlock(&shard->lock);
   return is_in;
 }
 
-void pd_meter_leave(pd_meter *meter, const char *name)
+void pd_meter_give(pd_meter *meter, const char *name, uint64_t amount)
 {
   meter_shard *shard = shard_of(meter, name);
   pthread_mutex_lock(&shard->lock);
   meter_entry *entry = find(shard, name);
-  if (entry && --entry->count == 0) *entry = shard->entries[--shard->count];
+  if (entry) entry->count -= amount < entry->count ? amount : entry->count;
+  if (entry && entry->count == 0) *entry = shard->entries[--shard->count];
   pthread_mutex_unlock(&shard->lock);
+}
+
+uint64_t pd_meter_of(pd_meter *meter, const char *name)
+{
+  meter_shard *shard = shard_of(meter, name);
+  pthread_mutex_lock(&shard->lock);
+  const meter_entry *entry = find(shard, name);
+  uint64_t count = entry ? entry->count : 0;
+  pthread_mutex_unlock(&shard->lock);
+  return count;
+}
+
+bool pd_meter_enter(pd_meter *meter, const char *name, uint64_t max)
+{
+  return pd_meter_take(meter, name, 1, max);
+}
+
+void pd_meter_leave(pd_meter *meter, const char *name)
+{
+  pd_meter_give(meter, name, 1);
 }

@@ -190,6 +190,7 @@ static pd_code write_process(pd_server *server, pd_buf *out, pd_error *err)
                     pd_version()));
   TRY(write_gauge(out, "perdure_connections", "Open connections.", pd_conns_count(server), err));
   TRY(write_gauge(out, "perdure_requests_in_flight", "Requests at work.", atomic_load(&server->in_flight), err));
+  TRY(write_gauge(out, "perdure_bytes_in_flight", "Bodies and answers over 16 KiB.", atomic_load(&server->byte_count), err));
   TRY(write_gauge(out, "perdure_watchers", "Who follow GET /v1/watch.", pd_hub_count(server->hub), err));
   size_t mcp_sessions = 0, mcp_streams = 0;
   if (server->mcp) pd_mcp_counts(pd_mcp_http_core(server->mcp), &mcp_sessions, &mcp_streams);

@@ -177,6 +177,7 @@ enum MHD_Result pd_reply_send(pd_request *request)
   }
   if (request->stream) pd_request_leave(request);
   if (request->stream && request->conn) pd_conn_lasts(request->conn, &request->caller);
+  pd_bytes_answer(request);
   struct MHD_Response *response = make_response(request);
   if (!response) return MHD_NO;
   add_headers(request, response);

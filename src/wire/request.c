@@ -122,6 +122,20 @@ static bool is_small_enough(pd_request *request)
   return false;
 }
 
+/* Now that it is known who asks. A body that is dropped anyway is not held. */
+static bool has_room(pd_request *request)
+{
+  const char *text = pd_request_header(request, MHD_HTTP_HEADER_CONTENT_LENGTH);
+  uint64_t share = pd_bytes_share(request), size = text ? strtoull(text, NULL, 10) : 0;
+  if (request->route->is_open) return true;
+  if (request->body.size_max > share) request->body.size_max = share;
+  if (size <= share) return pd_bytes_hold(request, size);
+  pd_reply_failure(request, MHD_HTTP_CONTENT_TOO_LARGE, PD_LIMIT, "LimitExceeded",
+                   "Split the input, or raise server.bytes_max in perdure.toml.", "a body of %.20s bytes is too large; the most is %llu",
+                   text, (unsigned long long)share);
+  return false;
+}
+
 static bool find_route(pd_request *request)
 {
   request->route = pd_route_find(request->method, request->path, &request->rest, request->allow_text, sizeof request->allow_text);
@@ -160,7 +174,7 @@ static bool admits(pd_request *request, const char *url, const char *method, con
   }
   return pd_framing_admits(request, version) && pd_guard_admits(request) && !pd_guard_preflight(request) && find_route(request) &&
          is_serving(request) && is_small_enough(request) && (request->route->is_open || pd_auth_admits(request)) &&
-         (request->route->is_stream || pd_shares_enter(request));
+         (request->route->is_stream || pd_shares_enter(request)) && has_room(request);
 }
 
 static bool has_body(const pd_request *request)
@@ -169,27 +183,61 @@ static bool has_body(const pd_request *request)
   return pd_request_header(request, MHD_HTTP_HEADER_TRANSFER_ENCODING) || (size && strcmp(size, "0") != 0);
 }
 
+/* A client that should come again gets its answer for certain: one that sends when the connection is closed may never see it. */
+static bool is_worth_reading(const pd_request *request)
+{
+  return request->retry_after_s && request->is_counted && !pd_request_header(request, MHD_HTTP_HEADER_EXPECT);
+}
+
 static enum MHD_Result take_head(pd_request *request, const char *url, const char *method, const char *version)
 {
   bool is_admitted = admits(request, url, method, version);
   if (!request->path) return MHD_NO;
-  if (request->conn) pd_conn_enter(request->conn, is_admitted ? PD_CONN_READING : PD_CONN_BUSY);
-  request->state = is_admitted ? PD_REQUEST_READING : PD_REQUEST_ANSWERED;
-  if (is_admitted || !has_body(request)) return MHD_YES; /* answered with the next call, so that the connection may stay */
-  return pd_reply_send(request);                         /* before the body is sent: libmicrohttpd closes then */
+  request->is_refused = !is_admitted && is_worth_reading(request);
+  bool is_read = is_admitted || request->is_refused;
+  if (request->conn) pd_conn_enter(request->conn, is_read ? PD_CONN_READING : PD_CONN_BUSY);
+  request->state = is_read ? PD_REQUEST_READING : PD_REQUEST_ANSWERED;
+  if (is_read || !has_body(request)) return MHD_YES; /* answered with the next call, so that the connection may stay */
+  return pd_reply_send(request);                     /* before the body is sent: libmicrohttpd closes then */
 }
 
 /* ---- the body ---- */
 
+/* With memory for all of it at once if it said how long it is; else it doubles, and what is counted with it. */
+static bool keep(pd_request *request, const char *data, size_t size)
+{
+  pd_buf *body = &request->body;
+  size_t need = body->size + size, room = need > request->held ? need : request->held;
+  if (need > body->capacity && need <= body->size_max) {
+    if (room < 2 * body->capacity) room = 2 * body->capacity;
+    if (room > body->size_max) room = body->size_max;
+    request->is_refused = !pd_bytes_hold(request, room);
+    if (request->is_refused) return false;
+  }
+  request->is_too_large = pd_buf_reserve(body, (room > need ? room : need) - body->size, NULL) || pd_buf_append(body, data, size, NULL);
+  return !request->is_too_large;
+}
+
 static enum MHD_Result take_body(pd_request *request, const char *data, size_t *size)
 {
-  if (!request->is_too_large && pd_buf_append(&request->body, data, *size, NULL)) request->is_too_large = true;
-  request->dropped += request->is_too_large ? *size : 0;
+  bool is_kept = !request->is_too_large && !request->is_refused && !request->route->is_open && keep(request, data, *size);
+  if (!is_kept) {
+    pd_buf_done(&request->body);
+    pd_bytes_release(request);
+  }
+  request->dropped += is_kept ? 0 : *size;
   *size = 0;
   return request->dropped > BODY_DROP_MAX ? MHD_NO : MHD_YES;
 }
 
 /* ---- the answer ---- */
+
+static void finish(pd_request *request)
+{
+  if (request->is_write) pd_stall_end(&request->server->stall, pd_clock_monotonic_ms());
+  request->state = PD_REQUEST_ANSWERED;
+  MHD_resume_connection(request->connection); /* from here on it is libmicrohttpd's: W4 */
+}
 
 void pd_request_run(pd_request *request)
 {
@@ -200,9 +248,7 @@ void pd_request_run(pd_request *request)
     if (!park) break;
     if (park(request)) return; /* it is another's now */
   }
-  if (request->is_write) pd_stall_end(&request->server->stall, pd_clock_monotonic_ms());
-  request->state = PD_REQUEST_ANSWERED;
-  MHD_resume_connection(request->connection); /* from here on it is libmicrohttpd's: W4 */
+  finish(request);
 }
 
 void pd_request_ready(pd_request *request)
@@ -213,7 +259,11 @@ void pd_request_ready(pd_request *request)
 
 static void run_job(pd_job *job)
 {
-  pd_request_run((pd_request *)job);
+  pd_request *request = (pd_request *)job;
+  if (!request->begun && pd_bytes_are_over(request))
+    finish(request);
+  else
+    pd_request_run(request);
 }
 
 pd_code pd_request_pools(pd_server *server, pd_error *err)
@@ -249,9 +299,7 @@ static enum MHD_Result hand_over(pd_request *request, pd_pool *pool)
   request->retry_after_s = 1;
   pd_reply_failure(request, MHD_HTTP_SERVICE_UNAVAILABLE, PD_LIMIT, "Overloaded", "Wait a little, then try again.",
                    "the server has too much to do");
-  if (request->is_write) pd_stall_end(&request->server->stall, pd_clock_monotonic_ms());
-  request->state = PD_REQUEST_ANSWERED;
-  MHD_resume_connection(request->connection);
+  finish(request);
   return MHD_YES;
 }
 
@@ -271,6 +319,7 @@ static enum MHD_Result begin_here(pd_request *request)
 static enum MHD_Result take_end(pd_request *request)
 {
   if (request->conn) pd_conn_enter(request->conn, PD_CONN_BUSY);
+  if (request->is_refused || (!request->route->is_open && pd_bytes_are_over(request))) return pd_reply_send(request);
   if (request->is_too_large) {
     pd_reply_failure(request, MHD_HTTP_CONTENT_TOO_LARGE, PD_LIMIT, "LimitExceeded",
                      "Split the input, or raise server.body_max in perdure.toml.", "the body is too large; the most is %llu bytes",
@@ -331,6 +380,7 @@ static void completed(void *cls, struct MHD_Connection *connection, void **con_c
   if (!request) return;
   pd_request_leave(request);
   pd_request_stream_over(request);
+  pd_bytes_release(request);
   tell(request);
   if (request->status) pd_metrics_request(request->server->metrics, request->status);
   if (request->conn) pd_conn_lasted(request->conn);

@@ -128,6 +128,7 @@ static pd_code set_up(pd_server *server, pd_error *err)
   TRY(pd_page_prepare(server, err));
   TRY(pd_meter_new(&server->meter, err));
   TRY(pd_meter_new(&server->streams, err));
+  TRY(pd_meter_new(&server->bytes, err));
   TRY(pd_rates_new(&server->rates, err));
   TRY(pd_hub_new(server, &server->hub, err));
   TRY(pd_metrics_new(&server->metrics, err));
@@ -417,6 +418,7 @@ pd_code pd_server_close(pd_server *server, pd_error *err)
   pd_notify_close(&server->notify);
   pd_meter_free(server->meter);
   pd_meter_free(server->streams);
+  pd_meter_free(server->bytes);
   pd_rates_free(server->rates);
   pd_metrics_free(server->metrics);
   pthread_mutex_destroy(&server->conns.lock);

@@ -1,15 +1,23 @@
 /*
- * shares.c: what one agent and one token may have of what all of them share: requests in flight, streams, requests a second. An agent's
- * limit is its setting (server.agent_…), and never more than half of what there is in all; a token, which may be an operator's that acts
- * for many agents, has half of it. So the limits for all are never one's to use up.
+ * shares.c: what one agent and one token may have of what all of them share: requests in flight, their bytes, streams, requests a second.
+ * An agent's limit is its setting (server.agent_…), and never more than half of what there is in all; a token, which may be an operator's
+ * that acts for many agents, has half of it. So the limits for all are never one's to use up.
+ *
+ * Bytes: a body is counted before there is memory for it: by its Content-Length, or as it grows. Its answer is counted in its place until
+ * it is sent. How large an answer is shows only when it is made, and then it has to be given: so a caller whose answers wait is refused
+ * before the next is made, and what it may have beyond its share is what runs at that moment. What is small is not counted: the number of
+ * requests bounds it, and nobody's small requests fail because others send large ones.
  */
 #include "base/base.h"
+#include "base/buf.h"
 #include "base/error.h"
 #include "wire/http.h"
 
 #include <stdio.h>
 
 #define NAME_SIZE (PD_TOKEN_ID_SIZE + 8)
+#define SMALL ((size_t)16 * 1024)
+#define NOBODY ":" /* who has neither an agent's name nor a token: the server's own user */
 
 uint64_t pd_share_of(uint64_t wanted, uint64_t total)
 {
@@ -87,6 +95,117 @@ bool pd_request_streams(pd_request *request)
     pd_reply_failure(request, MHD_HTTP_TOO_MANY_REQUESTS, PD_LIMIT, "TooManyWatchers", "Wait until others have closed theirs.",
                      "there are %llu watches and streams, as many as server.watchers_max allows", (unsigned long long)total);
   return false;
+}
+
+/* ---- bytes ---- */
+
+/* The smaller shares hold one body at least. */
+static uint64_t agent_share(const pd_wire_settings *settings)
+{
+  uint64_t total = settings->bytes_max, eighth = total / 8;
+  return pd_share_of(eighth > settings->body_size_max ? eighth : settings->body_size_max, total);
+}
+
+uint64_t pd_bytes_share(const pd_request *request)
+{
+  const pd_wire_settings *settings = &request->server->settings;
+  return *request->caller.agent ? agent_share(settings) : pd_share_of(settings->bytes_max, settings->bytes_max);
+}
+
+typedef struct account {
+  const char *name;
+  uint64_t max;
+} account;
+
+/* Where the caller's bytes are counted: one or two. */
+static size_t accounts_of(const pd_request *request, char token[NAME_SIZE], account out[2])
+{
+  const pd_wire_settings *settings = &request->server->settings;
+  const pd_caller *caller = &request->caller;
+  uint64_t half = pd_share_of(settings->bytes_max, settings->bytes_max);
+  size_t count = 0;
+  if (*caller->agent) out[count++] = (account){caller->agent, agent_share(settings)};
+  if (*token_name(caller, token)) out[count++] = (account){token, half};
+  if (!count) out[count++] = (account){NOBODY, half};
+  return count;
+}
+
+/* `is_forced`: whatever the limits say. */
+static bool take_bytes(pd_request *request, size_t amount, bool is_forced, bool *out_is_own)
+{
+  pd_server *server = request->server;
+  char token[NAME_SIZE];
+  account accounts[2];
+  size_t count = accounts_of(request, token, accounts), taken = 0;
+  bool has_room = atomic_fetch_add(&server->byte_count, amount) + amount <= server->settings.bytes_max || is_forced;
+  *out_is_own = has_room;
+  for (; has_room && taken < count; taken++)
+    if (!pd_meter_take(server->bytes, accounts[taken].name, amount, is_forced ? UINT64_MAX : accounts[taken].max)) break;
+  if (has_room && taken == count) {
+    request->held += amount;
+    return true;
+  }
+  for (size_t i = 0; i < taken; i++) pd_meter_give(server->bytes, accounts[i].name, amount);
+  atomic_fetch_sub(&server->byte_count, amount);
+  return false;
+}
+
+static void refuse_bytes(pd_request *request, bool is_own)
+{
+  request->retry_after_s = 1;
+  if (is_own)
+    pd_reply_failure(request, MHD_HTTP_TOO_MANY_REQUESTS, PD_LIMIT, "TooManyRequests",
+                     "Wait for answers, and read them, before sending or asking for more.",
+                     "%s has as many bytes of requests and answers in flight as its share of server.bytes_max allows",
+                     name_of(&request->caller));
+  else
+    pd_reply_failure(request, MHD_HTTP_SERVICE_UNAVAILABLE, PD_LIMIT, "Overloaded", "Wait a little, then try again.",
+                     "there are as many bytes of requests and answers in flight as server.bytes_max allows");
+}
+
+bool pd_bytes_hold(pd_request *request, size_t size)
+{
+  bool is_own = false;
+  if (size <= SMALL || size <= request->held || take_bytes(request, size - request->held, false, &is_own)) return true;
+  refuse_bytes(request, is_own);
+  return false;
+}
+
+void pd_bytes_release(pd_request *request)
+{
+  char token[NAME_SIZE];
+  account accounts[2];
+  if (!request->held) return;
+  size_t count = accounts_of(request, token, accounts);
+  for (size_t i = 0; i < count; i++) pd_meter_give(request->server->bytes, accounts[i].name, request->held);
+  atomic_fetch_sub(&request->server->byte_count, request->held);
+  request->held = 0;
+}
+
+void pd_bytes_answer(pd_request *request)
+{
+  bool is_own;
+  pd_buf_done(&request->body);
+  pd_bytes_release(request);
+  if (request->out.size > SMALL) (void)!take_bytes(request, request->out.size, true, &is_own);
+}
+
+/* If all together have too much, whoever has nothing else in flight is served even so. */
+bool pd_bytes_are_over(pd_request *request)
+{
+  pd_server *server = request->server;
+  char token[NAME_SIZE];
+  account accounts[2];
+  uint64_t all = atomic_load_explicit(&server->byte_count, memory_order_relaxed);
+  if (all <= request->held || all < agent_share(&server->settings)) return false; /* nearly always */
+  bool is_own = false, is_over = false;
+  for (size_t i = 0, count = accounts_of(request, token, accounts); i < count && !is_own; i++) {
+    uint64_t has = pd_meter_of(server->bytes, accounts[i].name), others = has > request->held ? has - request->held : 0;
+    is_own = others >= accounts[i].max;
+    is_over = is_over || (others && all - request->held >= server->settings.bytes_max);
+  }
+  if (is_own || is_over) refuse_bytes(request, is_own);
+  return is_own || is_over;
 }
 
 /* ---- both ---- */

@@ -1,7 +1,8 @@
 /*
- * hostile_test.c: one agent with one token against an honest one. The hostile agent floods the server with long polls, watches, MCP
- * sessions, batches, cancellations, and sessions with large state: each by itself, and all at once. Meanwhile the honest agent asks for
- * everything there is: none of its requests fails, and they do not take long.
+ * hostile_test.c: one agent with one token against an honest one. The hostile agent floods the server with long polls, watches, large
+ * bodies that end a byte at a time, MCP sessions, batches, cancellations, and sessions with large state: each by itself, and all at once.
+ * Meanwhile the honest agent asks for everything there is: none of its requests fails, and they do not take long. What the bodies take of
+ * the server's memory is the agent's share, not what it sends.
  *
  * How long is measured for each flood, beside what it takes without one. No request may take 10 s, which a server whose workers are all
  * taken by the flood does not keep. PERDURE_TORTURE=full: the 99th percentile has to be under 250 ms, too.
@@ -29,6 +30,8 @@
 
 #define POLLS 120   /* more than any pool has threads, and less than an agent may have in flight */
 #define WATCHES 300 /* more than an agent may have */
+#define BODIES 64   /* of 4 MB: four times the agent's share of server.bytes_max */
+#define HEAP_MAX ((uint64_t)160 << 20)
 #define TALKERS 2   /* threads of each of the other floods */
 #define ROUNDS 12
 #define ROUNDS_FULL 100
@@ -36,14 +39,26 @@
 #define FULL_MS 250
 #define LARGE ((size_t)4 << 20)
 
-typedef enum flood { NONE, LONG_POLLS, WATCHERS, MCP_SESSIONS, BATCHES, CANCELLATIONS, LARGE_SESSIONS, EVERYTHING, FLOODS } flood;
+typedef enum flood {
+  NONE,
+  LONG_POLLS,
+  WATCHERS,
+  LARGE_BODIES,
+  MCP_SESSIONS,
+  BATCHES,
+  CANCELLATIONS,
+  LARGE_SESSIONS,
+  EVERYTHING,
+  FLOODS
+} flood;
 
-static const char *const flood_names[] = {"no flood",    "long polls",        "watches",        "MCP sessions",
-                                          "MCP batches", "MCP cancellations", "large sessions", "everything at once"};
+static const char *const flood_names[] = {"no flood",     "long polls",  "watches",           "large bodies",
+                                          "MCP sessions", "MCP batches", "MCP cancellations", "large sessions",
+                                          "everything at once"};
 
 typedef struct world {
   served *s;
-  char *hostile, *honest; /* headers */
+  char *hostile, *honest, *operator; /* headers */
   atomic_bool is_over;
   atomic_uint ready; /* flooders that are at it */
 } world;
@@ -90,6 +105,36 @@ static void hold(world *w, int count, const char *path, const char *body)
   for (int i = 0; i < count; i++)
     if (fds[i] >= 0) close(fds[i]);
   free(fds);
+}
+
+/* All of a body but its end, which comes a byte at a time. Every other one does not say how long it will be. */
+static void begin_body(world *w, int fd, bool is_chunked)
+{
+  static const char path[] = "/v1/call/state.persistent.set";
+  char *head = text_of("POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n%s%s%zu\r\n\r\n", path, w->hostile,
+                       is_chunked ? "Transfer-Encoding: chunked\r\nX-About: " : "Content-Length: ", LARGE + 1024);
+  char *size = text_of("%zx\r\n", LARGE + 1024), *value = calloc(1, LARGE);
+  bool is_sent = send_bytes(fd, head, strlen(head)) && (!is_chunked || send_bytes(fd, size, strlen(size)));
+  (void)!(is_sent && send_bytes(fd, value, LARGE));
+  free(head);
+  free(size);
+  free(value);
+}
+
+static void trickle(world *w)
+{
+  int fds[BODIES];
+  for (int i = 0; i < BODIES; i++) {
+    fds[i] = served_connect(w->s);
+    if (fds[i] >= 0) begin_body(w, fds[i], i % 2);
+  }
+  atomic_fetch_add(&w->ready, 1);
+  for (int i = 0; !atomic_load(&w->is_over); i = (i + 1) % BODIES) {
+    if (fds[i] >= 0) (void)!send(fds[i], " ", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+    nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+  }
+  for (int i = 0; i < BODIES; i++)
+    if (fds[i] >= 0) close(fds[i]);
 }
 
 /* One that asks again and again, whatever it is answered. */
@@ -161,6 +206,7 @@ static void *run_flooder(void *ctx)
   switch (f->kind) {
   case LONG_POLLS: hold(f->w, POLLS, "/v1/call/queue.receive", "{\"wait_ms\":60000}"); break;
   case WATCHERS: hold(f->w, WATCHES, "/v1/watch?store=shared", NULL); break;
+  case LARGE_BODIES: trickle(f->w); break;
   case MCP_SESSIONS:
     talk(f->w, "/mcp",
          "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"2025-06-18\",\"capabilities\":{},"
@@ -185,7 +231,7 @@ static size_t start_floods(world *w, flood which, flooder *out)
   atomic_store(&w->ready, 0);
   for (int kind = LONG_POLLS; kind < EVERYTHING; kind++) {
     if (which != EVERYTHING && (int)which != kind) continue;
-    for (int i = 0; i < (kind <= WATCHERS ? 1 : TALKERS); i++) out[count++] = (flooder){.w = w, .kind = (flood)kind};
+    for (int i = 0; i < (kind <= LARGE_BODIES ? 1 : TALKERS); i++) out[count++] = (flooder){.w = w, .kind = (flood)kind};
   }
   for (size_t i = 0; i < count; i++) assert_int_equal(pthread_create(&out[i].thread, NULL, run_flooder, &out[i]), 0);
   int64_t end_ms = pd_clock_monotonic_ms() + SERVED_PATIENCE_S * 1000;
@@ -212,13 +258,14 @@ static int connect_now(const served *s)
   return fd;
 }
 
-#define KINDS 12
+#define KINDS 13
 
 static const struct {
   const char *name, *method, *path, *body, *part; /* part: of the answer */
 } questions[] = {
   {"get", "POST", "/v1/call/state.persistent.get", "{\"key\":\"k\"}", "\"value\":"},
   {"set", "POST", "/v1/call/state.persistent.set", "{\"key\":\"k\",\"value\":1}", "\"version\":"},
+  {"large set", "POST", "/v1/call/state.persistent.set", NULL, "\"version\":"}, /* ask_everything has its body */
   {"list", "POST", "/v1/call/state.persistent.list", "{}", "\"k\""},
   {"history.log", "POST", "/v1/call/history.log", "{\"limit\":5}", "commits"},
   {"briefing", "POST", "/v1/call/state.briefing.generate", "{}", "{"},
@@ -339,11 +386,13 @@ static void ask_everything(world *w, unsigned rounds, times *t)
 {
   static unsigned number;
   size_t count = sizeof questions / sizeof *questions;
+  char *large = text_of("{\"key\":\"large\",\"value\":\"%0200000d\"}", 0);
   int fd = connect_now(w->s), waiting = connect_now(w->s), watch = open_watch(w);
   for (unsigned round = 0; round < rounds; round++) {
     for (size_t i = 0; i < count; i++) {
       int64_t begun_us = pd_clock_monotonic_us();
-      reply r = want(w, fd, questions[i].method, questions[i].path, questions[i].body, questions[i].part);
+      const char *body = questions[i].body || strcmp(questions[i].method, "GET") == 0 ? questions[i].body : large;
+      reply r = want(w, fd, questions[i].method, questions[i].path, body, questions[i].part);
       note(t, i, begun_us);
       reply_done(&r);
     }
@@ -359,6 +408,7 @@ static void ask_everything(world *w, unsigned rounds, times *t)
   close(fd);
   close(waiting);
   close(watch);
+  free(large);
 }
 
 /* ---- both ---- */
@@ -375,6 +425,16 @@ static int64_t percentile_ms(times *t, unsigned percent)
   return t->us[(t->count * percent + 99) / 100 - 1] / 1000;
 }
 
+static uint64_t heap_of(world *w)
+{
+  reply r = ask(w->s, "GET", "/metrics", w->operator, NULL);
+  const char *at = r.body ? strstr(r.body, "\nperdure_heap_bytes ") : NULL;
+  if (!at) fail_msg("%d %.300s", r.status, r.body ? r.body : "");
+  uint64_t bytes = strtoull(at + strlen("\nperdure_heap_bytes "), NULL, 10);
+  reply_done(&r);
+  return bytes;
+}
+
 static void measure(world *w, flood which, unsigned rounds)
 {
   flooder flooders[2 + TALKERS * FLOODS];
@@ -382,6 +442,7 @@ static void measure(world *w, flood which, unsigned rounds)
   memset(&t, 0, sizeof t);
   size_t count = start_floods(w, which, flooders), worst = 0;
   ask_everything(w, rounds, &t);
+  uint64_t heap = which == LARGE_BODIES ? heap_of(w) : 0;
   stop_floods(w, flooders, count);
   for (size_t i = 0; i < KINDS; i++)
     if (t.worst_us[i] > t.worst_us[worst]) worst = i;
@@ -389,7 +450,9 @@ static void measure(world *w, flood which, unsigned rounds)
   int64_t p50 = percentile_ms(&t, 50), p99 = percentile_ms(&t, 99);
   printf("# %-18s %4zu requests: p50 %lld ms, p99 %lld ms, worst %lld ms (%s)\n", flood_names[which], t.count, (long long)p50,
          (long long)p99, (long long)(t.us[t.count - 1] / 1000), worst < asked ? questions[worst].name : other_names[worst - asked]);
+  if (heap) printf("# %llu MB of memory while %d MB of bodies are sent\n", (unsigned long long)heap >> 20, (int)(BODIES * LARGE >> 20));
   fflush(stdout);
+  if (heap > HEAP_MAX && !SERVED_IS_SANITIZED) fail_msg("bodies of one agent take %llu bytes", (unsigned long long)heap);
   int64_t worst_ms = t.us[t.count - 1] / 1000;
   if (worst_ms >= WORST_MS) fail_msg("%s: a request took %lld ms", flood_names[which], (long long)worst_ms);
   if (is_full() && !SERVED_IS_SANITIZED && p99 >= FULL_MS)
@@ -403,12 +466,16 @@ static void hostile__an_honest_agent_is_served_whatever_another_floods_the_serve
   (void)state;
   world w = {.s = served_start(args)};
   char *hostile = served_token(w.s, "create --agent hostile"), *honest = served_token(w.s, "create --agent honest");
+  char *operator = served_token(w.s, "create --role operator");
+  w.operator = text_of("Authorization: Bearer %s\r\n", operator);
   w.hostile = text_of("Authorization: Bearer %s\r\n", hostile);
   w.honest = text_of("Authorization: Bearer %s\r\n", honest);
   for (int which = NONE; which < FLOODS; which++) measure(&w, (flood)which, rounds);
   assert_int_equal(served_stop(w.s), 0);
   free(hostile);
   free(honest);
+  free(operator);
+  free(w.operator);
   free(w.hostile);
   free(w.honest);
   served_free(w.s);
