@@ -20,6 +20,7 @@
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -67,15 +68,25 @@ static bool may_mount(void)
   return is_good;
 }
 
-static disk disk_new(bool is_mounted)
+/* `settings`: of its perdure.toml. */
+static disk disk_new_with(bool is_mounted, const char *settings)
 {
   disk d = {.is_mounted = is_mounted};
   char *folder = temp_folder_new(), *home = text_of("%s/home", folder);
   assert_int_equal(mkdir(home, 0700), 0);
   if (is_mounted) assert_int_equal(mount("tmpfs", home, "tmpfs", 0, DISK_OPTIONS), 0);
+  char *path = text_of("%s/perdure.toml", home);
+  FILE *file = fopen(path, "w");
+  assert_true(file && fputs(settings, file) >= 0 && fclose(file) == 0);
   d.s = served_start_in(folder, plain);
+  free(path);
   free(home);
   return d;
+}
+
+static disk disk_new(bool is_mounted)
+{
+  return disk_new_with(is_mounted, "");
 }
 
 static void disk_free(disk *d)
@@ -328,6 +339,80 @@ static void full__a_limit_on_the_size_of_files_is_a_full_disk_too(void **state)
   all_of_it(false);
 }
 
+#define REFUSED 20
+#define TIME_SIZE sizeof "2026-11-18T07:09:42.686"
+
+/* As agents.list has times; as texts they are in order. */
+static void now_text(char out[TIME_SIZE])
+{
+  struct timespec now;
+  struct tm parts;
+  char seconds[32];
+  clock_gettime(CLOCK_REALTIME, &now);
+  gmtime_r(&now.tv_sec, &parts);
+  strftime(seconds, sizeof seconds, "%Y-%m-%dT%H:%M:%S", &parts);
+  snprintf(out, TIME_SIZE, "%.19s.%03d", seconds, (int)(now.tv_nsec / 1000000));
+}
+
+static unsigned count_of(const char *text, const char *part)
+{
+  unsigned count = 0;
+  for (const char *at = text; (at = strstr(at, part)); at++) count++;
+  return count;
+}
+
+/* Each call of that time has its line, as it was answered; and when an agent was last active is known, also after a restart. */
+static void full__the_audit_and_the_activity_of_that_time_are_written_when_there_is_space(void **state)
+{
+  disk d = disk_new_with(can_mount, "[activity]\nflush = 0\n"); /* each call tries to write it */
+  char begun[TIME_SIZE], ended[TIME_SIZE];
+  (void)state;
+  assert_true(write_next(&d));
+  want(ask_call(d.s, "night", "state.persistent.set", "{\"key\":\"a\",\"value\":1}"), 200, "\"version\":1");
+  fill_and_see(&d);
+  now_text(begun);
+  for (int i = 0; i < REFUSED; i++) { /* each with another input, or they would be one line with a count */
+    char *input = text_of("{\"severity\":\"info\",\"title\":\"a\",\"message\":\"%d\"}", i);
+    want(ask_call(d.s, "night", "alerts.send", input), 507, "\"code\":\"DiskFull\"");
+    free(input);
+  }
+  want(ask_call(d.s, "night", "state.persistent.list", "{}"), 200, "\"count\":1");
+  it_is_told(&d);
+  now_text(ended);
+  make_room(&d);
+  the_audit_has_it_all(&d);
+  reply r = ask_operator(&d, "audit.list", "{\"agent\":\"night\",\"capability\":\"alerts.send\"}");
+  assert_int_equal(count_of(r.body, "\"outcome\":\"DiskFull\""), REFUSED);
+  reply_done(&r);
+  assert_int_equal(served_stop(d.s), 0); /* all of it is written */
+  served_again(d.s);
+  r = ask_operator(&d, "agents.list", "{}");
+  const char *at = strstr(r.body, "\"agent\":\"night\"");
+  at = at ? strstr(at, "\"last_activity\":\"") : NULL;
+  assert_non_null(at);
+  at += strlen("\"last_activity\":\"");
+  if (strncmp(at, begun, sizeof begun - 1) < 0 || strncmp(at, ended, sizeof ended - 1) > 0) fail_msg("%s to %s: %.30s", begun, ended, at);
+  reply_done(&r);
+  disk_free(&d);
+}
+
+/* What the audit still has to write is acknowledged, too: a server that stops and cannot write it says so. */
+static void full__a_server_that_stops_without_its_audit_says_so(void **state)
+{
+  disk d = disk_new(can_mount);
+  (void)state;
+  assert_true(write_next(&d));
+  fill_and_see(&d);
+  int code = served_stop(d.s);
+  print_message("# exit code %d\n", code);
+  assert_true(code > 0 && code < 256);
+  if (d.is_mounted) make_room(&d);
+  served_again(d.s);
+  reads_go_on(&d);
+  want(ask_operator(&d, "audit.verify", "{}"), 200, "\"valid\":true");
+  disk_free(&d);
+}
+
 typedef struct client {
   const disk *disk;
   int number, refused, wrong;
@@ -390,6 +475,8 @@ int main(int argc, char **argv)
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(full__writes_are_507_and_reads_go_on_and_space_is_enough_to_recover),
     cmocka_unit_test(full__a_limit_on_the_size_of_files_is_a_full_disk_too),
+    cmocka_unit_test(full__the_audit_and_the_activity_of_that_time_are_written_when_there_is_space),
+    cmocka_unit_test(full__a_server_that_stops_without_its_audit_says_so),
     cmocka_unit_test(full__under_many_writers_each_acknowledged_write_is_there),
   };
   if (argc < 2) return 2;

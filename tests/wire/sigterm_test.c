@@ -4,7 +4,7 @@
  */
 #include "base/clock.h"
 #include "support/temp_folder.h"
-#include "wire/server_world.h"
+#include "wire/bad_disk.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -15,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -24,21 +23,6 @@
 #define WRITES_MAX 4000 /* of one of them */
 #define POLLS 80        /* more than there are workers */
 #define STOP_MS 20000   /* server.drain is 60 s: who waits must not keep it */
-
-/* A home whose perdure.toml is this, and a server on it. */
-static served *start_with(const char *settings)
-{
-  static const char *const args[] = {"--no-auth", "--log-level", "warn", NULL};
-  char *folder = temp_folder_new(), *home = text_of("%s/home", folder), *path = text_of("%s/home/perdure.toml", folder);
-  assert_int_equal(mkdir(home, 0700), 0);
-  FILE *file = fopen(path, "w");
-  assert_non_null(file);
-  fputs(settings, file);
-  fclose(file);
-  free(home);
-  free(path);
-  return served_start_in(folder, args);
-}
 
 /* ---- who writes ---- */
 
@@ -119,12 +103,14 @@ static void want_all(served *s, const writer *w)
   free(headers);
 }
 
-static void stop_under_load(const char *settings)
+/* `sync`: see bad_disk_set. */
+static void stop_under_load(const char *settings, const char *sync)
 {
   writer writers[WRITERS];
   int fds[POLLS];
   atomic_uint total = 0;
-  served *s = start_with(settings);
+  served *s = bad_disk_start(settings);
+  if (sync) bad_disk_set(s, sync);
   for (int i = 0; i < POLLS; i++) {
     fds[i] = served_connect(s);
     send_poll(fds[i], polls[i % 3]);
@@ -154,13 +140,26 @@ static void stop_under_load(const char *settings)
 static void sigterm__buffered_writes_are_kept_and_who_waits_is_answered(void **state)
 {
   (void)state;
-  stop_under_load("[store]\nflush = \"60s\"\n[server]\ndrain = \"60s\"\n");
+  stop_under_load("[store]\nflush = \"60s\"\n[server]\ndrain = \"60s\"\n", NULL);
 }
 
 static void sigterm__durable_writes_are_kept_and_who_waits_is_answered(void **state)
 {
   (void)state;
-  stop_under_load("[server]\ndrain = \"60s\"\n");
+  stop_under_load("[server]\ndrain = \"60s\"\n", NULL);
+}
+
+/* Each sync takes longer: the flush of all stores, and the last writes, are waited for. */
+static void sigterm__buffered_writes_are_kept_on_a_slow_disk(void **state)
+{
+  (void)state;
+  stop_under_load("[store]\nflush = \"60s\"\n[server]\ndrain = \"60s\"\n", "200");
+}
+
+static void sigterm__durable_writes_are_kept_on_a_slow_disk(void **state)
+{
+  (void)state;
+  stop_under_load("[server]\ndrain = \"60s\"\n", "50");
 }
 
 /* ---- what cannot be flushed ---- */
@@ -170,7 +169,7 @@ static void sigterm__what_cannot_be_flushed_is_told_by_the_exit_code(void **stat
 {
   (void)state;
   struct rlimit limit;
-  served *s = start_with("[store]\nflush = \"60s\"\n");
+  served *s = bad_disk_start("[store]\nflush = \"60s\"\n");
   reply r = ask(s, "POST", "/v1/call/state.persistent.set", "Perdure-Agent: writer\r\n", "{\"key\":\"k\",\"value\":1}");
   assert_int_equal(r.status, 200);
   reply_done(&r);
@@ -193,10 +192,13 @@ int main(int argc, char **argv)
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(sigterm__buffered_writes_are_kept_and_who_waits_is_answered),
     cmocka_unit_test(sigterm__durable_writes_are_kept_and_who_waits_is_answered),
+    cmocka_unit_test(sigterm__buffered_writes_are_kept_on_a_slow_disk),
+    cmocka_unit_test(sigterm__durable_writes_are_kept_on_a_slow_disk),
     cmocka_unit_test(sigterm__what_cannot_be_flushed_is_told_by_the_exit_code),
   };
-  if (argc < 2) return 2;
+  if (argc < 3) return 2;
   served_binary = argv[1];
+  bad_disk_module = argv[2];
   signal(SIGPIPE, SIG_IGN);
   return cmocka_run_group_tests_name("sigterm", tests, NULL, NULL);
 }
