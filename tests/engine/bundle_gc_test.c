@@ -4,6 +4,7 @@
  */
 #include "base/base.h"
 #include "base/buf.h"
+#include "engine/bundle.h"
 #include "engine/bundle_world.h"
 #include "support/temp_folder.h"
 
@@ -170,6 +171,21 @@ static void import__of_commits_that_gc_takes_meanwhile_brings_them_again(void **
   pd_store_close(from, NULL), pd_store_close(to, NULL), pd_store_close(other, NULL);
 }
 
+/* Asked at each step, a handle that imports runs no gc by itself. */
+static bool ask_for_gc(void *ctx, uint64_t done, uint64_t total)
+{
+  collector *c = ctx;
+  bool did = false;
+  if (done < total / 3 * 2) return true;
+  if (pd_gc_auto(c->s, &did, NULL, &err)) fail_msg("gc: %s", err.message);
+  c->runs += did;
+  pd_store_lock(c->s);
+  c->last = c->s->log_seq;
+  c->runs += c->s->auto_gc.has_thread;
+  pd_store_unlock(c->s);
+  return true;
+}
+
 static void import__with_automatic_gc_on_loses_nothing(void **state)
 {
   (void)state;
@@ -180,8 +196,11 @@ static void import__with_automatic_gc_on_loses_nothing(void **state)
   OK(pd_setting_set(to, PD_SETTING_GC_AUTO, pd_text("on"), NULL, &err));
   OK(pd_setting_set(to, PD_SETTING_GC_KEEP_LAST, pd_text("1"), NULL, &err));
   pd_import_report report;
-  world_import(to, fd, NULL, &report);
+  collector c = {.s = to};
+  world_import(to, fd, &(pd_import_options){.progress = ask_for_gc, .ctx = &c}, &report);
   assert_int_equal(report.added, 5 * commits + 1);
+  assert_int_equal(c.runs, 0);
+  if (commits == 1200) assert_true(c.last > 4096); /* it was due before the end */
   OK(pd_gc_status(to, &info, &err));
   assert_int_equal(info.auto_runs, 0); /* not by a handle that imports */
   world_same(from, to);                /* settings are no numbers (VN1) */
@@ -355,6 +374,59 @@ static void import__killed_is_named_by_doctor_and_removed_by_a_later_gc(void **s
   pd_store_close(from, NULL), pd_store_close(to, NULL);
 }
 
+/* ---- a sign of life ---- */
+
+typedef struct staging {
+  pd_store *s;
+  pd_import_lines *lines;
+  pd_import_line line;
+} staging;
+
+static pd_code stage_line(void *ctx, pd_error *why)
+{
+  staging *st = ctx;
+  return pd_import_line_stage(st->s, st->lines, &st->line.tip, &st->line, why);
+}
+
+static int64_t updated_ms(pd_store *s, const char *name)
+{
+  pd_ref ref;
+  OK(pd_ref_get(s, "main", &ref, &err)); /* what others did is read */
+  return pd_slot_find(s, name)->seen.updated_ms;
+}
+
+/* It moves one of its refs to where it is, so that an import which waits for a slow disk is not taken for dead. */
+static void import__that_has_nothing_to_append_for_ten_minutes_gives_a_sign_of_life(void **state)
+{
+  (void)state;
+  pd_store *to = open_store(), *other = open_store();
+  pd_import_lines lines = {0};
+  staging st = {.s = to, .lines = &lines};
+  char name[PD_REF_SIZE_MAX + 1];
+  world_put(to, "base", "0", NULL);
+  OK(pd_resolve(to, "main", &st.line.tip, &err));
+  OK(pd_write_many(to, stage_line, &st, &err));
+  OK(pd_import_line_appended(&lines, &st.line, &st.line.tip, &err));
+  pd_import_line_name(&lines, &st.line, name);
+  int64_t made_ms = now_ms;
+  now_ms += HOUR_MS - 1000;
+  OK(pd_import_beat(to, &lines, &err)); /* it has just appended */
+  assert_int_equal(updated_ms(other, name), made_ms);
+  lines.beat_ms -= HOUR_MS / 6;
+  OK(pd_import_beat(to, &lines, &err));
+  assert_int_equal(updated_ms(other, name), now_ms);
+  now_ms += HOUR_MS - 1000;
+  OK(pd_gc(other, &(pd_gc_policy){.keep_last = 1}, NULL, &err));
+  assert_int_equal(hidden_refs(to), 1);
+  now_ms += 2000;
+  OK(pd_gc(other, &(pd_gc_policy){.keep_last = 1}, NULL, &err));
+  assert_int_equal(hidden_refs(to), 0);
+  lines.beat_ms -= HOUR_MS / 6;
+  assert_int_equal(pd_import_beat(to, &lines, &err), PD_RETIRED); /* taken for dead: it begins again */
+  pd_import_lines_done(&lines);
+  pd_store_close(to, NULL), pd_store_close(other, NULL);
+}
+
 /* One that was taken for dead begins again. */
 static bool sleep_long(void *ctx, uint64_t done, uint64_t total)
 {
@@ -444,6 +516,7 @@ int main(void)
     TEST(import__given_up_leaves_no_hidden_refs),
     TEST(import__killed_is_kept_from_gc_for_an_hour_and_resumed),
     TEST(import__killed_is_named_by_doctor_and_removed_by_a_later_gc),
+    TEST(import__that_has_nothing_to_append_for_ten_minutes_gives_a_sign_of_life),
     TEST(import__taken_for_dead_begins_again),
     TEST(pull__into_a_store_that_retired_the_common_base_brings_it_again),
     TEST(import__again_and_again_uses_the_same_hidden_names),
