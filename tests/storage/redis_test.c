@@ -68,6 +68,32 @@ static void redis__the_key_holds_the_document(void **state)
   pd_storage_close(s);
 }
 
+/* Document and seal, byte by byte: the snapshot is refused, or is what it was. */
+static void redis__every_flipped_byte_is_noticed(void **state)
+{
+  CLEANUP(pd_buf_done) pd_buf got = {0};
+  pd_storage *s = open_at(*state, "");
+  char *document = snapshot_new("x", 12, 2);
+  storage_save(s, "x", document);
+  char *sound = redis_server_ask(*state, "GET " KEY "x");
+  size_t size = strlen(sound);
+  assert_true(size > strlen(document));
+  for (size_t at = 0; at < size; at++) {
+    char was = sound[at];
+    sound[at] = was == ' ' ? '\t' : was == '\t' ? ' ' : (char)(was ^ 1);
+    free(redis_server_ask(*state, "SET " KEY "x %b", sound, size));
+    pd_code code = pd_storage_load(s, "x", &got, NULL);
+    if (code != PD_CORRUPT) fail_msg("byte %zu: %02x for %02x: %s", at, (uint8_t)sound[at], (uint8_t)was, pd_code_name(code));
+    sound[at] = was;
+  }
+  storage_load_refused(s, "x", PD_CORRUPT, "no sound snapshot"); /* the last newline of the seal is not there */
+  free(redis_server_ask(*state, "SET " KEY "x %b", sound, size));
+  storage_expect(s, "x", document);
+  pd_storage_close(s);
+  free(sound);
+  free(document);
+}
+
 static void redis__databases_and_prefixes_are_apart(void **state)
 {
   pd_storage *zero = open_at(*state, ""), *three = open_at(*state, "db=3"), *other = open_at(*state, "prefix=other:");
@@ -437,6 +463,7 @@ int main(void)
 #define WITH_SERVER(test) cmocka_unit_test_setup_teardown(test, server_set_up, server_tear_down)
   static const struct CMUnitTest own[] = {
     WITH_SERVER(redis__the_key_holds_the_document),
+    WITH_SERVER(redis__every_flipped_byte_is_noticed),
     WITH_SERVER(redis__databases_and_prefixes_are_apart),
     WITH_SERVER(redis__keys_that_are_no_snapshot_are_refused_and_kept),
     WITH_SERVER(redis__durability_is_what_the_server_is_set_to),
