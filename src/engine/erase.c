@@ -48,6 +48,19 @@ static pd_code tick(pd_eraser *e, uint64_t steps, pd_error *err)
 
 /* ---- where it begins ---- */
 
+/* The line of the ref: its head, and the record that wrote the key, to which no parents may lead any more since gc cut between the two. */
+static pd_code start_line(pd_eraser *e, pd_ref_slot *own, pd_error *err)
+{
+  pd_entry entry;
+  pd_error why;
+  if (!own->seen.commit.seq) return PD_OK;
+  TRY(pd_map64_add(&e->line, own->seen.commit.seq, NULL, NULL, err));
+  pd_code code = pd_get_at_head(e->s, &own->seen, e->key, NULL, &entry, &why);
+  if (!code && entry.seq) return pd_map64_add(&e->line, entry.seq, NULL, NULL, err);
+  if (code && code != PD_NOT_FOUND && err) *err = why;
+  return code == PD_NOT_FOUND ? PD_OK : code;
+}
+
 static pd_code start_locked(pd_eraser *e, pd_error *err)
 {
   pd_store *s = e->s;
@@ -63,7 +76,7 @@ static pd_code start_locked(pd_eraser *e, pd_error *err)
   e->last_seq = s->log_seq;
   e->total = 2 * e->last_seq;
   e->done = 0;
-  if (own->seen.commit.seq) TRY(pd_map64_add(&e->line, own->seen.commit.seq, NULL, NULL, err));
+  TRY(start_line(e, own, err));
   return pd_eraser_hold(e, 0, err);
 }
 

@@ -157,6 +157,27 @@ static void erase__leaves_what_the_head_of_another_ref_or_another_key_holds(void
   pd_store_close(s, NULL);
 }
 
+static void erase__reaches_a_key_that_was_written_before_the_cut_of_gc(void **state)
+{
+  (void)state;
+  snprintf(uri, sizeof uri, "sqlite:%s/cut", folder);
+  pd_store *s = open_store();
+  pd_error err;
+  pd_erase_report report;
+  bool has = true;
+  put(s, NULL, "person", "SECRET-before-the-cut", 300);
+  for (int i = 0; i < 6; i++) put(s, NULL, "other", i % 2 ? "odd" : "even", 300);
+  expect_ok(pd_gc(s, &(pd_gc_policy){.keep_last = 1}, NULL, &err), &err);
+  assert_true(files_contain("SECRET-before-the-cut"));
+  expect_ok(pd_erase(s, pd_text("person"), NULL, &report, &err), &err);
+  assert_int_equal(report.versions, 1);
+  assert_false(files_contain("SECRET-before-the-cut"));
+  expect_ok(pd_has(s, NULL, pd_text("person"), &has, &err), &err);
+  assert_false(has);
+  check_clean(s);
+  expect_ok(pd_store_close(s, &err), &err);
+}
+
 static void erase__of_one_version_leaves_the_others(void **state)
 {
   (void)state;
@@ -474,6 +495,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(erase__takes_the_bytes_out_of_the_files_and_leaves_the_chain),
     cmocka_unit_test(erase__leaves_what_the_head_of_another_ref_or_another_key_holds),
+    cmocka_unit_test(erase__reaches_a_key_that_was_written_before_the_cut_of_gc),
     cmocka_unit_test(erase__of_one_version_leaves_the_others),
     cmocka_unit_test(erase__spares_what_tags_pins_and_links_show_if_it_is_told_to),
     cmocka_unit_test(erase__lazily_takes_the_versions_of_a_key_out_of_the_past),
