@@ -139,6 +139,7 @@ bool pd_bundle_is_over(pd_bundle_in *in);
 
 typedef struct pd_bundle_change {
   bool is_delete, is_erased;
+  bool is_forgotten;       /* erased because the ledger here says so */
   bool is_linked;          /* of grafts */
   uint64_t version;        /* of grafts */
   uint64_t number;         /* of other commits; 0: not said */
@@ -156,6 +157,7 @@ typedef struct pd_bundle_change {
 typedef struct pd_bundle_commit {
   uint8_t kind;   /* PD_BUNDLE_COMMIT, _GRAFT or _PART */
   uint64_t index; /* among the commits of the bundle; a part has that of its graft */
+  size_t item;    /* third pass: among commits and parts */
   pd_id id, tree; /* a part has none */
   size_t parent_count;
   uint64_t parents[PD_PARENT_COUNT_MAX]; /* the first of a graft or part: what it builds on, or PD_BUNDLE_ON_PART */
@@ -246,6 +248,9 @@ typedef struct pd_import_lines {
   pd_map64 by_tip; /* the number of a tip, plus 1: which line; entries of tips that moved on are not taken out */
   int64_t beat_ms; /* when one of them was moved last, monotonic */
   uint64_t added;  /* commits that the tries so far appended */
+  bool is_watching;
+  uint64_t ledger_seq; /* the last record of the hidden ref whose erasures all that was written goes by */
+  bool has_forgotten;  /* something on a line of an import is in the ledger by now */
 } pd_import_lines;
 
 typedef struct pd_importer {
@@ -264,7 +269,10 @@ typedef struct pd_importer {
   pd_node *part_root;    /* second pass: the tree of the last part */
   pd_commit *bases;      /* of the target */
   pd_import_fate *fates; /* of each ref */
-  pd_buf meta;           /* varint key size, key, varint value size, value… */
+  uint64_t *seqs;        /* third pass: of each item, the record if it is on a line of an import; else 0 */
+  size_t item_count, item_capacity;
+  pd_buf meta;  /* varint key size, key, varint value size, value… */
+  bool is_late; /* the refs were not moved, because something was erased meanwhile */
   unsigned phase;
 } pd_importer;
 
@@ -275,6 +283,16 @@ PD_MUST_USE pd_code pd_import_tick(pd_importer *im, pd_error *err);
 PD_MUST_USE pd_code pd_import_read(pd_importer *im, pd_bundle_commit *out, pd_error *err);
 /* erase_ledger.c: changes whose values were erased here since become erased ones. Takes the lock. */
 PD_MUST_USE pd_code pd_import_forget(pd_importer *im, pd_bundle_commit *commit, pd_error *err);
+/* erase_late.c. Before the third pass: from now on erasures are watched for. Takes the lock. */
+PD_MUST_USE pd_code pd_import_watch_ledger(pd_importer *im, pd_error *err);
+/* With the lock and nothing staged: may the ledger cover more than it did when the commits were read? */
+PD_MUST_USE pd_code pd_import_is_late(pd_importer *im, bool *out, pd_error *err);
+/* One more commit or part was read… */
+PD_MUST_USE pd_code pd_import_item_add(pd_importer *im, pd_bundle_commit *commit, pd_error *err);
+/* …and record `seq` is the same. Takes the lock. */
+PD_MUST_USE pd_code pd_import_item_found(pd_importer *im, const pd_bundle_commit *commit, uint64_t seq, pd_error *err);
+/* Take out of the records what the ledger covers by now. Takes the lock. */
+PD_MUST_USE pd_code pd_import_forget_late(pd_importer *im, pd_error *err);
 /* bundle_check.c: first and second pass. */
 PD_MUST_USE pd_code pd_import_check(pd_importer *im, pd_error *err);
 /* bundle_apply.c: third pass. */

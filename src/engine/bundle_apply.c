@@ -277,6 +277,7 @@ static pd_code flush_group(group *g, pd_error *err)
   if (!g->count) return PD_OK;
   TRY(is_large(&g->commits[0]) ? write_large(g, err) : pd_write_many(g->im->s, stage_group, g, err));
   for (size_t i = 0; i < g->count; i++) {
+    g->im->seqs[g->commits[i].item] = g->acks[i].seq;
     if (g->commits[i].kind == PD_BUNDLE_PART) continue;
     g->im->notes[g->commits[i].index].seq = g->acks[i].seq;
     g->im->report.added++;
@@ -342,8 +343,9 @@ static pd_code pass_commit(group *g, const pd_bundle_commit *commit, bool *out_p
   if (commit->kind != PD_BUNDLE_COMMIT) return pass_graft(g, commit, out_passed, err);
   TRY(find_here(g->im, commit, &seq, err));
   *out_passed = seq != 0;
-  if (seq) g->im->notes[commit->index].seq = seq;
-  return PD_OK;
+  if (!seq) return PD_OK;
+  g->im->notes[commit->index].seq = seq;
+  return pd_import_item_found(g->im, commit, seq, err);
 }
 
 /* The next commit is read into the group's next place, and stays there if it belongs. */
@@ -353,6 +355,7 @@ static pd_code take_commit(group *g, pd_error *err)
   if (g->count == GROUP_COUNT_MAX) TRY(flush_group(g, err));
   pd_bundle_commit *commit = &g->commits[g->count];
   TRY(pd_import_read(im, commit, err));
+  TRY(pd_import_item_add(im, commit, err));
   TRY(pd_import_forget(im, commit, err));
   if (g->count && !fits(g, commit)) {
     TRY(flush_group(g, err));
@@ -379,6 +382,7 @@ pd_code pd_import_apply(pd_importer *im, pd_error *err)
   g->im = im;
   pd_bundle_again(&im->reader, PD_BUNDLE_KEEP);
   im->phase = 2;
+  TRY(pd_import_watch_ledger(im, err));
   while (im->reader.commit_index < im->note_count) {
     TRY(take_commit(g, err));
     TRY(pd_import_tick(im, err));

@@ -7,6 +7,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "engine/bundle_out.h"
+#include "engine/erase.h"
 #include "engine/retired.h"
 
 #include <stdlib.h>
@@ -356,6 +357,7 @@ static pd_code collect_metas(pd_exporter *ex, pd_error *err)
   pd_entry entry;
   pd_bytes value;
   static const uint8_t kind = PD_BUNDLE_META;
+  CLEANUP(pd_buf_done) pd_buf settled = {0};
   pd_store_lock(ex->s);
   const pd_ref_slot *slot = pd_slot_find(ex->s, PD_META_REF);
   bool has_meta = slot && !slot->seen.is_deleted;
@@ -367,9 +369,12 @@ static pd_code collect_metas(pd_exporter *ex, pd_error *err)
     if (!pd_bundle_is_portable(entry.key) || value.size > PD_BUNDLE_META_SIZE_MAX) continue;
     code = pd_buf_byte(&ex->metas, kind, err);
     if (!code) code = pd_add_sized(&ex->metas, entry.key, err);
+    if (!code) code = pd_erase_ledger_export(ex->s, &entry, &value, &settled, err);
     if (!code) code = pd_add_sized(&ex->metas, value, err);
+    if (!code && ++ex->head.meta_count > PD_BUNDLE_META_MAX)
+      code =
+        pd_error_set(err, PD_LIMIT, "more than %d tags, pins, links and erasures: a bundle cannot hold them; run gc", PD_BUNDLE_META_MAX);
     if (code) break;
-    ex->head.meta_count++;
   }
   pd_iter_close(iter);
   return code == PD_NOT_FOUND ? PD_OK : code;

@@ -24,6 +24,7 @@ static void importer_done(pd_importer *im)
   free(im->gone);
   free(im->bases);
   free(im->fates);
+  free(im->seqs);
 }
 
 /* A dry run says how many commits would be new, by their ids. */

@@ -6,10 +6,13 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "engine/bundle.h"
+#include "engine/erase.h"
 #include "engine/retired.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+
+#define LATE_TRIES 16 /* each is lost to an erasure (erase_late.c) */
 
 /* ---- ancestors ---- */
 
@@ -231,8 +234,53 @@ static pd_code stage_ref(pd_importer *im, size_t index, const pd_note *note, pd_
   return pd_stage(im->s, &intent, NULL, NULL, err);
 }
 
-/* Those entries of the bundle that are not here. `changes` has room for all; keys and values point into im->meta. */
-static pd_code new_metas(pd_importer *im, pd_change_in *changes, size_t *out_count, pd_error *err)
+/* What the bundle knows and the store does not. */
+typedef struct metas {
+  pd_change_in *changes; /* keys and values point into im->meta, or… */
+  size_t *joined_at;     /* …into `joined`; SIZE_MAX: not */
+  pd_buf joined;
+  size_t count;
+} metas;
+
+static void metas_done(metas *m)
+{
+  free(m->changes);
+  free(m->joined_at);
+  pd_buf_done(&m->joined);
+}
+
+static pd_code metas_init(metas *m, uint64_t count, pd_error *err)
+{
+  m->changes = calloc(count + 1, sizeof *m->changes);
+  m->joined_at = calloc(count + 1, sizeof *m->joined_at);
+  return m->changes && m->joined_at ? PD_OK : pd_error_memory(err, "a bundle");
+}
+
+/* Of what is here already, only an erasure may have more to it (erase_ledger.c, Y3). */
+static pd_code meet_meta(pd_store *s, metas *m, pd_bytes key, pd_bytes value, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf both = {0};
+  bool is_more;
+  TRY(pd_erase_ledger_meet(s, key, value, &both, &is_more, err));
+  if (!is_more) return PD_OK;
+  m->joined_at[m->count] = m->joined.size;
+  m->changes[m->count++] = (pd_change_in){.key = key, .value.size = both.size, .expect_version = PD_ANY_VERSION};
+  return pd_buf_append(&m->joined, both.data, both.size, err);
+}
+
+static pd_code add_meta(pd_store *s, metas *m, pd_node *root, pd_bytes key, pd_bytes value, pd_error *err)
+{
+  pd_node *leaf = NULL;
+  size_t index;
+  pd_id id = pd_value_id(value);
+  if (root) TRY(pd_tree_find(&s->tree, root, key, &leaf, &index, err));
+  if (leaf) return memcmp(pd_node_value_id(leaf, index), id.bytes, PD_ID_SIZE) == 0 ? PD_OK : meet_meta(s, m, key, value, err);
+  m->joined_at[m->count] = SIZE_MAX;
+  m->changes[m->count++] = (pd_change_in){.key = key, .value = value, .value_id = id, .expect_version = PD_ANY_VERSION};
+  return PD_OK;
+}
+
+static pd_code new_metas(pd_importer *im, metas *m, pd_error *err)
 {
   pd_store *s = im->s;
   pd_cursor c = pd_cursor_of(pd_buf_bytes(&im->meta));
@@ -240,34 +288,32 @@ static pd_code new_metas(pd_importer *im, pd_change_in *changes, size_t *out_cou
   pd_node *root = NULL;
   bool is_others = strcmp(im->head.store, s->agent) != 0;
   if (slot && !slot->tip.is_deleted) TRY(pd_head_root(s, &slot->tip, &root, err));
-  *out_count = 0;
   for (uint64_t i = 0; i < im->head.meta_count; i++) {
-    pd_node *leaf = NULL;
-    size_t index;
     pd_bytes key = pd_take_sized(&c, PD_KEY_SIZE_MAX), value = pd_take_sized(&c, PD_BUNDLE_META_SIZE_MAX);
     if (is_others && pd_bytes_starts(key, pd_text(PD_ERASED_KIND "/key/"))) continue; /* Y4 */
-    if (root) TRY(pd_tree_find(&s->tree, root, key, &leaf, &index, err));
-    if (leaf) continue;
-    changes[(*out_count)++] = (pd_change_in){.key = key, .value = value, .value_id = pd_value_id(value), .expect_version = PD_ANY_VERSION};
+    TRY(add_meta(s, m, root, key, value, err));
+  }
+  for (size_t i = 0; i < m->count; i++) {
+    if (m->joined_at[i] == SIZE_MAX) continue;
+    m->changes[i].value.data = m->joined.data + m->joined_at[i];
+    m->changes[i].value_id = pd_value_id(m->changes[i].value);
   }
   return PD_OK;
 }
 
 static pd_code stage_metas(pd_importer *im, const pd_note *note, pd_error *err)
 {
+  CLEANUP(metas_done) metas m = {0};
   pd_ref_slot *slot = pd_slot_find(im->s, PD_META_REF);
   pd_commit root = {pd_commit_root_id(), pd_tree_empty_id(), 0};
   pd_intent fork = {.kind = PD_RECORD_FORK, .ref = PD_META_REF, .note = note, .target = &root};
-  size_t count = 0;
-  pd_change_in *changes = calloc(im->head.meta_count + 1, sizeof *changes);
-  if (!changes) return pd_error_memory(err, "a bundle");
-  pd_code code = new_metas(im, changes, &count, err);
-  if (!code && count && (!slot || slot->tip.is_deleted)) code = pd_stage(im->s, &fork, NULL, NULL, err);
-  pd_intent commit = {.kind = PD_RECORD_COMMIT, .ref = PD_META_REF, .note = note, .changes = changes, .change_count = count};
-  if (!code && count) code = pd_stage(im->s, &commit, NULL, NULL, err);
-  free(changes);
-  if (!code) im->report.metas_added = count;
-  return code;
+  TRY(metas_init(&m, im->head.meta_count, err));
+  TRY(new_metas(im, &m, err));
+  if (m.count && (!slot || slot->tip.is_deleted)) TRY(pd_stage(im->s, &fork, NULL, NULL, err));
+  pd_intent commit = {.kind = PD_RECORD_COMMIT, .ref = PD_META_REF, .note = note, .changes = m.changes, .change_count = m.count};
+  if (m.count) TRY(pd_stage(im->s, &commit, NULL, NULL, err));
+  im->report.metas_added = m.count;
+  return PD_OK;
 }
 
 static pd_code stage_refs(void *ctx, pd_error *err)
@@ -276,6 +322,8 @@ static pd_code stage_refs(void *ctx, pd_error *err)
   char reason[PD_NAME_SIZE_MAX + 32];
   snprintf(reason, sizeof reason, "import from '%s'", im->head.store);
   pd_note note = {.reason = reason};
+  TRY(pd_import_is_late(im, &im->is_late, err));
+  if (im->is_late) return pd_error_set(err, PD_CONFLICT, "keys are being erased: import again once that is done");
   TRY(decide_all(im, err)); /* others may have moved them meanwhile */
   im->report.refs_moved = 0;
   for (size_t i = 0; i < im->head.ref_count; i++) {
@@ -289,7 +337,16 @@ static pd_code stage_refs(void *ctx, pd_error *err)
 
 pd_code pd_import_move_refs(pd_importer *im, pd_error *err)
 {
-  return pd_write_many(im->s, stage_refs, im, err);
+  pd_error why = {.code = PD_OK};
+  pd_code code = PD_CONFLICT;
+  im->is_late = true;
+  for (int tries = 0; im->is_late && tries < LATE_TRIES; tries++) {
+    im->is_late = false;
+    code = pd_write_many(im->s, stage_refs, im, &why);
+    if (im->is_late) TRY(pd_import_forget_late(im, err));
+  }
+  if (code && err) *err = why;
+  return code;
 }
 
 /* ---- a ref by itself ---- */

@@ -152,7 +152,7 @@ static pd_bytes text_or_empty(const char *text)
  * comes after it, and who asks for the state of a moment would not see it. So when the clock is more than a day behind the last record, and
  * not behind the time from which the log jumped ahead, that jump was wrong, and times go back once (back_seq). A clock that is behind all
  * of the log is itself wrong. */
-static int64_t next_time(pd_store *s)
+int64_t pd_time_next(pd_store *s)
 {
   int64_t now = s->now_ms(s->now_ctx);
   if (now < 0) now = 0;
@@ -171,7 +171,7 @@ void pd_time_note(pd_store *s, int64_t before_ms, uint64_t seq, int64_t time_ms)
 static void start_record(pd_store *s, const pd_intent *intent, const pd_ref_slot *slot, pd_rec *rec)
 {
   const pd_note *note = intent->note;
-  *rec = (pd_rec){.seq = s->tip_seq + 1, .kind = intent->kind, .time_ms = next_time(s)};
+  *rec = (pd_rec){.seq = s->tip_seq + 1, .kind = intent->kind, .time_ms = pd_time_next(s)};
   rec->keyframe_seq = s->frame_count ? s->frames[s->frame_count - 1].seq : 0;
   rec->author = pd_text(note && note->author ? note->author : s->author);
   rec->run = text_or_empty(note ? note->run : NULL);

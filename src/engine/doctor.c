@@ -6,6 +6,8 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "engine/bundle.h"
+#include "engine/erase.h"
 #include "engine/gc.h"
 
 #include <stdarg.h>
@@ -18,6 +20,7 @@
 #define CLOCK_SLACK_MS 60000
 #define GARBAGE_BYTES_HIGH ((uint64_t)1 << 20)
 #define GARBAGE_LOOK_BYTES_MAX ((uint64_t)256 << 20) /* of more, finding out takes too long for a quick look */
+#define LEDGER_ENTRIES_HIGH ((uint64_t)PD_BUNDLE_META_MAX / 2)
 #define OVERHEAD_BYTES_HIGH ((uint64_t)16 << 20)
 
 const char *pd_severity_name(pd_severity severity)
@@ -143,6 +146,17 @@ static void check_gc(pd_doctor_view *v, pd_store *s)
                 "%llu %% of its content is old history that gc would retire", (unsigned long long)(garbage * 100 / payload));
 }
 
+static void check_ledger(pd_doctor_view *v, pd_store *s)
+{
+  pd_erase_ledger_size size;
+  if (pd_erase_ledger_measure(s, &size, NULL) || !size.entries) return;
+  bool is_large = size.entries > LEDGER_ENTRIES_HIGH;
+  pd_diagnose(v, is_large ? PD_SEVERITY_WARNING : PD_SEVERITY_OK, s->agent,
+              is_large ? "perdure gc removes entries that others make superfluous; a bundle holds no more than 1000000" : "",
+              "its ledger of erasures has %llu entries, %llu KiB; %llu are of whole keys", (unsigned long long)size.entries,
+              (unsigned long long)(size.bytes + 1023) / 1024, (unsigned long long)size.keys);
+}
+
 static bool take_signature(void *ctx, const char *name, pd_bytes value, const pd_entry *entry)
 {
   (void)name, (void)value, (void)entry;
@@ -194,6 +208,7 @@ static void check_store(pd_doctor_view *v, const char *agent)
   check_sizes(v, s);
   check_gc(v, s);
   check_clock(v, s);
+  check_ledger(v, s);
   check_signatures(v, s);
   (void)!pd_store_close(s, NULL);
 }

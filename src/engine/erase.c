@@ -367,7 +367,10 @@ static pd_code say_so(pd_eraser *e, pd_error *err)
   CLEANUP(pd_points_done) pd_points state = {0};
   CLEANUP(pd_erase_notes_done) pd_erase_notes n = {0};
   TRY(next_state(e, &state, err));
-  TRY(pd_erase_notes_add(e, state.retired_ms, state.by, &n, err));
+  pd_store_lock(e->s);
+  pd_erase_moment moment = pd_erase_moment_now(e->s);
+  pd_store_unlock(e->s);
+  TRY(pd_erase_notes_add(e, false, &moment, state.by, &n, err));
   pd_erase_notes_end(&n);
   const char *author = e->options->note ? e->options->note->author : NULL;
   return pd_retention_write(e->s, &state, n.changes, n.count, author, check_moves, e, err);

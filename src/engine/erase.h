@@ -63,6 +63,11 @@ void pd_eraser_deleted(pd_eraser *e, const char *ref, const pd_ack *ack);
 /* PD_NOT_FOUND: there is nothing to erase. */
 pd_code pd_eraser_nothing(const pd_eraser *e, pd_error *err);
 
+/* When an erasure is made, by the log; and the time from which the log may be ahead (Y6). */
+typedef struct pd_erase_moment {
+  int64_t at_ms, sure_ms;
+} pd_erase_moment;
+
 /* ---- erase_note.c ---- */
 
 /* Find what stays: the key's value at the heads of other refs, and if the options say so where marks are. Commits before record `floor`
@@ -82,11 +87,14 @@ typedef struct pd_erase_notes {
 
 void pd_erase_notes_done(pd_erase_notes *n);
 /* erased/<value id> of each victim that was not erased before, ascending; and what imports go by (erase_ledger.c). */
-PD_MUST_USE pd_code pd_erase_notes_add(const pd_eraser *e, int64_t at_ms, const char *by, pd_erase_notes *n, pd_error *err);
+PD_MUST_USE pd_code pd_erase_notes_add(const pd_eraser *e, bool has_lock, const pd_erase_moment *moment, const char *by, pd_erase_notes *n,
+                                       pd_error *err);
 /* erasing/<number>/<part>: the records that are to lose their values. Adds after those of pd_erase_notes_add. */
 PD_MUST_USE pd_code pd_erase_todo_add(const pd_eraser *e, uint64_t number, pd_erase_notes *n, pd_error *err);
 /* Remove erasing/<name>, which has this value. In ascending order, and no others with it. */
 PD_MUST_USE pd_code pd_erase_notes_remove(pd_erase_notes *n, const char *name, pd_bytes value, pd_error *err);
+/* Give erased/<name> this value; NULL: remove it. PD_CONFLICT when it is written if its version is another by then. */
+PD_MUST_USE pd_code pd_erase_notes_replace(pd_erase_notes *n, const char *name, uint64_t version, const pd_bytes *value, pd_error *err);
 /* Once all are added: fill `changes`. */
 void pd_erase_notes_end(pd_erase_notes *n);
 
@@ -105,12 +113,63 @@ PD_MUST_USE pd_code pd_erase_in_records(pd_store *s, pd_bytes key, const uint64_
 /* Finish lazy erasures that were cut off. *n gets changes that remove their entries, for the record that gc writes. Takes the lock. */
 PD_MUST_USE pd_code pd_erase_finish(pd_store *s, pd_erase_notes *n, pd_error *err);
 
+/* ---- erase_times.c: of which times an entry of the ledger speaks ---- */
+
+#define PD_ERASE_LEDGER_SPANS 8
+
+typedef struct pd_erase_ledger_span {
+  int64_t from_ms, to_ms;
+} pd_erase_ledger_span;
+
+typedef struct pd_erase_ledger_times {
+  int64_t at_ms;
+  pd_erase_ledger_span ahead[PD_ERASE_LEDGER_SPANS];
+  size_t count;
+} pd_erase_ledger_times;
+
+void pd_erase_ledger_add_span(pd_erase_ledger_times *t, int64_t from_ms, int64_t to_ms);
+/* False: it is not an entry. */
+bool pd_erase_ledger_parse(pd_bytes value, pd_erase_ledger_times *out);
+PD_MUST_USE pd_code pd_erase_ledger_print(const pd_erase_ledger_times *t, pd_buf *out, pd_error *err);
+/* All that either covers. */
+void pd_erase_ledger_join(pd_erase_ledger_times *t, const pd_erase_ledger_times *other);
+/* With the lock: take the time back if a clock was ahead when record `seq` wrote the entry (Y6). */
+PD_MUST_USE pd_code pd_erase_ledger_settle(pd_store *s, uint64_t seq, pd_erase_ledger_times *t, pd_error *err);
+/* Does the entry of a value, of a whole key, cover a commit that was made then? */
+bool pd_erase_ledger_has_value(const pd_erase_ledger_times *t, int64_t made_ms);
+bool pd_erase_ledger_has_key(const pd_erase_ledger_times *t, int64_t made_ms);
+/* A whole key's entry covers all that a value's does. */
+bool pd_erase_ledger_is_within(const pd_erase_ledger_times *value, const pd_erase_ledger_times *key);
+
 /* ---- erase_ledger.c ---- */
 
-/* erased/<value id>/<hash of the key>, {"at_ms":…}: this value of the key was erased. */
-PD_MUST_USE pd_code pd_ledger_add_value(pd_bytes key, const pd_id *value_id, int64_t at_ms, pd_buf *out, size_t *out_key_end,
-                                        pd_error *err);
-/* erased/key/<hash of the key>, {"at_ms":…}: all that was written to the key until then was erased. */
-PD_MUST_USE pd_code pd_ledger_add_key(pd_bytes key, int64_t at_ms, pd_buf *out, size_t *out_key_end, pd_error *err);
+/* With the lock. */
+pd_erase_moment pd_erase_moment_now(pd_store *s);
+/* The times of an entry; those of commits that may turn out to be ahead are named one by one. */
+void pd_erase_ledger_add_made(pd_erase_ledger_times *t, const pd_erase_moment *moment, int64_t made_ms);
+/* erased/<value id>/<hash of the key>: this value of the key was erased. With `value_id` NULL erased/key/<hash of the key>: all that was
+ * written to the key until then was. What the store has of that name is joined to it. Takes the lock if `has_lock` is false. */
+PD_MUST_USE pd_code pd_erase_ledger_add(pd_store *s, bool has_lock, pd_bytes key, const pd_id *value_id, const pd_erase_ledger_times *times,
+                                        pd_buf *out, size_t *out_key_end, pd_error *err);
+
+/* As an entry of the hidden ref travels: if it is one of the ledger that the log has put right, *value becomes that, in `out`. Takes the
+ * lock. */
+PD_MUST_USE pd_code pd_erase_ledger_export(pd_store *s, const pd_entry *entry, pd_bytes *value, pd_buf *out, pd_error *err);
+/* With the lock: an entry of a bundle meets one of the same name here. *out_is_more: together they say more than the one here, and are in
+ * `out`. */
+PD_MUST_USE pd_code pd_erase_ledger_meet(pd_store *s, pd_bytes name, pd_bytes value, pd_buf *out, bool *out_is_more, pd_error *err);
+
+/* ---- erase_compact.c ---- */
+
+/* For the record that gc writes: removals of entries that say nothing which others do not, and entries whose time was wrong, put right. To
+ * be called first: they sort before what pd_erase_finish adds. */
+PD_MUST_USE pd_code pd_erase_ledger_compact(pd_store *s, pd_erase_notes *n, pd_error *err);
+
+typedef struct pd_erase_ledger_size {
+  uint64_t entries, bytes; /* with the notes for readers */
+  uint64_t keys;           /* of these: whole keys */
+} pd_erase_ledger_size;
+
+PD_MUST_USE pd_code pd_erase_ledger_measure(pd_store *s, pd_erase_ledger_size *out, pd_error *err);
 
 #endif

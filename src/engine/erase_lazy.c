@@ -129,9 +129,9 @@ static pd_code stage_notes(pd_eraser *e, pd_error *err)
   pd_store *s = e->s;
   CLEANUP(pd_erase_notes_done) pd_erase_notes n = {0};
   pd_note note = {.ref = PD_META_REF, .author = e->options->note ? e->options->note->author : NULL};
-  int64_t now = s->now_ms(s->now_ctx);
+  pd_erase_moment moment = pd_erase_moment_now(s);
   if (!e->count) return PD_OK;
-  TRY(pd_erase_notes_add(e, now > 0 ? now : 1, note.author ? note.author : s->author, &n, err));
+  TRY(pd_erase_notes_add(e, true, &moment, note.author ? note.author : s->author, &n, err));
   TRY(pd_erase_todo_add(e, s->tip_seq, &n, err));
   pd_erase_notes_end(&n);
   pd_intent intent = {.kind = PD_RECORD_COMMIT, .ref = PD_META_REF, .note = &note, .changes = n.changes, .change_count = n.count};
@@ -307,10 +307,10 @@ static pd_code finish_one(pd_store *s, pd_bytes todo, pd_error *err)
 pd_code pd_erase_finish(pd_store *s, pd_erase_notes *n, pd_error *err)
 {
   todo_list list = {.n = n, .err = err};
-  if (!s->ops->log_swap) return PD_OK;
-  TRY(pd_meta_list(s, PD_ERASING_KIND, take_todo, &list, err));
+  size_t first = n->count;
+  if (s->ops->log_swap) TRY(pd_meta_list(s, PD_ERASING_KIND, take_todo, &list, err));
   TRY(list.code);
   pd_erase_notes_end(n);
-  for (size_t i = 0; i < n->count; i++) TRY(finish_one(s, n->changes[i].value, err));
+  for (size_t i = first; i < n->count; i++) TRY(finish_one(s, n->changes[i].value, err));
   return PD_OK;
 }

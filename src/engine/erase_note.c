@@ -114,13 +114,26 @@ static pd_code end_note(pd_erase_notes *n, size_t key_end, pd_error *err)
   return PD_OK;
 }
 
-pd_code pd_erase_notes_remove(pd_erase_notes *n, const char *name, pd_bytes value, pd_error *err)
+static pd_code change_note(pd_erase_notes *n, const char *kind, const char *name, pd_bytes value, pd_error *err)
 {
-  TRY(pd_buf_printf(&n->bytes, err, PD_ERASING_KIND "/%s", name));
+  TRY(pd_buf_printf(&n->bytes, err, "%s/%s", kind, name));
   size_t key_end = n->bytes.size;
   TRY(pd_buf_append(&n->bytes, value.data, value.size, err));
-  TRY(end_note(n, key_end, err));
+  return end_note(n, key_end, err);
+}
+
+pd_code pd_erase_notes_remove(pd_erase_notes *n, const char *name, pd_bytes value, pd_error *err)
+{
+  TRY(change_note(n, PD_ERASING_KIND, name, value, err));
   n->changes[n->count - 1].is_delete = true;
+  return PD_OK;
+}
+
+pd_code pd_erase_notes_replace(pd_erase_notes *n, const char *name, uint64_t version, const pd_bytes *value, pd_error *err)
+{
+  TRY(change_note(n, PD_ERASED_KIND, name, value ? *value : (pd_bytes){NULL, 0}, err));
+  n->changes[n->count - 1].is_delete = !value;
+  n->changes[n->count - 1].expect_version = version;
   return PD_OK;
 }
 
@@ -156,10 +169,11 @@ static pd_code add_note(const pd_eraser *e, const pd_victim *v, int64_t at_ms, c
   return end_note(n, key_end, err);
 }
 
-static pd_code add_to_ledger(const pd_eraser *e, const pd_victim *v, int64_t at_ms, pd_erase_notes *n, pd_error *err)
+static pd_code add_to_ledger(const pd_eraser *e, bool has_lock, const pd_id *value_id, const pd_erase_ledger_times *times,
+                             pd_erase_notes *n, pd_error *err)
 {
   size_t key_end;
-  TRY(pd_ledger_add_value(e->key, &v->value_id, at_ms, &n->bytes, &key_end, err));
+  TRY(pd_erase_ledger_add(e->s, has_lock, e->key, value_id, times, &n->bytes, &key_end, err));
   return end_note(n, key_end, err);
 }
 
@@ -169,25 +183,24 @@ static bool is_whole_key(const pd_eraser *e)
   return !e->only_seq && !e->held.count;
 }
 
-static pd_code add_sorted(const pd_eraser *e, const pd_victim *const *sorted, size_t count, int64_t at_ms, const char *by,
-                          pd_erase_notes *n, pd_error *err)
+static pd_code add_sorted(const pd_eraser *e, bool has_lock, const pd_victim *const *sorted, size_t count, const pd_erase_moment *moment,
+                          const char *by, pd_erase_notes *n, pd_error *err)
 {
-  int64_t last_ms = at_ms; /* Y2 */
+  pd_erase_ledger_times all = {.at_ms = moment->at_ms};
   for (size_t i = 0, next; i < count; i = next) {
-    int64_t made_ms = at_ms;
-    for (next = i; next < count && pd_id_equal(&sorted[next]->value_id, &sorted[i]->value_id); next++)
-      if (sorted[next]->made_ms > made_ms) made_ms = sorted[next]->made_ms;
-    TRY(add_note(e, sorted[i], at_ms, by, n, err));
-    TRY(add_to_ledger(e, sorted[i], made_ms, n, err));
-    if (made_ms > last_ms) last_ms = made_ms;
+    pd_erase_ledger_times times = {.at_ms = moment->at_ms};
+    for (next = i; next < count && pd_id_equal(&sorted[next]->value_id, &sorted[i]->value_id); next++) {
+      pd_erase_ledger_add_made(&times, moment, sorted[next]->made_ms);
+      pd_erase_ledger_add_made(&all, moment, sorted[next]->made_ms);
+    }
+    TRY(add_note(e, sorted[i], moment->at_ms, by, n, err));
+    TRY(add_to_ledger(e, has_lock, &sorted[i]->value_id, &times, n, err));
   }
-  size_t key_end;
-  if (!is_whole_key(e)) return PD_OK;
-  TRY(pd_ledger_add_key(e->key, last_ms, &n->bytes, &key_end, err));
-  return end_note(n, key_end, err);
+  return is_whole_key(e) ? add_to_ledger(e, has_lock, NULL, &all, n, err) : PD_OK;
 }
 
-pd_code pd_erase_notes_add(const pd_eraser *e, int64_t at_ms, const char *by, pd_erase_notes *n, pd_error *err)
+pd_code pd_erase_notes_add(const pd_eraser *e, bool has_lock, const pd_erase_moment *moment, const char *by, pd_erase_notes *n,
+                           pd_error *err)
 {
   const pd_victim **sorted = calloc(e->count + 1, sizeof *sorted);
   if (!sorted) return pd_error_memory(err, "an erasure");
@@ -195,7 +208,7 @@ pd_code pd_erase_notes_add(const pd_eraser *e, int64_t at_ms, const char *by, pd
   for (size_t i = 0; i < e->count; i++)
     if (!e->victims[i].was_erased) sorted[count++] = &e->victims[i];
   if (count) qsort(sorted, count, sizeof *sorted, compare_ids);
-  pd_code code = add_sorted(e, sorted, count, at_ms, by, n, err);
+  pd_code code = add_sorted(e, has_lock, sorted, count, moment, by, n, err);
   free(sorted);
   return code;
 }

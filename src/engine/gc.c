@@ -323,6 +323,7 @@ static pd_code try_gc(pd_gc_run *run, pd_error *err)
   CLEANUP(pd_erase_notes_done) pd_erase_notes finished = {0};
   CLEANUP(frames_done) frames before = {0};
   run->finished = &finished;
+  TRY(pd_erase_ledger_compact(s, &finished, err));
   TRY(pd_erase_finish(s, &finished, err));
   TRY(pd_keyframe_write(s, err));
   pd_keyframe_hold(s);

@@ -153,8 +153,8 @@ pd_code pd_commit_find(pd_store *s, const pd_id *id, uint64_t seq, pd_commit *ou
 
 /* ---- by time ---- */
 
-/* Times go back in a log at most where a clock was wrong (commit.c, next_time): what comes before that is searched only if all behind it is
- * later. */
+/* Times go back in a log at most where a clock was wrong (commit.c, pd_time_next): what comes before that is searched only if all behind it
+ * is later. */
 pd_code pd_last_before(pd_store *s, int64_t time_ms, uint64_t *out_seq, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf scratch = {0};

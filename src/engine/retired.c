@@ -143,6 +143,11 @@ bool pd_is_erasure_record(const pd_rec *rec)
   return changes_meta(rec, PD_ERASING_KIND "/");
 }
 
+bool pd_is_ledger_record(const pd_rec *rec)
+{
+  return changes_meta(rec, PD_ERASED_KIND "/");
+}
+
 bool pd_is_gc_setting_record(const pd_rec *rec)
 {
   return changes_meta(rec, "setting/" PD_SETTING_GC);

@@ -48,6 +48,7 @@ bool pd_is_retention_record(const pd_rec *rec);
 /* Does it erase lazily: what was read of the past may be gone? */
 bool pd_is_erasure_record(const pd_rec *rec);
 /* Does it change when gc runs by itself? */
+bool pd_is_ledger_record(const pd_rec *rec);
 bool pd_is_gc_setting_record(const pd_rec *rec);
 /* Forget trees and segments of the past. */
 void pd_past_forget(pd_store *s);

@@ -32,7 +32,7 @@
 #define PD_INLINE_SIZE_MAX ((size_t)16 << 10) /* larger values are blobs in the bag */
 #define PD_CELL_SIZE_MAX ((size_t)64 << 10)   /* larger values are not kept in memory */
 #define PD_TURN_COUNT 16
-#define PD_JUMP_MS ((int64_t)24 * 3600 * 1000) /* a clock that differs by more was wrong, or time has passed: commit.c, next_time */
+#define PD_JUMP_MS ((int64_t)24 * 3600 * 1000) /* a clock that differs by more was wrong, or time has passed: commit.c, pd_time_next */
 #define PD_PENDING_SIZE_MAX ((size_t)8 << 20)  /* a buffered store flushes by itself beyond this */
 
 /* Where a ref points, and the tree there if it is in memory. */
@@ -500,6 +500,8 @@ void pd_batch_clear(pd_store *s, pd_batch *batch);
 
 /* commit.c: a record with this time follows one with `before_ms`. */
 void pd_time_note(pd_store *s, int64_t before_ms, uint64_t seq, int64_t time_ms);
+/* With the lock: the time that the next record would get. Less than tip_time_ms if a clock was ahead. */
+int64_t pd_time_next(pd_store *s);
 
 /* ---- version.c: the numbers of versions ---- */
 

@@ -283,7 +283,7 @@ static pd_code replay_record(pd_verifier *v, const pd_rec *rec, pd_error *err)
   pd_id audit = pd_rec_audit(rec, &r->seen_audit);
   if (!pd_id_equal(&audit, &rec->audit))
     return pd_error_set(err, PD_CORRUPT, "record %llu does not continue the audit chain", (unsigned long long)rec->seq);
-  if (rec->time_ms < r->seen_time_ms && r->seen_time_ms - rec->time_ms <= PD_JUMP_MS) /* else a clock had been ahead: next_time */
+  if (rec->time_ms < r->seen_time_ms && r->seen_time_ms - rec->time_ms <= PD_JUMP_MS) /* else a clock had been ahead: pd_time_next */
     return pd_error_set(err, PD_CORRUPT, "record %llu is older than the one before", (unsigned long long)rec->seq);
   if (rec->kind != PD_RECORD_KEYFRAME) TRY(replay_ref(v, rec, err));
   v->report.records++;
