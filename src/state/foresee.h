@@ -10,6 +10,8 @@
  * F3  A fact is noted once; the same state gives the same facts in the same order.
  * F4  Nobody learns by asking what the host's files are (HOST-1 in backup_move.c): facts about them are shown to the operator alone, and a
  *     request that waits is not replaced when they change.
+ * F5  Nor whether a key is there, by a call that would read it: history.get, key, blame and prove come to their brink once the points that
+ *     they name are found, before they look for the key. Points are told: history.refs and the facts of the request show them anyway.
  */
 #ifndef PD_STATE_FORESEE_H
 #define PD_STATE_FORESEE_H
@@ -34,7 +36,8 @@ bool pd_foresee_is_asking(const pd_frame *frame);
 void pd_fact_text(pd_frame *frame, const char *name, const char *text);
 void pd_fact_number(pd_frame *frame, const char *name, uint64_t number);
 void pd_fact_id(pd_frame *frame, const char *name, const pd_id *id);
-/* What comes next would change something: TRY it. PD_OK in the call itself, unless it was approved and a fact is another by now. */
+/* What comes next would change something, or tell it (F5): TRY it. PD_OK in the call itself, unless it was approved and a fact is another
+ * by now. */
 PD_MUST_USE pd_code pd_brink(pd_frame *frame, pd_error *err);
 
 #endif

@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/number.h"
+#include "state/foresee.h"
 #include "state/history.h"
 #include "state/moment.h"
 #include "state/quota.h"
@@ -268,12 +269,13 @@ pd_code pd_cap_history_key(pd_frame *frame, pd_error *err)
 {
   versions v = {.frame = frame, .limit = (uint64_t)pd_in_int(frame, "limit", 100)};
   bool has_cursor = pd_in_text(frame, "cursor").size > 0;
-  pd_point_in point;
+  pd_point_in point = {0};
   pd_store *store;
   TRY(pd_history_may_read_key(frame, err));
   TRY(pd_history_open(frame, &store, err));
+  if (store) TRY(pd_history_point(frame, store, has_cursor ? "cursor" : "at", NULL, &point, err));
+  TRY(pd_brink(frame, err)); /* F5 */
   if (!store) return pd_history_no_key(frame, "main", err);
-  TRY(pd_history_point(frame, store, has_cursor ? "cursor" : "at", NULL, &point, err));
   pd_json_key(&frame->out, "versions");
   pd_json_open(&frame->out, '[');
   pd_code code = pd_history(store, point.at, pd_in_text(frame, "key"), v.limit + 1, write_version, &v, err);
@@ -319,12 +321,13 @@ static bool write_line(void *ctx, const pd_blame_line *line)
 pd_code pd_cap_history_blame(pd_frame *frame, pd_error *err)
 {
   blaming b = {.frame = frame, .skip = (uint64_t)pd_in_int(frame, "skip", 0), .limit = (uint64_t)pd_in_int(frame, "limit", 1000)};
-  pd_point_in point;
+  pd_point_in point = {0};
   pd_store *store;
   TRY(pd_history_may_read_key(frame, err));
   TRY(pd_history_open(frame, &store, err));
+  if (store) TRY(pd_history_point(frame, store, "at", NULL, &point, err));
+  TRY(pd_brink(frame, err)); /* F5 */
   if (!store) return pd_history_no_key(frame, "main", err);
-  TRY(pd_history_point(frame, store, "at", NULL, &point, err));
   pd_json_key(&frame->out, "lines");
   pd_json_open(&frame->out, '[');
   pd_code code = pd_blame(store, point.at, pd_in_text(frame, "key"), write_line, &b, err);

@@ -3,6 +3,7 @@
 #include "base/base64.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "state/foresee.h"
 #include "state/history.h"
 #include "state/run.h"
 #include "state/threads.h"
@@ -45,6 +46,7 @@ static pd_code make_proof(pd_frame *frame, pd_store *store, pd_buf *out, pd_erro
     return pd_error_named(err, PD_INVALID, "InvalidInput", "%s: what is to be shown? Give one of 'key' and 'ancestor'",
                           frame->capability->name);
   TRY(pd_history_point(frame, store, "at", NULL, &point, err));
+  if (is_of_key) TRY(pd_brink(frame, err)); /* F5 */
   if (is_of_key) return pd_prove(store, point.at, key, pd_in_bool(frame, "with_value", false), out, err);
   TRY(pd_history_point(frame, store, "ancestor", NULL, &ancestor, err));
   pd_code code = pd_prove_descent(store, ancestor.at, point.at, out, err);

@@ -2,6 +2,7 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "state/foresee.h"
 #include "state/history.h"
 #include "state/quota.h"
 #include "state/run.h"
@@ -50,6 +51,7 @@ pd_code pd_cap_history_get(pd_frame *frame, pd_error *err)
     return put_missing(frame);
   }
   TRY(pd_history_point(frame, store, "at", NULL, &point, err));
+  TRY(pd_brink(frame, err)); /* F5 */
   pd_out_id(frame, "commit", &point.commit.id);
   pd_code code = pd_get(store, point.at, pd_in_text(frame, "key"), &value, &entry, err);
   if (code == PD_NOT_FOUND) return put_missing(frame);

@@ -346,6 +346,41 @@ static void foresee__what_cannot_succeed_is_answered_at_once_and_nobody_is_asked
   world_close(&w);
 }
 
+/* A rule for the reading of history hides what is read: a refusal before the approval would tell whether the key is there. */
+static void foresee__a_read_that_is_asked_for_does_not_tell_whether_the_key_exists(void **state)
+{
+  (void)state;
+  static const char *const reads[] = {"history.key", "history.blame", "history.prove", "history.get"};
+  static const char *const keys[] = {"plan", "none", "deleted", "text"};
+  char input[128], first[PD_ERROR_MESSAGE_MAX];
+  world w;
+  set_up(&w);
+  put(&w, "deleted", 1);
+  world_ok(&w, "state.persistent.delete", "{\"key\":\"deleted\"}");
+  world_ok(&w, "state.persistent.set", "{\"key\":\"text\",\"value\":\"no object\"}");
+  rule(&w, "history.*");
+  for (size_t i = 0; i < COUNT_OF(reads); i++) {
+    for (size_t k = 0; k < COUNT_OF(keys); k++) {
+      snprintf(input, sizeof input, "{\"key\":\"%s\",\"at\":\"main\"}", keys[k]);
+      world_fails(&w, reads[i], input, "ApprovalRequired", "wait");
+      char *at = strstr(w.err.message, "apr-");
+      assert_non_null(at);
+      *at = 0; /* from the id on they differ */
+      if (k) assert_string_equal(w.err.message, first);
+      snprintf(first, sizeof first, "%s", w.err.message);
+    }
+  }
+  assert_int_equal(count_pending(&w), COUNT_OF(reads) * COUNT_OF(keys));
+  w.agent = "nobody"; /* who never wrote anything */
+  world_fails(&w, "history.key", "{\"key\":\"none\"}", "ApprovalRequired", "wait");
+  world_fails(&w, "history.blame", "{\"key\":\"none\"}", "ApprovalRequired", "wait");
+  w.agent = "main";
+  approve(&w, "history.key", "{\"key\":\"none\"}");
+  world_call(&w, "history.key", "{\"key\":\"none\"}");
+  assert_string_equal(w.err.name, "KeyNotFound");
+  world_close(&w);
+}
+
 static void foresee__what_policy_refuses_anyway_is_not_asked_for(void **state)
 {
   (void)state;
@@ -414,6 +449,7 @@ int main(void)
     cmocka_unit_test(foresee__a_request_for_what_is_no_more_is_replaced_by_one_for_what_is),
     cmocka_unit_test(foresee__approval_for_a_key_inside_a_rollback_binds_the_head_as_well),
     cmocka_unit_test(foresee__what_cannot_succeed_is_answered_at_once_and_nobody_is_asked),
+    cmocka_unit_test(foresee__a_read_that_is_asked_for_does_not_tell_whether_the_key_exists),
     cmocka_unit_test(foresee__what_policy_refuses_anyway_is_not_asked_for),
     cmocka_unit_test(foresee__foreseeing_changes_nothing),
   };
