@@ -360,7 +360,7 @@ pd_code answer_print_only(cli_session *cli, pd_bytes answer, const char *member,
   return PD_OK;
 }
 
-pd_code answer_failed(cli_session *cli, const pd_buf *answer, pd_code code, pd_error *err)
+pd_code answer_failed(cli_session *cli, const pd_buf *answer, pd_code code)
 {
   pd_json json;
   if (pd_json_parse(pd_buf_bytes(answer), &json, NULL)) return code;
@@ -375,7 +375,7 @@ pd_code answer_failed(cli_session *cli, const pd_buf *answer, pd_code code, pd_e
              (const char *)approval.raw.data + 1);
   else if (code == PD_SESSION)
     snprintf(cli->hint, sizeof cli->hint, "a new session: export PERDURE_SESSION=$(perdure session begin)");
-  else if (code == PD_LOCKED && err && strncmp(err->message, "there is no vault", 17) == 0)
+  else if (code == PD_LOCKED && pd_json_is(pd_json_member(pd_json_member(error, "details"), "vault"), "missing"))
     snprintf(cli->hint, sizeof cli->hint, "make one with: perdure vault init");
   else if (code == PD_LOCKED)
     snprintf(cli->hint, sizeof cli->hint, "unlock it with: perdure vault unlock");

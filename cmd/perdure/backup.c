@@ -134,7 +134,7 @@ static pd_code run_backup(cli_session *cli, const args_parsed *args, pd_error *e
   pd_code code = is_given ? (cli->is_remote ? call_unlocked_there : call_unlocked)(cli, args, verb, path, pd_buf_bytes(&input), &out, err)
                           : call_held(cli, args, verb, path, pd_buf_bytes(&input), &out, err);
   if (code && !out.size) return code;
-  if (code) return answer_failed(cli, &out, code, err);
+  if (code) return answer_failed(cli, &out, code);
   return verb->only && !cli->is_json ? answer_print_only(cli, pd_buf_bytes(&out), verb->only, false, err)
                                      : answer_print(cli, pd_buf_bytes(&out), NULL, err);
 }

@@ -32,7 +32,7 @@ static pd_code run_call(cli_session *cli, const args_parsed *args, pd_error *err
   }
   TRY(read_input(name, args, &input, err));
   code = door_call(cli, args, name, pd_buf_bytes(&input), &out, err);
-  if (code) return answer_failed(cli, &out, code, err);
+  if (code) return answer_failed(cli, &out, code);
   out_bytes(&cli->out, pd_buf_bytes(&out)); /* what a capability answers is JSON, with --json or without */
   out_text(&cli->out, "\n");
   return PD_OK;

@@ -34,6 +34,6 @@ PD_MUST_USE pd_code answer_print_only(cli_session *cli, pd_bytes answer, const c
 PD_MUST_USE pd_code answer_say(cli_session *cli, pd_bytes answer, const char *member, pd_error *err);
 
 /* A call failed: tell it as the answer does. Sets cli->hint to the first recovery; with --json prints the answer itself. */
-pd_code answer_failed(cli_session *cli, const pd_buf *answer, pd_code code, pd_error *err);
+pd_code answer_failed(cli_session *cli, const pd_buf *answer, pd_code code);
 
 #endif

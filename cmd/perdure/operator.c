@@ -24,14 +24,14 @@ pd_code operator_call(cli_session *cli, const char *capability, pd_bytes input, 
   pd_home *home;
   if (cli->is_remote) {
     pd_code answered = far_call(&(cli_session){.uri = cli->uri}, NULL, true, capability, input, out, err); /* no agent's */
-    if (answered) return answer_failed(cli, out, answered, err);
+    if (answered) return answer_failed(cli, out, answered);
     return pd_json_parse(pd_buf_bytes(out), answer, err);
   }
   TRY(open_home(cli, &home, err));
   pd_ctx ctx = {.home = home, .is_operator = true};
   pd_code code = pd_call(&ctx, capability, input, out, err);
   pd_code closed = pd_home_close(home, code ? NULL : err);
-  if (code) return answer_failed(cli, out, code, err);
+  if (code) return answer_failed(cli, out, code);
   TRY(closed);
   return pd_json_parse(pd_buf_bytes(out), answer, err);
 }

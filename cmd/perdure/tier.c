@@ -176,7 +176,7 @@ pd_code tier_run(cli_session *cli, const args_parsed *args, pd_error *err)
   }
   TRY(fields_write(found->capability, found->names, args, &input, err));
   pd_code code = door_call(cli, args, found->capability, pd_buf_bytes(&input), &out, err);
-  if (code) return answer_failed(cli, &out, code, err);
+  if (code) return answer_failed(cli, &out, code);
   return print_answer(cli, found, pd_buf_bytes(&out), err);
 }
 

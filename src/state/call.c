@@ -13,6 +13,7 @@
 #include "state/foresee.h"
 #include "state/home.h"
 #include "state/session.h"
+#include "state/vault.h"
 
 #include <stdlib.h>
 
@@ -220,6 +221,7 @@ static void answer_failure(const pd_capability *capability, const pd_frame *fram
     pd_json_put_number(&w, "expected", err->expected);
     pd_json_put_number(&w, "actual", err->actual);
   }
+  if (err->code == PD_LOCKED && err->actual == PD_VAULT_MISSING) pd_json_put_text(&w, "vault", "missing");
   if (frame && frame->details.size && w.code == PD_OK) {
     w.code = pd_buf_byte(out, ',', NULL);
     if (w.code == PD_OK) w.code = pd_buf_append(out, frame->details.data, frame->details.size, NULL);

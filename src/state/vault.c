@@ -303,8 +303,11 @@ pd_code pd_vault_rotate(pd_home *home, pd_bytes passphrase, const pd_vault_rotat
 static pd_code locked(pd_home *home, pd_error *err)
 {
   char path[PATH_SIZE];
-  if (vault_path(home, "vault.json", path, NULL) == PD_OK && access(path, F_OK) != 0)
-    return pd_error_named(err, PD_LOCKED, "VaultLocked", "there is no vault in %s yet; make one with: perdure vault init", home->folder);
+  if (vault_path(home, "vault.json", path, NULL) == PD_OK && access(path, F_OK) != 0) {
+    pd_error_named(err, PD_LOCKED, "VaultLocked", "there is no vault in %s yet; make one with: perdure vault init", home->folder);
+    if (err) err->actual = PD_VAULT_MISSING;
+    return PD_LOCKED;
+  }
   return pd_error_named(err, PD_LOCKED, "VaultLocked", "the vault of %s is locked", home->folder ? home->folder : home->uri);
 }
 

@@ -30,6 +30,9 @@ PD_MUST_USE pd_code pd_vault_decode(pd_bytes text, pd_vault_file *out, pd_error 
 
 /* ---- for backups ---- */
 
+/* pd_error.actual of a PD_LOCKED: it is not locked, there is none. Answers say it as details.vault. */
+#define PD_VAULT_MISSING 1
+
 /* The key for a new backup, into secret memory, and the slot that opens it elsewhere. PD_LOCKED named VaultLocked. Counts as a use. */
 PD_MUST_USE pd_code pd_vault_use_current(pd_home *home, uint8_t out_key[PD_KEY_BYTES], pd_kdf *out_kdf, pd_wrapped *out_wrapped,
                                          pd_error *err);
