@@ -215,8 +215,8 @@ const cli_command cmd_serve = {
   .summary = "Serve the home over HTTP",
   .usage = "[--listen HOST:PORT] [--socket PATH] [--home FOLDER]",
   .about = "Gives every capability to any language: POST /v1/call/NAME. SIGTERM finishes what was\n"
-           "begun and stops; SIGHUP reads policy.toml and [server] of perdure.toml again. What is not\n"
-           "given here may stand there: listen, socket, tls_cert, tls_key, allow_host and the like\n"
+           "begun and stops; SIGHUP reads policy.toml, [server] and folders.roots of perdure.toml again.\n"
+           "What is not given here may stand there: listen, socket, tls_cert, tls_key, allow_host and the like\n"
            "(perdure config). GET / is a page for browsers, and --link prints the way to it. Who else\n"
            "may call: perdure token.",
   .example = "$ perdure serve --no-auth\n"

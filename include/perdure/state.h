@@ -52,6 +52,9 @@ PD_API pd_code pd_home_close(pd_home *home, pd_error *err);
  * that is wrong changes nothing: PD_INVALID names the line, and the rules from before stay in force. So does one that is missing or has no
  * rules in it, if there were rules before and it does not say `no_rules = true`. */
 PD_API PD_MUST_USE pd_code pd_home_reload(pd_home *home, pd_error *err);
+/* Read the setting folders.roots again, as a server does when it is told to: it holds from the next look at a folder on. PD_INVALID for a
+ * wrong line in the configuration; the roots are then as before. */
+PD_API PD_MUST_USE pd_code pd_home_reload_roots(pd_home *home, pd_error *err);
 /* Look at the file now, if nobody did within the last second. `problem`: why it was not taken, so that the rules from before are in force;
  * else "". */
 PD_API void pd_policy_look(pd_home *home, char problem[PD_ERROR_MESSAGE_MAX]);
@@ -159,6 +162,7 @@ typedef struct pd_ctx {
   const char *session; /* its session; NULL: none */
   bool is_operator;    /* the human side: needs no approvals, and may use what is only the operator's */
   bool is_onlooker;    /* somebody who looks at what is the agent's: the agent was not active, and is not said to have been */
+  bool is_remote;      /* the call came to a server: its agent names folders of this machine only below folders.roots */
   const char *token;   /* the id of the token that was shown, for the audit; NULL: none */
   /* Called now and then by what may take long: backup, restore, verify; and, with total 0, by what waits (queue.receive) or visits
    * every store (state.snapshot.create), which has nothing to tell. Return false to give up: the answer is then PD_INVALID, named

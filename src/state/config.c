@@ -56,6 +56,8 @@ const pd_config_item pd_config_items[] = {
    "a claimed run is offered again after this time without an update; 0: never"},
   {"activity.flush", PD_UNIT_MS, AT(activity_flush_ms), 5 * SECOND, 0, 3600 * SECOND, "an agent's last activity is written this often"},
   {"briefing.files_max", PD_UNIT_COUNT, AT(briefing_files_max), 100000, 1, 10000000, "files looked at in watched folders"},
+  {"folders.roots", PD_UNIT_FOLDERS, AT(folders_roots), 0, 0, 32,
+   "absolute folders below which agents that call through a server may watch folders; else none"},
   {"server.body_max", PD_UNIT_BYTES, AT(server_body_max_bytes), 16 * MB, 1024, 64 * MB, "body of one request to a server"},
   {"server.bytes_max", PD_UNIT_BYTES, AT(server_bytes_max), 512 * MB, 2 * MB, (uint64_t)1024 * 1024 * MB,
    "bodies and answers in memory at once, each over 16 KiB; an agent has an eighth (or room for one body), a token half"},

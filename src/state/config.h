@@ -47,7 +47,7 @@ typedef struct pd_config {
   uint64_t mcp_approvals; /* of /mcp and of `perdure mcp` */
   /* Texts; NULL: none. Lists have commas in between. */
   char *server_listen, *server_socket, *server_tls_cert, *server_tls_key, *server_allow_host, *server_allow_origin, *server_mcp_tools,
-    *server_log, *server_log_level;
+    *server_log, *server_log_level, *folders_roots;
 
   char *file;                                    /* that was read; NULL: none */
   pd_config_origin origins[PD_CONFIG_COUNT_MAX]; /* of each item */
@@ -63,7 +63,8 @@ typedef enum pd_config_unit {
   PD_UNIT_TEXT, /* no numbers from here on */
   PD_UNIT_CHOICE,
   PD_UNIT_FILE, /* a relative path in a file is taken from that file's folder */
-  PD_UNIT_LIST
+  PD_UNIT_LIST,
+  PD_UNIT_FOLDERS /* a list of absolute paths */
 } pd_config_unit;
 
 typedef struct pd_config_item {

@@ -208,7 +208,7 @@ void pd_config_done(pd_config *config)
 
 static void visit_all(const pd_config *config, void (*visit)(void *ctx, const pd_config_info *info), void *ctx)
 {
-  static const char *const units[] = {"count", "bytes", "ms", "days", "flag", "mode", "text", "choice", "file", "list"};
+  static const char *const units[] = {"count", "bytes", "ms", "days", "flag", "mode", "text", "choice", "file", "list", "list"};
   char value[PD_CONFIG_TEXT_SIZE], origin[PATH_MAX + 32];
   for (size_t i = 0; i < pd_config_item_count; i++) {
     const pd_config_item *item = &pd_config_items[i];

@@ -3,7 +3,9 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "state/config.h"
+#include "state/folder_roots.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 static char **place_of(const void *base, const pd_config_item *item)
@@ -58,14 +60,25 @@ static pd_code put(void *base, const pd_config_item *item, const char *text, con
   return PD_OK;
 }
 
+/* An absolute path without `..`. */
+static pd_code check_folder(pd_bytes text, const pd_config_item *item, const char *where, pd_error *err)
+{
+  char path[PD_CONFIG_WORDS_MAX + 1], clean[PATH_MAX];
+  snprintf(path, sizeof path, "%.*s", (int)text.size, (const char *)text.data);
+  if (text.size < sizeof path && pd_path_clean(path, clean)) return PD_OK;
+  return pd_error_set(err, PD_INVALID, "%s: '%s': '%.300s' is not an absolute path without '..'", where, item->name, path);
+}
+
 /* One item of a list, without blanks around it. */
 static pd_code add_item(pd_buf *list, size_t *count, pd_bytes text, const pd_config_item *item, const char *where, pd_error *err)
 {
   const char *at = text.data, *end = at + text.size;
   while (at < end && *at == ' ') at++;
   while (end > at && end[-1] == ' ') end--;
-  if (at == end || memchr(at, ',', (size_t)(end - at)) || memchr(at, ' ', (size_t)(end - at)))
+  bool is_folder = item->unit == PD_UNIT_FOLDERS; /* whose name may have blanks in it */
+  if (at == end || memchr(at, ',', (size_t)(end - at)) || (!is_folder && memchr(at, ' ', (size_t)(end - at))))
     return pd_error_set(err, PD_INVALID, "%s: '%s': '%.*s' is no item of such a list", where, item->name, (int)(end - at), at);
+  if (is_folder) TRY(check_folder((pd_bytes){at, (size_t)(end - at)}, item, where, err));
   if (++*count > item->max)
     return pd_error_set(err, PD_INVALID, "%s: '%s' has more than %llu items", where, item->name, (unsigned long long)item->max);
   if (list->size) TRY(pd_buf_byte(list, ',', err));
@@ -87,7 +100,7 @@ static pd_code put_list(void *base, const pd_config_item *item, const char *text
 
 pd_code pd_config_set_words(void *base, const pd_config_item *item, const char *text, const char *where, pd_error *err)
 {
-  return item->unit == PD_UNIT_LIST ? put_list(base, item, text, where, err) : put(base, item, text, where, err);
+  return item->unit >= PD_UNIT_LIST ? put_list(base, item, text, where, err) : put(base, item, text, where, err);
 }
 
 static pd_code take_array(void *base, const pd_config_item *item, const pd_toml_value *value, const char *where, pd_error *err)
@@ -108,7 +121,7 @@ static pd_code take_array(void *base, const pd_config_item *item, const pd_toml_
 pd_code pd_config_take_words(void *base, const pd_config_item *item, const pd_toml_value *value, const char *where, pd_error *err)
 {
   if (value->kind == PD_TOML_STRING) return pd_config_set_words(base, item, value->text, where, err);
-  if (value->kind == PD_TOML_ARRAY && item->unit == PD_UNIT_LIST) return take_array(base, item, value, where, err);
+  if (value->kind == PD_TOML_ARRAY && item->unit >= PD_UNIT_LIST) return take_array(base, item, value, where, err);
   return pd_error_set(err, PD_INVALID, "%s: '%s' is %s; it must be %s", where, item->name, pd_toml_kind_name(value->kind),
                       pd_config_form(item->unit));
 }

@@ -58,7 +58,8 @@ const char *pd_config_form(pd_config_unit kind)
                                       "a text",
                                       "one of its words",
                                       "a file's path",
-                                      "a list of texts"};
+                                      "a list of texts",
+                                      "a list of absolute folders"};
   return forms[kind];
 }
 

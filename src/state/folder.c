@@ -5,6 +5,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/sha256.h"
+#include "state/folder_roots.h"
 #include "state/moment.h"
 #include "state/run.h"
 #include "state/token.h"
@@ -14,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define KEY_SIZE 128
 
@@ -58,6 +60,8 @@ static pd_code parse_folder(pd_bytes key, pd_bytes value, pd_folder *out, pd_err
   snprintf(out->id, sizeof out->id, "%.16s", (const char *)key.data + key.size - 16);
   pd_json hidden = pd_json_member(json, "hidden");
   out->has_hidden = hidden.kind == PD_JSON_BOOL && pd_json_true(hidden);
+  pd_json rooted = pd_json_member(json, "rooted");
+  out->is_rooted = rooted.kind == PD_JSON_BOOL && pd_json_true(rooted);
   out->watched_ms = (int64_t)number(json, "watched_ms");
   out->scanned_ms = (int64_t)number(json, "scanned_ms");
   out->files = number(json, "files");
@@ -97,6 +101,7 @@ static pd_code write_folder(pd_home *home, const char *agent, const pd_folder *f
   pd_json_open(&w, '{');
   pd_json_put_text(&w, "path", folder->path);
   pd_json_put_bool(&w, "hidden", folder->has_hidden);
+  if (folder->is_rooted) pd_json_put_bool(&w, "rooted", true);
   pd_json_put_number(&w, "watched_ms", (uint64_t)folder->watched_ms);
   pd_json_put_number(&w, "scanned_ms", (uint64_t)folder->scanned_ms);
   pd_json_put_number(&w, "files", folder->files);
@@ -113,6 +118,7 @@ pd_code pd_folder_look(pd_home *home, const char *agent, pd_folder *folder, uint
     .agent = agent,
     .folder_id = folder->id,
     .path = folder->path,
+    .is_rooted = folder->is_rooted,
     .has_hidden = folder->has_hidden,
     .files_max = files_max,
     .last_ms = folder->scanned_ms,
@@ -128,30 +134,28 @@ pd_code pd_folder_look(pd_home *home, const char *agent, pd_folder *folder, uint
 
 /* ---- the capabilities ---- */
 
-static bool is_within(const char *path, const char *folder)
-{
-  size_t size = strlen(folder);
-  return strncmp(path, folder, size) == 0 && (path[size] == '/' || !path[size] || strcmp(folder, "/") == 0);
-}
-
-/* Not with an agent's token; an operator who calls as an agent may. */
-static bool may_name(const pd_frame *frame)
+/* May any folder be named? By local agents, who run as the user whose files they are, and by the operator, also one who calls as an agent.
+ * A server cannot tell whose files its agents may see, with or without tokens. */
+static bool is_free(const pd_frame *frame)
 {
   pd_token token = {0};
-  if (!frame->ctx->token || frame->ctx->is_operator) return true;
+  if (frame->ctx->is_operator) return true;
+  if (!frame->ctx->token) return !frame->ctx->is_remote;
   return pd_token_load(frame->home, pd_text(frame->ctx->token), &token, NULL, NULL) == PD_OK && token.info.role == PD_ROLE_OPERATOR;
 }
 
-/* The folder that is meant: absolute, there, and none that would show what other agents have. */
-static pd_code find_folder(const pd_frame *frame, char out[PATH_MAX], pd_error *err)
+static bool touches_home(const pd_frame *frame, const char *path)
 {
-  char given[PATH_MAX], home[PATH_MAX];
+  char home[PATH_MAX];
+  return frame->home->folder && realpath(frame->home->folder, home) && (pd_path_is_within(path, home) || pd_path_is_within(home, path));
+}
+
+/* The folder that is meant, by somebody who may name any: absolute, there, and none that would show what other agents have. */
+static pd_code find_any(const pd_frame *frame, char out[PATH_MAX], pd_error *err)
+{
+  char given[PATH_MAX];
   struct stat st;
   const char *name = frame->capability->name;
-  if (!may_name(frame)) /* before anything is looked at: an error would tell what is there */
-    return pd_error_named(
-      err, PD_DENIED, "PermissionDenied",
-      "%s: an agent that calls with a token may not name folders of the server's machine; the operator watches one for it", name);
   if (!pd_in_string(frame, "path", given, sizeof given) || given[0] != '/')
     return pd_error_named(err, PD_INVALID, "InvalidInput", "%s: field 'path' must be an absolute path", name);
   if (!realpath(given, out) || stat(out, &st) != 0)
@@ -159,9 +163,30 @@ static pd_code find_folder(const pd_frame *frame, char out[PATH_MAX], pd_error *
   if (!S_ISDIR(st.st_mode)) return pd_error_named(err, PD_NOT_FOUND, "FolderNotFound", "%s: %.300s is no folder", name, given);
   if (!pd_utf8_check(pd_text(out)))
     return pd_error_named(err, PD_INVALID, "InvalidInput", "%s: the name of the folder is no UTF-8 text", name);
-  if (frame->home->folder && realpath(frame->home->folder, home) && (is_within(out, home) || is_within(home, out)))
+  if (touches_home(frame, out))
     return pd_error_named(err, PD_DENIED, "PermissionDenied", "%s: %.300s holds, or is held by, the home of all agents", name, given);
   return PD_OK;
+}
+
+/* The same for an agent of a server: below folders.roots. All else has one answer, which does not say what is there. */
+static pd_code find_rooted(const pd_frame *frame, char out[PATH_MAX], pd_error *err)
+{
+  char given[PATH_MAX];
+  const char *name = frame->capability->name;
+  bool is_path = pd_in_string(frame, "path", given, sizeof given) && pd_path_clean(given, out) && !touches_home(frame, out);
+  int folder = is_path ? pd_folder_roots_open(frame->home, out) : -1, why = is_path ? errno : EPERM;
+  if (folder >= 0) {
+    close(folder);
+    return PD_OK;
+  }
+  if (why == EPERM)
+    return pd_error_named(
+      err, PD_DENIED, "PermissionDenied",
+      "%s: an agent that calls through a server may name only folders below those of the setting folders.roots, without "
+      "'..' and symbolic links; the operator watches others for it",
+      name);
+  if (why == ENOSYS) return pd_error_set(err, PD_UNSUPPORTED, "%s: folders.roots needs a kernel with openat2 (Linux 5.6)", name);
+  return pd_error_named(err, PD_NOT_FOUND, "FolderNotFound", "%s: there is no folder %.300s: %s", name, out, strerror(why));
 }
 
 static void write_one(pd_json_writer *w, const pd_folder *folder)
@@ -189,7 +214,8 @@ pd_code pd_cap_folders_watch(pd_frame *frame, pd_error *err)
   char path[PATH_MAX];
   pd_manifest_scan scan;
   pd_ack ack;
-  TRY(find_folder(frame, path, err));
+  bool is_rooted = !is_free(frame);
+  TRY(is_rooted ? find_rooted(frame, path, err) : find_any(frame, path, err));
   TRY(pd_folders_read(frame->home, frame->agent, &list, err));
   pd_folder *folder = find_in(&list, path);
   bool is_new = !folder;
@@ -203,10 +229,13 @@ pd_code pd_cap_folders_watch(pd_frame *frame, pd_error *err)
     id_of(path, folder->id);
     list.count++;
   }
-  bool has_hidden = pd_in_bool(frame, "hidden", false);
-  if (has_hidden != folder->has_hidden) folder->scanned_ms = 0; /* what was not looked at before is not new */
+  bool has_hidden = pd_in_bool(frame, "hidden", false), is_other = has_hidden != folder->has_hidden;
+  if (is_other) folder->scanned_ms = 0; /* what was not looked at before is not new */
+  /* What the operator watches for the agent stays so, unless the agent wants to see more of it. */
+  bool stays_free = is_rooted && !is_new && !is_other && !folder->is_rooted, is_freed = folder->is_rooted && !is_rooted;
+  folder->is_rooted = is_rooted && !stays_free;
   folder->has_hidden = has_hidden;
-  if (is_new || !folder->scanned_ms) {
+  if (is_new || is_freed || !folder->scanned_ms) {
     TRY(write_folder(frame->home, frame->agent, folder, frame->capability->name, &ack, err));
     pd_frame_commit(frame, &ack);
     folder->version = ack.version;
@@ -228,7 +257,8 @@ pd_code pd_cap_folders_unwatch(pd_frame *frame, pd_error *err)
   bool has_given = pd_in_string(frame, "path", given, sizeof given);
   TRY(pd_folders_read(frame->home, frame->agent, &list, err));
   const pd_folder *folder = has_given ? find_in(&list, given) : NULL; /* it may be gone */
-  if (!folder && has_given && realpath(given, path)) folder = find_in(&list, path);
+  bool is_found = has_given && !folder && (is_free(frame) ? realpath(given, path) != NULL : pd_path_clean(given, path));
+  if (is_found) folder = find_in(&list, path);
   if (folder) {
     pd_note note = {.ref = "main", .author = frame->agent, .run = frame->ctx->session, .reason = frame->capability->name};
     key_of(frame->agent, folder->id, key);

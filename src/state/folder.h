@@ -1,6 +1,6 @@
 /*
  * folder.h: the folders that an agent has watched for its briefings. folder/AGENT/<16 hex digits of the path's SHA-256> in the system
- * store: {"path","hidden","watched_ms","scanned_ms","files"}; what is in them is manifest.h's.
+ * store: {"path","hidden","rooted","watched_ms","scanned_ms","files"}; what is in them is manifest.h's.
  */
 #ifndef PD_STATE_FOLDER_H
 #define PD_STATE_FOLDER_H
@@ -13,6 +13,7 @@ typedef struct pd_folder {
   char id[PD_FOLDER_ID_SIZE];
   char *path; /* absolute, without symbolic links */
   bool has_hidden;
+  bool is_rooted; /* an agent named it through a server: it is looked at only while it is below folders.roots */
   int64_t watched_ms, scanned_ms;
   uint64_t files;
   uint64_t version; /* of the key */

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "state/audit.h"
 #include "state/backup.h"
+#include "state/folder_roots.h"
 #include "state/opened.h"
 #include "state/tiers.h"
 
@@ -106,6 +107,7 @@ static pd_code set_up(pd_home *home, const pd_home_options *options, pd_error *e
   home->config_file = options->config ? strdup(options->config) : NULL;
   if (options->config && !home->config_file) return pd_error_memory(err, "a home");
   TRY(pd_config_load(&home->config, home->folder, home->config_file, err));
+  TRY(pd_folder_roots_new(home, &home->roots, err));
   TRY(pd_opened_new(home, &home->opened, err));
   TRY(pd_policy_new(home, &home->policy, err));
   TRY(pd_sessions_new(home, &home->sessions, err));
@@ -156,6 +158,7 @@ pd_code pd_home_close(pd_home *home, pd_error *err)
   pd_owners_free(home->owners);
   pd_policy_free(home->policy);
   pd_code code = pd_opened_free(home->opened, err);
+  pd_folder_roots_free(home->roots);
   pd_config_done(&home->config);
   free(home->config_file);
   free(home->folder);

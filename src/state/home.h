@@ -32,6 +32,7 @@ typedef struct pd_owners pd_owners;               /* owners.c */
 typedef struct pd_subscriptions pd_subscriptions; /* subscription.c */
 typedef struct pd_ear pd_ear;                     /* ear.c */
 typedef struct pd_opened pd_opened;               /* opened.c */
+typedef struct pd_folder_roots pd_folder_roots;   /* folder_roots.c */
 
 struct pd_home {
   char *uri;
@@ -49,6 +50,7 @@ struct pd_home {
   pd_owners *owners;
   pd_subscriptions *subscriptions;
   pd_ear *ear;
+  pd_folder_roots *roots;
 };
 
 int64_t pd_home_now(pd_home *home);

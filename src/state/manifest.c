@@ -170,12 +170,12 @@ static pd_code write_some(pd_store *store, const char *prefix, const pd_manifest
   return code;
 }
 
-static pd_code update_once(pd_store *store, pd_manifest_scan *scan, pd_manifest *out, pd_error *err)
+static pd_code update_once(pd_home *home, pd_store *store, pd_manifest_scan *scan, pd_manifest *out, pd_error *err)
 {
   char prefix[KEY_SIZE];
   prefix_of(scan->agent, scan->folder_id, prefix);
   TRY(read_known(store, prefix, out, err));
-  TRY(pd_manifest_walk(scan, out, err));
+  TRY(pd_manifest_walk(home, scan, out, err));
   if (*scan->why) return PD_OK;
   for (size_t at = 0; at < out->count;) TRY(write_some(store, prefix, scan, out, &at, err));
   return PD_OK;
@@ -190,7 +190,7 @@ pd_code pd_manifest_update(pd_home *home, pd_manifest_scan *scan, pd_manifest *o
     scan->file_count = scan->unreadable = 0;
     scan->is_cut = false;
     scan->why[0] = 0;
-    pd_code code = update_once(store, scan, out, err);
+    pd_code code = update_once(home, store, scan, out, err);
     if (code != PD_CONFLICT) return code;
     pd_manifest_done(out); /* another process looked at the same folder: begin with what it found */
   }

@@ -5,7 +5,8 @@
  * is found whatever its size and times say; a symbolic link by the text it holds. Each entry says when the file was made, last changed and
  * deleted, as far as that can be known: so changes can be told for any time, and told again.
  *
- * M1  Symbolic links are not followed, and only files and links count: no devices, sockets or pipes.
+ * M1  Symbolic links are not followed, on the way to the folder or below it, whatever has become of it since; and only files and links
+ *     count: no devices, sockets or pipes.
  * M2  A file that was not looked at (a limit, a folder that cannot be read) is not taken for deleted.
  * M3  Content is read again unless size, times and inode are all as before, and older than RACY_MS when it was read: a later write
  *     would have changed them.
@@ -44,6 +45,7 @@ typedef struct pd_manifest {
 
 typedef struct pd_manifest_scan {
   const char *agent, *folder_id, *path;
+  bool is_rooted;     /* only while it is below folders.roots (folder_roots.h) */
   bool has_hidden;    /* look at names that begin with a dot, too */
   uint64_t files_max; /* no more than these */
   int64_t last_ms;    /* when it was looked at before; 0: this is the first time, and all that is there was there before */
@@ -63,7 +65,7 @@ void pd_manifest_done(pd_manifest *manifest);
 PD_MUST_USE pd_code pd_manifest_forget(pd_home *home, const char *agent, const char *folder_id, pd_error *err);
 
 /* manifest_walk.c: find files; those whose content must be read are hashed. */
-PD_MUST_USE pd_code pd_manifest_walk(pd_manifest_scan *scan, pd_manifest *manifest, pd_error *err);
+PD_MUST_USE pd_code pd_manifest_walk(pd_home *home, pd_manifest_scan *scan, pd_manifest *manifest, pd_error *err);
 /* The file of this path among the known ones, or a new one. */
 PD_MUST_USE pd_code pd_manifest_file(pd_manifest *manifest, const char *path, pd_file **out, bool *out_is_new, pd_error *err);
 

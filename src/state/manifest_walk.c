@@ -1,8 +1,10 @@
 /* manifest_walk.c: walking a watched folder. Rules M1 to M4 are in manifest.h. */
 #include "base/base.h"
+#include "base/beneath.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/sha256.h"
+#include "state/folder_roots.h"
 #include "state/manifest.h"
 
 #include <dirent.h>
@@ -197,6 +199,17 @@ static pd_code walk_folder(walk *k, int folder, int depth, pd_error *err)
 
 /* ---- what is gone ---- */
 
+/* As fstatat, but links on the way are not followed: what a swapped folder leads to is not the agent's to know. */
+static bool stat_beneath(int root, const char *path, struct stat *st)
+{
+  int file = pd_open_beneath(root, path, O_PATH | O_NOFOLLOW);
+  if (file < 0 && errno == ENOSYS) return fstatat(root, path, st, AT_SYMLINK_NOFOLLOW) == 0;
+  if (file < 0) return false;
+  bool is_there = fstat(file, st) == 0;
+  close(file);
+  return is_there;
+}
+
 /* The time of the nearest folder above that is still there: nothing was removed from it later. */
 static int64_t gone_at(const pd_manifest_scan *scan, int root, const char *path)
 {
@@ -205,7 +218,7 @@ static int64_t gone_at(const pd_manifest_scan *scan, int root, const char *path)
   snprintf(above, sizeof above, "%s", path);
   for (char *slash; (slash = strrchr(above, '/'));) {
     *slash = 0;
-    if (fstatat(root, above, &st, AT_SYMLINK_NOFOLLOW) == 0) return moment_of(scan, ns_of(st.st_mtim));
+    if (stat_beneath(root, above, &st)) return moment_of(scan, ns_of(st.st_mtim));
   }
   return fstat(root, &st) == 0 ? moment_of(scan, ns_of(st.st_mtim)) : scan->now_ms;
 }
@@ -216,19 +229,29 @@ static void find_gone(walk *k, int root)
     pd_file *file = &k->manifest->files[i];
     struct stat st;
     if (file->is_seen || file->deleted_ms) continue;
-    bool is_there = fstatat(root, file->path, &st, AT_SYMLINK_NOFOLLOW) == 0;
-    if (is_there ? !S_ISDIR(st.st_mode) : errno != ENOENT && errno != ENOTDIR) continue; /* M2 */
+    bool is_there = stat_beneath(root, file->path, &st);
+    if (is_there ? !S_ISDIR(st.st_mode) : errno != ENOENT && errno != ENOTDIR && errno != ELOOP) continue; /* M2 */
     file->deleted_ms = gone_at(k->scan, root, file->path);
     file->is_dirty = true;
   }
 }
 
-pd_code pd_manifest_walk(pd_manifest_scan *scan, pd_manifest *manifest, pd_error *err)
+/* M1. A kernel that cannot do it sees to the last part alone; below roots nothing is looked at then. */
+static int open_root(pd_home *home, pd_manifest_scan *scan)
 {
-  int root = open(scan->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (scan->is_rooted) return pd_folder_roots_open(home, scan->path);
+  int root = pd_open_straight(scan->path, O_RDONLY | O_DIRECTORY);
+  return root < 0 && errno == ENOSYS ? open(scan->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : root;
+}
+
+pd_code pd_manifest_walk(pd_home *home, pd_manifest_scan *scan, pd_manifest *manifest, pd_error *err)
+{
+  int root = open_root(home, scan);
   int first = root >= 0 ? dup(root) : -1;
   if (first < 0) {
-    snprintf(scan->why, sizeof scan->why, "it cannot be looked at: %s", strerror(errno));
+    bool is_outside = root < 0 && scan->is_rooted && errno == EPERM;
+    const char *why = is_outside ? "it is not, or not without symbolic links, below a folder of folders.roots" : strerror(errno);
+    snprintf(scan->why, sizeof scan->why, "it cannot be looked at: %s", why);
     if (root >= 0) close(root);
     return PD_OK;
   }

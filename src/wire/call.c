@@ -80,6 +80,7 @@ pd_code pd_wire_call(const pd_caller *caller, const pd_ctx *ctx, const char *cap
   int64_t begun_us = pd_clock_monotonic_us();
   pd_ctx who = *ctx;
   who.is_onlooker = caller->token.role == PD_ROLE_AUDITOR;
+  who.is_remote = true;
   who.token = caller->has_token ? caller->token.id : NULL;
   pd_code code = pd_caller_calls(caller, capability, input, err);
   if (code)
@@ -108,6 +109,7 @@ static pd_ctx ctx_of(const pd_request *request)
     .session = is_named ? caller->session : NULL,
     .is_operator = caller->is_operator,
     .is_onlooker = caller->token.role == PD_ROLE_AUDITOR,
+    .is_remote = true,
     .token = caller->has_token ? caller->token.id : NULL,
   };
 }

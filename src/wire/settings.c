@@ -1,4 +1,4 @@
-/* settings.c: what [server] and [store] in the home's perdure.toml says. */
+/* settings.c: what [server], [store] and [folders] in the home's perdure.toml say. */
 #include "base/base.h"
 #include "base/error.h"
 #include "wire/http.h"
@@ -44,5 +44,6 @@ static void take_flush(void *ctx, const pd_config_info *info)
 pd_code pd_wire_settings_load(pd_server *server, pd_error *err)
 {
   TRY(pd_config_each(server->home, take_flush, server, err));
-  return pd_config_each_now(server->home, take, &server->settings, err);
+  TRY(pd_config_each_now(server->home, take, &server->settings, err));
+  return pd_home_reload_roots(server->home, err);
 }

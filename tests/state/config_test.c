@@ -160,6 +160,11 @@ static void config__wrong_keys_and_values_are_refused_with_their_line(void **sta
     {"[server]\ninsecure_listen = 'yes'", "2: 'server.insecure_listen' is 'yes'; it must be true or false"},
     {"[server]\nlog = 'xml'", "2: 'server.log' is 'xml'; it must be one of json|human"},
     {"[server]\nlog_level = 'inf'", "2: 'server.log_level' is 'inf'; it must be one of error|warn|info|debug"},
+    {"[folders]\nroots = ['data']", "2: 'folders.roots': 'data' is not an absolute path without '..'"},
+    {"[folders]\nroots = ['/data', '/data/../x']", "2: 'folders.roots': '/data/../x' is not an absolute path without '..'"},
+    {"[folders]\nroots = ['']", "2: 'folders.roots': '' is no item"},
+    {"[folders]\nroots = ['/a,b']", "2: 'folders.roots': '/a,b' is no item"},
+    {"[folders]\nroots = true", "2: 'folders.roots' is a boolean; it must be a list of absolute folders"},
     {"[server]\nallow_host = [1]", "2: 'server.allow_host' has an integer in it; it must be a list of texts"},
     {"[server]\nallow_host = ['a b']", "2: 'server.allow_host': 'a b' is no item"},
     {"[server]\nallow_host = 'a,,b'", "2: 'server.allow_host': '' is no item"},
@@ -189,6 +194,18 @@ static void config__texts_lists_flags_and_modes_of_a_server_are_read(void **stat
   assert_string_equal(config.server_log_level, "debug");
   assert_null(config.server_mcp_tools);
   assert_null(config.server_tls_cert);
+  pd_config_done(&config);
+}
+
+static void config__roots_of_folders_may_have_blanks_in_their_names(void **state)
+{
+  (void)state;
+  pd_config config = {0};
+  load("[folders]\nroots = ['/srv/my data', '/data/']\n", &config);
+  assert_string_equal(config.folders_roots, "/srv/my data,/data/");
+  pd_config_done(&config);
+  load("[folders]\nroots = []\n", &config);
+  assert_null(config.folders_roots);
   pd_config_done(&config);
 }
 
@@ -332,6 +349,7 @@ int main(void)
     cmocka_unit_test(config__forever_is_a_number_of_versions),
     cmocka_unit_test(config__wrong_keys_and_values_are_refused_with_their_line),
     cmocka_unit_test(config__texts_lists_flags_and_modes_of_a_server_are_read),
+    cmocka_unit_test(config__roots_of_folders_may_have_blanks_in_their_names),
     cmocka_unit_test(config__a_relative_path_is_taken_from_the_files_folder),
     cmocka_unit_test(config__the_environment_wins_over_the_file),
     cmocka_unit_test(config__a_named_file_must_be_there),

@@ -317,6 +317,29 @@ static void folders__a_folder_that_is_gone_is_unavailable_not_empty(void **state
   scene_close(&s);
 }
 
+/* The path had no link in it when it was watched; with one it leads elsewhere. */
+static void folders__a_link_on_the_way_is_not_followed_later_either(void **state)
+{
+  (void)state;
+  scene s;
+  scene_open(&s);
+  make_folder(&s, "above");
+  make_folder(&s, "above/inner");
+  make_folder(&s, "other");
+  make_folder(&s, "other/inner");
+  write_file(&s, "other/inner/secret", "1");
+  if (world_callf(&s.w, "folders.watch", "{\"path\":\"%s/above/inner\"}", s.folder)) fail_msg("%s", (const char *)s.w.out.data);
+  char *above = path_of(&s, "above"), *aside = path_of(&s, "aside");
+  assert_int_equal(rename(above, aside), 0);
+  assert_int_equal(symlink("other", above), 0);
+  look(&s);
+  assert_string_not_equal(world_out(&s.w, "briefing.filesystem_changes.unavailable"), "[]");
+  assert_null(strstr((const char *)s.w.out.data, "secret"));
+  free(above);
+  free(aside);
+  scene_close(&s);
+}
+
 static void folders__what_comes_and_goes_in_between_is_nothing(void **state)
 {
   (void)state;
@@ -509,6 +532,7 @@ int main(void)
     cmocka_unit_test(folders__hidden_names_count_only_if_asked_for),
     cmocka_unit_test(folders__a_pipe_does_not_stop_the_look),
     cmocka_unit_test(folders__a_folder_that_is_gone_is_unavailable_not_empty),
+    cmocka_unit_test(folders__a_link_on_the_way_is_not_followed_later_either),
     cmocka_unit_test(folders__what_comes_and_goes_in_between_is_nothing),
     cmocka_unit_test(folders__ten_thousand_files_are_looked_at_quickly),
     cmocka_unit_test(folders_watch__err_FolderNotFound__for_whatever_is_no_folder),
