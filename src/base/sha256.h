@@ -17,4 +17,7 @@ pd_id pd_sha256(pd_bytes data);
 /* The hash of two or more pieces, one after the other, without copying them together. */
 pd_id pd_sha256_parts(const pd_bytes *parts, size_t count);
 
+/* HMAC-SHA256 (RFC 2104) with a key of at most 64 bytes. Cannot fail, unlike libcrypto's, which allocates. */
+pd_id pd_hmac_sha256(pd_bytes key, pd_bytes text);
+
 #endif

@@ -9,6 +9,7 @@
 #include "base/base.h"
 #include "base/base64.h"
 #include "base/buf.h"
+#include "base/crypto.h"
 #include "base/error.h"
 
 #include <ctype.h>
@@ -128,6 +129,7 @@ pd_code pd_sign_key_make(const char *uri, pd_error *err)
   if (stat(folder, &st) < 0 || !S_ISDIR(st.st_mode)) return pd_error_set(err, PD_NOT_FOUND, "there is no home in %.300s", folder);
   TRY(key_path(folder, &path, err));
   if (lstat(path, &st) == 0) return pd_error_set(err, PD_EXISTS, "there is a key already: %.300s", path);
+  TRY(pd_crypto_ready(err));
   CLEANUP(free_pair) EVP_PKEY *pair = EVP_PKEY_Q_keygen(NULL, NULL, "ED25519");
   if (!pair) return failed(err, "no key can be made");
   return store_pair(pair, folder, path, err);
@@ -184,6 +186,7 @@ pd_code pd_sign_key_open(const char *uri, pd_sign_key **out, pd_error *err)
 {
   CLEANUP(free_text) char *folder = NULL;
   CLEANUP(free_text) char *path = NULL;
+  TRY(pd_crypto_ready(err));
   TRY(find_folder(uri, &folder, err));
   TRY(key_path(folder, &path, err));
   pd_sign_key *key = calloc(1, sizeof *key);
@@ -224,6 +227,7 @@ static void free_bio(BIO **bio)
 
 pd_code pd_public_key_pem(const pd_public_key *key, pd_buf *out, pd_error *err)
 {
+  TRY(pd_crypto_ready(err));
   CLEANUP(free_bio) BIO *bio = BIO_new(BIO_s_mem());
   CLEANUP(free_pair) EVP_PKEY *pair = EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, NULL, key->bytes, sizeof key->bytes);
   char *text;
@@ -238,6 +242,7 @@ static pd_code parse_pem(pd_bytes text, pd_public_key *out, pd_error *err)
   static const char private_mark[] = "PRIVATE KEY-----";
   if (memmem(text.data, text.size, private_mark, sizeof private_mark - 1))
     return pd_error_set(err, PD_INVALID, "that is a private key, which nobody should see: give the public one");
+  TRY(pd_crypto_ready(err));
   CLEANUP(free_bio) BIO *bio = BIO_new_mem_buf(text.data, (int)text.size);
   CLEANUP(free_pair) EVP_PKEY *pair = bio ? PEM_read_bio_PUBKEY(bio, NULL, no_password, NULL) : NULL;
   ERR_clear_error();
@@ -279,11 +284,11 @@ pd_code pd_sign_bytes(const pd_sign_key *key, pd_bytes message, uint8_t out[PD_S
 pd_code pd_signature_check(const pd_public_key *key, pd_bytes message, const uint8_t signature[PD_SIGNATURE_SIZE], bool *out_is_right,
                            pd_error *err)
 {
+  TRY(pd_crypto_ready(err));
   CLEANUP(free_digest) EVP_MD_CTX *ctx = EVP_MD_CTX_new();
   CLEANUP(free_pair) EVP_PKEY *pair = EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, NULL, key->bytes, sizeof key->bytes);
-  if (!ctx || !pair) return pd_error_memory(err, "a signature");
-  *out_is_right = EVP_DigestVerifyInit(ctx, NULL, NULL, NULL, pair) == 1 &&
-                  EVP_DigestVerify(ctx, signature, PD_SIGNATURE_SIZE, message.data, message.size) == 1;
+  if (!ctx || !pair || EVP_DigestVerifyInit(ctx, NULL, NULL, NULL, pair) != 1) return pd_error_memory(err, "a signature");
+  *out_is_right = EVP_DigestVerify(ctx, signature, PD_SIGNATURE_SIZE, message.data, message.size) == 1;
   ERR_clear_error();
   return PD_OK;
 }

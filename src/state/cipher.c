@@ -2,6 +2,7 @@
 #include "state/cipher.h"
 
 #include "base/base.h"
+#include "base/crypto.h"
 #include "base/error.h"
 
 #include <errno.h>
@@ -37,6 +38,7 @@ static pd_code failed(pd_error *err, const char *what)
 
 pd_code pd_hkdf(const uint8_t key[PD_KEY_BYTES], pd_bytes salt, const char *label, uint8_t out[PD_KEY_BYTES], pd_error *err)
 {
+  TRY(pd_crypto_ready(err));
   EVP_KDF *kdf = EVP_KDF_fetch(NULL, "HKDF", NULL);
   EVP_KDF_CTX *ctx = kdf ? EVP_KDF_CTX_new(kdf) : NULL;
   OSSL_PARAM params[] = {
@@ -56,6 +58,7 @@ pd_code pd_hkdf(const uint8_t key[PD_KEY_BYTES], pd_bytes salt, const char *labe
 
 pd_code pd_gcm_new(pd_gcm *out, const uint8_t key[PD_KEY_BYTES], pd_error *err)
 {
+  TRY(pd_crypto_ready(err));
   EVP_CIPHER_CTX *ctx = EVP_CIPHER_CTX_new();
   if (!ctx || EVP_EncryptInit_ex(ctx, EVP_aes_256_gcm(), NULL, key, NULL) != 1) {
     EVP_CIPHER_CTX_free(ctx);

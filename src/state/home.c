@@ -4,6 +4,7 @@
 #include "base/array.h"
 #include "base/base.h"
 #include "base/clock.h"
+#include "base/crypto.h"
 #include "base/error.h"
 #include "state/audit.h"
 #include "state/backup.h"
@@ -103,6 +104,7 @@ static pd_code set_folder(pd_home *home, const pd_home_options *options, pd_erro
 
 static pd_code set_up(pd_home *home, const pd_home_options *options, pd_error *err)
 {
+  TRY(pd_crypto_ready(err)); /* here, where it is an error like any other, and not in the middle of a request */
   TRY(set_folder(home, options, err));
   home->config_file = options->config ? strdup(options->config) : NULL;
   if (options->config && !home->config_file) return pd_error_memory(err, "a home");

@@ -3,6 +3,7 @@
 
 #include "base/base.h"
 #include "base/clock.h"
+#include "base/crypto.h"
 #include "base/error.h"
 
 #include <errno.h>
@@ -58,6 +59,7 @@ static pd_code tls_refused(const pd_redis *r, const char *what, pd_error *err)
 static pd_code load_tls(pd_redis *r, pd_error *err)
 {
   const pd_redis_address *a = &r->address;
+  TRY(pd_crypto_ready(err));
   r->tls_settings = SSL_CTX_new(TLS_client_method());
   if (!r->tls_settings) return pd_error_memory(err, "the settings of TLS");
   SSL_CTX_set_min_proto_version(r->tls_settings, TLS1_2_VERSION);

@@ -15,7 +15,6 @@
 #include "wire/mcp_inside.h"
 
 #include <openssl/crypto.h>
-#include <openssl/hmac.h>
 #include <sys/random.h>
 
 #define SEAL_VERSION 1
@@ -57,10 +56,8 @@ pd_code pd_mcp_keys(pd_mcp *mcp, const char *file, pd_error *err)
 
 pd_id pd_mcp_mac(const uint8_t key[KEY_SIZE], const pd_bytes *parts, size_t count)
 {
-  pd_id digest = pd_sha256_parts(parts, count), mac;
-  unsigned size = PD_ID_SIZE;
-  HMAC(EVP_sha256(), key, KEY_SIZE, digest.bytes, PD_ID_SIZE, mac.bytes, &size);
-  return mac;
+  pd_id digest = pd_sha256_parts(parts, count);
+  return pd_hmac_sha256((pd_bytes){key, KEY_SIZE}, (pd_bytes){digest.bytes, PD_ID_SIZE});
 }
 
 /* ---- requestState ---- */

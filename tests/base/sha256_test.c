@@ -64,13 +64,25 @@ static void sha256__a_flipped_bit_changes_the_hash(void **state)
   }
 }
 
+/* RFC 4231, cases 1 and 2. */
+static void hmac_sha256__known_vectors_hold(void **state)
+{
+  (void)state;
+  uint8_t key[20];
+  char hex[PD_ID_HEX_SIZE];
+  memset(key, 0x0b, sizeof key);
+  pd_id mac = pd_hmac_sha256((pd_bytes){key, sizeof key}, pd_text("Hi There"));
+  assert_string_equal(pd_id_hex(&mac, hex), "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
+  mac = pd_hmac_sha256(pd_text("Jefe"), pd_text("what do ya want for nothing?"));
+  assert_string_equal(pd_id_hex(&mac, hex), "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(sha256__known_vectors_hold),
-    cmocka_unit_test(sha256__a_million_letters_hash_as_nist_says),
-    cmocka_unit_test(sha256__pieces_hash_as_their_whole),
-    cmocka_unit_test(sha256__a_flipped_bit_changes_the_hash),
+    cmocka_unit_test(sha256__known_vectors_hold),         cmocka_unit_test(sha256__a_million_letters_hash_as_nist_says),
+    cmocka_unit_test(sha256__pieces_hash_as_their_whole), cmocka_unit_test(sha256__a_flipped_bit_changes_the_hash),
+    cmocka_unit_test(hmac_sha256__known_vectors_hold),
   };
   return cmocka_run_group_tests_name("sha256", tests, NULL, NULL);
 }
