@@ -163,7 +163,7 @@ struct pd_request {
   bool is_too_large; /* the body is longer than it may be: what follows is dropped */
   bool is_refused;   /* the answer is there before the body is: it is dropped */
   size_t dropped;
-  size_t held; /* bytes of body or answer that are counted: shares.c */
+  size_t held;       /* bytes of body or answer that are counted: shares.c */
   bool is_counted;   /* in flight */
   bool is_streaming; /* counted as a stream */
   bool is_write;     /* counted in server->stall */

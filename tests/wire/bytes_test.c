@@ -99,8 +99,8 @@ static void await_bytes(const served *s, uint64_t least)
 /* A request that says how long it is and sends little of it. */
 static int hold(const served *s, const char *headers, size_t size)
 {
-  char *text = text_of("POST " SET " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n%sContent-Length: %zu\r\n\r\n{",
-                       headers, size);
+  char *text =
+    text_of("POST " SET " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n%sContent-Length: %zu\r\n\r\n{", headers, size);
   int fd = served_connect(s);
   assert_true(send_bytes(fd, text, strlen(text)));
   free(text);
@@ -151,8 +151,8 @@ static void send_chunk(int fd, size_t size)
 
 static int begin_chunks(const served *s, const char *headers)
 {
-  char *text = text_of("POST " SET " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n%sTransfer-Encoding: chunked\r\n\r\n",
-                       headers);
+  char *text =
+    text_of("POST " SET " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n%sTransfer-Encoding: chunked\r\n\r\n", headers);
   int fd = served_connect(s);
   assert_true(send_bytes(fd, text, strlen(text)));
   free(text);

@@ -37,8 +37,7 @@ static const struct {
 } polls[KINDS] = {
   {"/v1/call/queue.receive", "", "{\"wait_ms\":%u}"},
   {"/mcp", "Accept: application/json\r\nMCP-Protocol-Version: 2025-06-18\r\n", CALL "}}"},
-  {"/mcp",
-   "Accept: application/json\r\nMCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: queue_receive\r\n",
+  {"/mcp", "Accept: application/json\r\nMCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: queue_receive\r\n",
    CALL ",\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\",\"io.modelcontextprotocol/clientInfo\":{\"name\":\"x\","
         "\"version\":\"1\"},\"io.modelcontextprotocol/clientCapabilities\":{}}}}"},
 };
@@ -60,8 +59,8 @@ static int wait_for_message(const served *s, int kind, unsigned wait_ms)
 
 static int wait_for_log(const served *s, const char *store, unsigned after, unsigned ms)
 {
-  char *text = text_of("GET /v1/stores/%s/log/wait?after=%u&ms=%u HTTP/1.1\r\nHost: localhost\r\nPerdure-Role: operator\r\n\r\n", store,
-                       after, ms);
+  char *text =
+    text_of("GET /v1/stores/%s/log/wait?after=%u&ms=%u HTTP/1.1\r\nHost: localhost\r\nPerdure-Role: operator\r\n\r\n", store, after, ms);
   int fd = served_connect(s);
   assert_true(send_bytes(fd, text, strlen(text)));
   free(text);

@@ -32,7 +32,7 @@
 #define WATCHES 300 /* more than an agent may have */
 #define BODIES 64   /* of 4 MB: four times the agent's share of server.bytes_max */
 #define HEAP_MAX ((uint64_t)160 << 20)
-#define TALKERS 2   /* threads of each of the other floods */
+#define TALKERS 2 /* threads of each of the other floods */
 #define ROUNDS 12
 #define ROUNDS_FULL 100
 #define WORST_MS (SERVED_IS_SANITIZED ? 40000 : 10000)
@@ -52,9 +52,8 @@ typedef enum flood {
   FLOODS
 } flood;
 
-static const char *const flood_names[] = {"no flood",     "long polls",  "watches",           "large bodies",
-                                          "MCP sessions", "MCP batches", "MCP cancellations", "large sessions",
-                                          "everything at once"};
+static const char *const flood_names[] = {"no flood",    "long polls",        "watches",        "large bodies",      "MCP sessions",
+                                          "MCP batches", "MCP cancellations", "large sessions", "everything at once"};
 
 typedef struct world {
   served *s;
@@ -466,8 +465,8 @@ static void hostile__an_honest_agent_is_served_whatever_another_floods_the_serve
   (void)state;
   world w = {.s = served_start(args)};
   char *hostile = served_token(w.s, "create --agent hostile"), *honest = served_token(w.s, "create --agent honest");
-  char *operator = served_token(w.s, "create --role operator");
-  w.operator = text_of("Authorization: Bearer %s\r\n", operator);
+  char *operator= served_token(w.s, "create --role operator");
+  w.operator= text_of("Authorization: Bearer %s\r\n", operator);
   w.hostile = text_of("Authorization: Bearer %s\r\n", hostile);
   w.honest = text_of("Authorization: Bearer %s\r\n", honest);
   for (int which = NONE; which < FLOODS; which++) measure(&w, (flood)which, rounds);
