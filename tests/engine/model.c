@@ -87,19 +87,20 @@ static bool same_entries(const model *m, const model_entry *a, const model_entry
   return memcmp(a, b, m->key_count * sizeof *a) == 0;
 }
 
-bool model_has_twin(const model *m, uint32_t parent, const model_entry *entries)
+static int family_of(const model *m, int ref)
+{
+  return m->refs[ref].head == MODEL_ROOT ? ref : m->commits[m->refs[ref].head].family;
+}
+
+bool model_has_twin(const model *m, int ref, const model_entry *entries)
 {
   uint64_t print = print_of(m, entries);
   for (size_t i = 0; i < m->commit_count; i++) {
     const model_commit *c = &m->commits[i];
-    if (c->parent == parent && c->print == print && same_map(m, c->entries, entries) && !same_entries(m, c->entries, entries)) return true;
+    if (c->parent != m->refs[ref].head || c->print != print || !same_map(m, c->entries, entries)) continue;
+    if (!same_entries(m, c->entries, entries) || c->family != family_of(m, ref)) return true;
   }
   return false;
-}
-
-static int family_of(const model *m, int ref)
-{
-  return m->refs[ref].head == MODEL_ROOT ? ref : m->commits[m->refs[ref].head].family;
 }
 
 model_fault model_version_fault(const model *m, int ref, size_t key, uint64_t version, uint64_t seq)

@@ -75,9 +75,9 @@ model_entry *model_copy(const model *m, uint32_t commit);
 void model_entry_put(model_entry *entry, uint32_t value, uint64_t seq, int64_t time_ms);
 void model_entry_delete(model_entry *entry);
 
-/* Is there a child of `parent` with the same map that was come by differently (other versions or writers)? It has the same id, and so
- * the two cannot be told apart by it. */
-bool model_has_twin(const model *m, uint32_t parent, const model_entry *entries);
+/* Is there a child of the ref's head with the same map that was come by differently (other versions or writers, or another family, as
+ * with two edits of the root commit that change nothing)? It has the same id, and so the two cannot be told apart by it. */
+bool model_has_twin(const model *m, int ref, const model_entry *entries);
 
 /* M4: may record `seq`, the next commit on `ref`, have given `version` to `key`? */
 model_fault model_version_fault(const model *m, int ref, size_t key, uint64_t version, uint64_t seq);

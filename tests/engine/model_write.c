@@ -94,7 +94,7 @@ void op_put(world *w)
 
   model_entry *next = model_copy(&w->model, w->model.refs[wr.ref].head);
   model_entry_put(&next[key], value, 0, world_now_ms());
-  if (wr.code == PD_OK && model_has_twin(&w->model, w->model.refs[wr.ref].head, next)) { /* see model_has_twin */
+  if (wr.code == PD_OK && model_has_twin(&w->model, wr.ref, next)) { /* see model_has_twin */
     value = ++w->value_count;
     next[key].value = value;
   }
@@ -274,7 +274,7 @@ static void commit_invocation(world *w, invocation *in)
   model_entry *next = apply_to_head(w, in);
   pd_code expected = next ? PD_OK : PD_CONFLICT;
   if (in->wr.note.expect_head && !pd_id_equal(&in->wr.head, &w->model.commits[head].id)) expected = PD_CONFLICT;
-  if (next && expected == PD_OK && model_has_twin(&w->model, head, next)) {
+  if (next && expected == PD_OK && model_has_twin(&w->model, in->wr.ref, next)) {
     free(next);
     pd_edit_abort(in->edit);
     return;
