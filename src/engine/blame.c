@@ -72,7 +72,7 @@ static pd_code look_at_parents(blame *b, const uint64_t *parents, size_t count, 
   for (size_t i = 0; i < count; i++) {
     pd_entry entry;
     pd_error why;
-    pd_code code = pd_get_at(b->s, parents[i], b->key, NULL, &entry, &why);
+    pd_code code = pd_get_to_read(b->s, parents[i], b->key, NULL, &entry, &why);
     if (code == PD_OK) add_before(v, entry.seq);
     if (is_lost(code)) v->has_lost = true;
     if (code == PD_OK || code == PD_NOT_FOUND || is_lost(code)) continue;
@@ -122,7 +122,7 @@ static pd_code open_version_locked(blame *b, uint64_t seq, version *out, pd_erro
 
 static pd_code open_version(blame *b, uint64_t seq, version *out, pd_error *err)
 {
-  pd_store_lock(b->s);
+  pd_store_lock_to_read(b->s);
   pd_code code = open_version_locked(b, seq, out, err);
   pd_cache_trim(b->s);
   pd_store_unlock(b->s);
@@ -144,7 +144,7 @@ static pd_code pass_to(blame *b, version *v, uint64_t seq, pd_error *err)
 {
   pd_id older_id;
   pd_error why;
-  pd_store_lock(b->s);
+  pd_store_lock_to_read(b->s);
   pd_code code = pd_version_value(b->s, b->key, seq, &older_id, NULL, &why);
   bool is_same = !code && pd_id_equal(&older_id, &v->value_id);
   if (!code && !is_same && b->is_json) code = pd_version_value(b->s, b->key, seq, &older_id, &b->older, &why);
@@ -210,8 +210,8 @@ static pd_code take_head_locked(blame *b, const char *at, uint64_t *out_seq, pd_
   pd_entry entry;
   TRY(pd_refresh_to_read(b->s, err));
   TRY(pd_settle(b->s, err));
-  TRY(pd_resolve_locked(b->s, at, &commit, err));
-  TRY(pd_get_at(b->s, commit.seq, b->key, &b->head, &entry, err));
+  TRY(pd_resolve_to_read(b->s, at, &commit, err));
+  TRY(pd_get_to_read(b->s, commit.seq, b->key, &b->head, &entry, err));
   *out_seq = entry.seq;
   return PD_OK;
 }
@@ -219,7 +219,7 @@ static pd_code take_head_locked(blame *b, const char *at, uint64_t *out_seq, pd_
 static pd_code take_head(blame *b, const char *at, pd_error *err)
 {
   uint64_t seq;
-  pd_store_lock(b->s);
+  pd_store_lock_to_read(b->s);
   pd_code code = take_head_locked(b, at, &seq, err);
   pd_store_unlock(b->s);
   if (code) return code;

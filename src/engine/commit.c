@@ -401,16 +401,15 @@ static pd_code undo_target(pd_store *s, const pd_intent *intent, const pd_head *
 static pd_code redo_target(pd_store *s, const pd_intent *intent, const pd_head *head, uint64_t *out_seq, pd_error *err)
 {
   if (!head->redo_seq) return pd_error_set(err, PD_NOT_FOUND, "there is nothing to redo");
-  uint64_t distance = 0;
-  for (uint64_t seq = head->redo_seq; seq != head->commit.seq; distance++) {
-    if (!seq) return pd_error_set(err, PD_CORRUPT, "the commit to redo is no descendant of the head");
-    TRY(pd_parent_of(s, seq, &seq, err));
-  }
+  bool is_found;
+  uint64_t distance;
+  TRY(pd_line_count(s, head->redo_seq, head->commit.seq, false, &is_found, &distance, err));
+  if (!is_found) return pd_error_set(err, PD_CORRUPT, "the commit to redo is no descendant of the head");
   if (intent->count > distance)
     return pd_error_set(err, PD_NOT_FOUND, "cannot redo %llu commits: there are only %llu", (unsigned long long)intent->count,
                         (unsigned long long)distance);
-  uint64_t seq = head->redo_seq;
-  for (uint64_t i = intent->count; i < distance; i++) TRY(pd_parent_of(s, seq, &seq, err));
+  uint64_t seq = head->redo_seq, back = distance - intent->count;
+  TRY(pd_line_back(s, &seq, &back, false, err));
   *out_seq = seq;
   return PD_OK;
 }

@@ -14,10 +14,18 @@
 #define NEAR_KEYS_MAX 4096
 
 typedef struct diff {
+  pd_store *s;
   bool (*visit)(void *ctx, const pd_difference *difference);
   void *ctx;
   bool is_stopped;
+  size_t compared; /* keys */
 } diff;
+
+/* After each key: others may have the lock. The trees are held, and so are the nodes that the walk stands on. */
+static void rest(diff *d)
+{
+  if (++d->compared % PD_YIELD_STEPS == 0) pd_store_yield(d->s);
+}
 
 static void report(diff *d, const pd_entry *before, const pd_entry *after)
 {
@@ -34,14 +42,15 @@ static pd_code report_entries(void *ctx, pd_node *a, size_t i, pd_node *b, size_
   if (a) pd_entry_of(a, i, &before);
   if (b) pd_entry_of(b, j, &after);
   report(d, a ? &before : NULL, b ? &after : NULL);
+  rest(d);
   return d->is_stopped ? pd_error_set(err, PD_EXISTS, "stopped") : PD_OK;
 }
 
 static pd_code diff_trees(pd_store *s, uint64_t a, uint64_t b, diff *d, pd_error *err)
 {
   pd_node *root_a, *root_b;
-  TRY(pd_tree_of(s, a, &root_a, err));
-  pd_code code = pd_tree_of(s, b, &root_b, err);
+  TRY(pd_tree_to_read(s, a, &root_a, err));
+  pd_code code = pd_tree_to_read(s, b, &root_b, err);
   if (!code) {
     code = pd_tree_diff(&s->tree, root_a, root_b, report_entries, d, err);
     pd_node_unref(&s->tree.pool, root_b);
@@ -63,6 +72,7 @@ static pd_code touch(pd_store *s, uint64_t seq, touched *t, uint64_t *out_parent
 {
   pd_segment *seg;
   pd_rec rec;
+  TRY(pd_segment_bring(s, seq, err));
   TRY(pd_segment_of(s, seq, &seg, err));
   TRY(pd_segment_record(seg, seq, &rec, err));
   if (rec.kind != PD_RECORD_COMMIT) return pd_error_set(err, PD_CORRUPT, "record %llu is no commit", (unsigned long long)seq);
@@ -99,9 +109,9 @@ static int compare_keys(const void *a, const void *b)
 static pd_code compare_key(pd_store *s, uint64_t a, uint64_t b, pd_bytes key, diff *d, pd_error *err)
 {
   pd_entry before, after;
-  pd_code had = pd_get_at(s, a, key, NULL, &before, err);
+  pd_code had = pd_get_to_read(s, a, key, NULL, &before, err);
   if (had && had != PD_NOT_FOUND) return had;
-  pd_code has = pd_get_at(s, b, key, NULL, &after, err);
+  pd_code has = pd_get_to_read(s, b, key, NULL, &after, err);
   if (has && has != PD_NOT_FOUND) return has;
   if (had && has) return PD_OK;
   if (!had && !has && pd_id_equal(&before.value_id, &after.value_id)) return PD_OK;
@@ -118,7 +128,10 @@ static pd_code diff_near(pd_store *s, uint64_t a, uint64_t b, touched *t, diff *
   }
   qsort(t->sorted, t->count, sizeof *t->sorted, compare_keys);
   for (size_t i = 0; i < t->count && !d->is_stopped; i++)
-    if (!i || !pd_bytes_equal(t->sorted[i], t->sorted[i - 1])) TRY(compare_key(s, a, b, t->sorted[i], d, err));
+    if (!i || !pd_bytes_equal(t->sorted[i], t->sorted[i - 1])) {
+      TRY(compare_key(s, a, b, t->sorted[i], d, err));
+      rest(d);
+    }
   return PD_OK;
 }
 
@@ -127,8 +140,8 @@ static pd_code diff_locked(pd_store *s, const char *before, const char *after, d
   pd_commit a, b;
   TRY(pd_refresh_to_read(s, err));
   TRY(pd_settle(s, err));
-  TRY(pd_resolve_locked(s, before, &a, err));
-  TRY(pd_resolve_locked(s, after, &b, err));
+  TRY(pd_resolve_to_read(s, before, &a, err));
+  TRY(pd_resolve_to_read(s, after, &b, err));
   if (pd_id_equal(&a.tree, &b.tree)) return PD_OK;
   touched *t = malloc(sizeof *t);
   if (!t) return pd_error_memory(err, "a diff");
@@ -145,8 +158,8 @@ static pd_code diff_locked(pd_store *s, const char *before, const char *after, d
 pd_code pd_diff(pd_store *store, const char *before, const char *after, bool (*visit)(void *ctx, const pd_difference *difference),
                 void *ctx, pd_error *err)
 {
-  diff d = {.visit = visit, .ctx = ctx};
-  pd_store_lock(store);
+  diff d = {.s = store, .visit = visit, .ctx = ctx};
+  pd_store_lock_to_read(store);
   pd_code code = diff_locked(store, before, after, &d, err);
   pd_cache_trim(store);
   pd_store_unlock(store);

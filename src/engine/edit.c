@@ -68,9 +68,38 @@ pd_code pd_delete(pd_store *store, pd_bytes key, uint64_t expect_version, const 
 
 /* ---- moves of refs ---- */
 
+/* Staging looks for the target with the lock held, while others wait. So the way is gone once before, as readers go it: what that learns
+ * makes the second time short (line.c, pd_segment_bring). Whatever is wrong, staging will say. */
+static void scout_point(pd_store *s, const char *at)
+{
+  pd_commit commit;
+  if (at && strpbrk(at, "~@")) (void)!pd_resolve(s, at, &commit, NULL);
+}
+
+static pd_code scout_count(pd_store *s, const pd_head *head, pd_record_kind kind, uint64_t count)
+{
+  uint64_t seq = head->commit.seq, back = count, distance;
+  bool is_found;
+  if (kind == PD_RECORD_UNDO) return pd_line_back(s, &seq, &back, true, NULL);
+  uint64_t from = head->redo_seq;
+  TRY(pd_line_count(s, from, seq, true, &is_found, &distance, NULL));
+  back = is_found && distance > count ? distance - count : 0;
+  return pd_line_back(s, &from, &back, true, NULL);
+}
+
+static void scout_move(pd_store *s, const char *ref, pd_record_kind kind, uint64_t count)
+{
+  pd_ref_slot *slot;
+  pd_store_lock_to_read(s);
+  if (!pd_refresh_to_read(s, NULL) && !pd_settle(s, NULL) && !pd_slot_get(s, ref, &slot, NULL))
+    (void)!scout_count(s, &slot->seen, kind, count);
+  pd_store_unlock(s);
+}
+
 pd_code pd_fork(pd_store *store, const char *name, const char *at, const pd_note *note, pd_ack *out, pd_error *err)
 {
   TRY(pd_ref_check(name, err));
+  scout_point(store, at);
   pd_intent intent = {.kind = PD_RECORD_FORK, .ref = name, .at = at, .note = note};
   return pd_write(store, &intent, out, err);
 }
@@ -78,6 +107,7 @@ pd_code pd_fork(pd_store *store, const char *name, const char *at, const pd_note
 pd_code pd_reset(pd_store *store, const char *name, const char *at, const pd_note *note, pd_ack *out, pd_error *err)
 {
   pd_intent intent = {.kind = PD_RECORD_RESET, .ref = name, .at = at, .note = note};
+  scout_point(store, at);
   return pd_write(store, &intent, out, err);
 }
 
@@ -103,6 +133,7 @@ static pd_code move_by(pd_store *store, pd_record_kind kind, uint64_t count, con
 {
   if (!count) return pd_error_set(err, PD_INVALID, "the number of commits to %s is 0", pd_record_kind_name(kind));
   pd_intent intent = {.kind = kind, .ref = note ? note->ref : NULL, .count = count, .note = note};
+  scout_move(store, intent.ref, kind, count);
   return pd_write(store, &intent, out, err);
 }
 

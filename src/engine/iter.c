@@ -119,9 +119,10 @@ static pd_code open_locked(pd_store *s, const char *at, const pd_scan *scan, pd_
     return pd_iter_over(s, root, scan, out, err);
   }
   pd_commit commit;
+  pd_store_yield(s);
   TRY(pd_settle(s, err));
   TRY(pd_resolve_to_read(s, at, &commit, err));
-  TRY(pd_tree_of(s, commit.seq, &root, err));
+  TRY(pd_tree_to_read(s, commit.seq, &root, err));
   pd_code code = pd_iter_over(s, root, scan, out, err);
   pd_node_unref(&s->tree.pool, root);
   return code;
@@ -137,7 +138,7 @@ pd_code pd_iter_open(pd_store *store, const char *at, const pd_scan *scan, pd_it
 
 static pd_code next_leaf(pd_iter *it, pd_error *err)
 {
-  pd_store_lock(it->store);
+  pd_store_lock_to_read(it->store);
   bool was_last = it->end < it->leaf->count;
   pd_code code = was_last ? PD_OK : pd_tree_next_leaf(&it->cursor, err);
   it->leaf = NULL;

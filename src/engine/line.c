@@ -70,27 +70,33 @@ static pd_code walk_segment(pd_store *s, uint64_t *seq, uint64_t before, uint64_
   return PD_OK;
 }
 
-static pd_code stride(pd_store *s, uint64_t *seq, uint64_t before, uint64_t *steps, pd_error *err)
+/* With `may_yield` the segment is loaded without the lock, once: what is known is then looked up again. */
+static pd_code stride(pd_store *s, uint64_t *seq, uint64_t before, uint64_t *steps, bool may_yield, pd_error *err)
 {
-  bool is_known;
-  TRY(pd_retention_ready(s, err));
-  if (*seq == PD_SEQ_GONE || *seq < s->retention.state.cut) { /* a point, or an error */
-    --*steps;
-    return pd_parent_of(s, *seq, seq, err);
+  for (;; may_yield = false) {
+    bool is_known;
+    TRY(pd_retention_ready(s, err));
+    if (*seq == PD_SEQ_GONE || *seq < s->retention.state.cut) { /* a point, or an error */
+      --*steps;
+      return pd_parent_of(s, *seq, seq, err);
+    }
+    size_t i = jump_index(s, *seq, &is_known);
+    const pd_line_jump *jump = is_known ? &s->jumps[i] : NULL;
+    if (jump && jump->base + 1 >= before && jump->steps <= *steps) {
+      *steps -= jump->steps;
+      *seq = jump->outside;
+      return PD_OK;
+    }
+    if (!may_yield) return walk_segment(s, seq, before, steps, err);
+    TRY(pd_segment_bring(s, *seq, err));
   }
-  size_t i = jump_index(s, *seq, &is_known);
-  const pd_line_jump *jump = is_known ? &s->jumps[i] : NULL;
-  if (!jump || jump->base + 1 < before || jump->steps > *steps) return walk_segment(s, seq, before, steps, err);
-  *steps -= jump->steps;
-  *seq = jump->outside;
-  return PD_OK;
 }
 
 pd_code pd_line_back(pd_store *s, uint64_t *seq, uint64_t *steps, bool may_yield, pd_error *err)
 {
   uint64_t at = *seq, left = *steps;
   while (left && at) {
-    TRY(stride(s, &at, 0, &left, err));
+    TRY(stride(s, &at, 0, &left, may_yield, err));
     if (may_yield) pd_store_yield(s);
   }
   *seq = at;
@@ -103,10 +109,22 @@ pd_code pd_line_before(pd_store *s, uint64_t *seq, uint64_t before, pd_error *er
   uint64_t at = *seq, left = UINT64_MAX;
   TRY(pd_retention_ready(s, err));
   while (at >= before && at && !pd_is_retired(s, at)) {
-    TRY(stride(s, &at, before, &left, err));
+    TRY(stride(s, &at, before, &left, true, err));
     pd_store_yield(s);
     TRY(pd_retention_ready(s, err));
   }
   *seq = at;
+  return PD_OK;
+}
+
+pd_code pd_line_count(pd_store *s, uint64_t seq, uint64_t ancestor, bool may_yield, bool *out_found, uint64_t *out_steps, pd_error *err)
+{
+  uint64_t left = UINT64_MAX;
+  while (seq > ancestor) {
+    TRY(stride(s, &seq, ancestor + 1, &left, may_yield, err));
+    if (may_yield) pd_store_yield(s);
+  }
+  *out_found = seq == ancestor;
+  *out_steps = UINT64_MAX - left;
   return PD_OK;
 }

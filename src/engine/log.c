@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "engine/retired.h"
+#include "engine/segment.h"
 
 #include <stdlib.h>
 
@@ -149,6 +150,7 @@ static uint64_t left_record(const pd_store *s, const pd_log_query *q, uint64_t s
 static pd_code rest(pd_store *s, const pd_log_query *q, uint64_t *seq, pd_error *err)
 {
   pd_store_yield(s);
+  TRY(pd_segment_bring(s, *seq, err));
   TRY(pd_retention_ready(s, err));
   *seq = left_record(s, q, *seq);
   return PD_OK;
@@ -172,9 +174,11 @@ static pd_code log_locked(pd_store *s, const pd_log_query *q, pd_record_visit vi
   seq = left_record(s, q, seq); /* 0: a ref whose last mover is before the cut, or a page that ends there */
   while (seq && goes_on && !(q->limit && shown_count == q->limit)) {
     pd_rec rec;
-    if (steps % PD_YIELD_STEPS == PD_YIELD_STEPS - 1) TRY(rest(s, q, &seq, err));
+    bool walks = steps >= POINT_READS - 1;
+    if (steps % PD_YIELD_STEPS == PD_YIELD_STEPS - 1 || (walks && !pd_segment_loaded(s, seq))) TRY(rest(s, q, &seq, err));
     if (!seq) break;
-    TRY(++steps < POINT_READS ? pd_record_at(s, seq, &scratch, &rec, err) : pd_record_walk(s, seq, &scratch, &rec, err));
+    steps++;
+    TRY(!walks ? pd_record_at(s, seq, &scratch, &rec, err) : pd_record_walk(s, seq, &scratch, &rec, err));
     uint64_t next = next_record(s, q, &rec);
     bool is_wanted = !pd_rec_is_part(&rec) && (!q->before || seq < q->before) && (!q->key.size || changes_key(&rec, q->key));
     if (is_wanted) {
@@ -190,8 +194,7 @@ pd_code pd_log(pd_store *store, const pd_log_query *query, pd_record_visit visit
 {
   static const pd_log_query all;
   if (query && query->key.size) TRY(pd_key_check(query->key, err));
-  pd_store_lock(store);
-  pd_store_yield(store); /* one that reads page after page must not keep others out */
+  pd_store_lock_to_read(store);
   pd_code code = log_locked(store, query ? query : &all, visit, ctx, err);
   pd_store_unlock(store);
   return code;
@@ -205,7 +208,7 @@ static pd_code show_locked(pd_store *s, const char *at, pd_record_visit visit, v
   bool goes_on;
   TRY(pd_refresh_to_read(s, err));
   TRY(pd_settle(s, err));
-  TRY(pd_resolve_locked(s, at, &commit, err));
+  TRY(pd_resolve_to_read(s, at, &commit, err));
   if (!commit.seq) { /* the root commit has no record of its own */
     pd_record root = {.kind = PD_RECORD_COMMIT, .ref = "", .commit = commit, .author = "", .run = "", .reason = ""};
     visit(ctx, &root);
@@ -217,7 +220,7 @@ static pd_code show_locked(pd_store *s, const char *at, pd_record_visit visit, v
 
 pd_code pd_show(pd_store *store, const char *at, pd_record_visit visit, void *ctx, pd_error *err)
 {
-  pd_store_lock(store);
+  pd_store_lock_to_read(store);
   pd_code code = show_locked(store, at, visit, ctx, err);
   pd_store_unlock(store);
   return code;
@@ -231,7 +234,7 @@ static pd_code find_entry(pd_store *s, const char *at, pd_bytes key, pd_entry *o
   TRY(pd_refresh_to_read(s, err));
   TRY(pd_settle(s, err));
   TRY(pd_resolve_to_read(s, at, &commit, err));
-  return pd_get_at(s, commit.seq, key, NULL, out, err);
+  return pd_get_to_read(s, commit.seq, key, NULL, out, err);
 }
 
 typedef struct history_query {
@@ -289,7 +292,7 @@ static pd_code history_locked(pd_store *s, const char *at, const history_query *
 static pd_code history_of(pd_store *store, const char *at, const history_query *q, pd_error *err)
 {
   TRY(pd_key_check(q->key, err));
-  pd_store_lock(store);
+  pd_store_lock_to_read(store);
   pd_code code = history_locked(store, at, q, err);
   if (q->has_values) pd_cache_trim(store);
   pd_store_unlock(store);

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 
 #define TRY_COUNT_MAX 100
+#define YIELD_TRIES 3 /* then no others get the lock while it compares: else one who writes all the time would always be first */
 #define RULE_COUNT_MAX 10000
 
 typedef enum merge_kind { KIND_MERGE, KIND_PICK, KIND_REVERT } merge_kind;
@@ -29,6 +30,7 @@ typedef struct attempt {
   bool *used;
   pd_commit target; /* what `at` is; resolved once, so that trying again merges the same */
   bool is_resolved;
+  bool may_yield;
   char ref[PD_REF_SIZE_MAX + 1];
   pd_merge_result result;
 } attempt;
@@ -160,11 +162,12 @@ static pd_code compare_trees(attempt *a, const pd_seq_set *bases, uint64_t their
                       .resolutions = a->resolutions,
                       .used = a->used,
                       .resolution_count = a->options.resolution_count,
-                      .result = &a->result};
+                      .result = &a->result,
+                      .may_yield = a->may_yield};
   if (a->used) memset(a->used, 0, a->options.resolution_count * sizeof *a->used);
   pd_code code = pd_merge_base_tree(&job, bases, &base, err);
-  if (!code) code = pd_tree_of(s, a->result.ours.seq, &ours, err);
-  if (!code) code = pd_tree_of(s, theirs_seq, &theirs, err);
+  if (!code) code = pd_merge_tree_of(&job, a->result.ours.seq, &ours, err);
+  if (!code) code = pd_merge_tree_of(&job, theirs_seq, &theirs, err);
   if (!code) code = pd_merge_trees(&job, base, ours, theirs, err);
   pd_node_unref(pool, base);
   pd_node_unref(pool, ours);
@@ -182,7 +185,7 @@ static pd_code compare_merge(attempt *a, pd_error *err)
 {
   pd_merge_result *r = &a->result;
   pd_seq_set ours = {.seqs = {r->ours.seq}, .count = 1}, theirs = {.seqs = {r->theirs.seq}, .count = 1}, bases;
-  TRY(pd_merge_bases(a->store, &ours, &theirs, &bases, &r->base_count, err));
+  TRY(pd_merge_bases(a->store, &ours, &theirs, a->may_yield, &bases, &r->base_count, err));
   TRY(pd_commit_at(a->store, bases.seqs[0], &r->base, err));
   if (r->base.seq == r->theirs.seq) return PD_OK; /* up to date */
   bool is_behind = r->base.seq == r->ours.seq;
@@ -233,7 +236,7 @@ static pd_code compare_locked(attempt *a, pd_error *err)
   snprintf(a->ref, sizeof a->ref, "%s", slot->name);
   a->result.ours = slot->seen.commit;
   TRY(check_head(a, err));
-  if (!a->is_resolved) TRY(pd_resolve_locked(s, a->at, &a->target, err));
+  if (!a->is_resolved) TRY(pd_resolve_to_read(s, a->at, &a->target, err));
   a->is_resolved = true;
   a->result.theirs = a->target;
   return a->kind == KIND_MERGE ? compare_merge(a, err) : compare_one(a, err);
@@ -243,7 +246,7 @@ static pd_code compare(attempt *a, pd_error *err)
 {
   pd_merge_result_done(&a->result);
   TRY(pd_result_begin(&a->result, err));
-  pd_store_lock(a->store);
+  pd_store_lock_to_read(a->store);
   pd_code code = compare_locked(a, err);
   pd_cache_trim(a->store);
   pd_store_unlock(a->store);
@@ -300,6 +303,7 @@ static pd_code run(attempt *a, pd_error *err)
   TRY(sort_resolutions(a, err));
   TRY(load_rules(a, err));
   for (int tries = 1;; tries++) {
+    a->may_yield = tries <= YIELD_TRIES;
     TRY(compare(a, err));
     if (a->result.outcome != PD_MERGE_UP_TO_DATE || a->kind != KIND_MERGE) TRY(check_used(a, err));
     if (a->result.outcome == PD_MERGE_CONFLICTS) return tell_conflicts(a, err);

@@ -27,8 +27,8 @@ typedef struct pd_seq_set {
 } pd_seq_set;
 
 /* The best common ancestors of two sets of commits, newest first: those that are no ancestors of another. At least the root commit, 0. */
-PD_MUST_USE pd_code pd_merge_bases(pd_store *s, const pd_seq_set *left, const pd_seq_set *right, pd_seq_set *out, size_t *out_total,
-                                   pd_error *err);
+PD_MUST_USE pd_code pd_merge_bases(pd_store *s, const pd_seq_set *left, const pd_seq_set *right, bool may_yield, pd_seq_set *out,
+                                   size_t *out_total, pd_error *err);
 /* The parents of the commit that record `seq` made, in order. PD_RETIRED if gc took the record. */
 PD_MUST_USE pd_code pd_parents_of(pd_store *s, uint64_t seq, uint64_t out[PD_PARENT_COUNT_MAX], size_t *out_count, pd_error *err);
 
@@ -98,8 +98,12 @@ typedef struct pd_merge_job {
   bool *used;                        /* of each of them */
   size_t resolution_count;
   pd_merge_result *result;
+  bool may_yield;   /* others may have the lock in between (pd_store_yield) */
+  size_t key_count; /* that were compared */
 } pd_merge_job;
 
+/* The tree of a commit, with a reference. */
+PD_MUST_USE pd_code pd_merge_tree_of(pd_merge_job *job, uint64_t seq, pd_node **out_root, pd_error *err);
 /* Compare the three trees and put changes against `ours` and conflicts into the job's result. */
 PD_MUST_USE pd_code pd_merge_trees(pd_merge_job *job, pd_node *base, pd_node *ours, pd_node *theirs, pd_error *err);
 /* The tree that stands for several common ancestors, with a reference. */

@@ -98,14 +98,15 @@ static pd_code push_parents(pd_store *s, walk *w, const mark *of, uint8_t marks,
   return PD_OK;
 }
 
-pd_code pd_merge_bases(pd_store *s, const pd_seq_set *left, const pd_seq_set *right, pd_seq_set *out, size_t *out_total, pd_error *err)
+pd_code pd_merge_bases(pd_store *s, const pd_seq_set *left, const pd_seq_set *right, bool may_yield, pd_seq_set *out, size_t *out_total,
+                       pd_error *err)
 {
   CLEANUP(walk_done) walk w = {0};
   pd_seq_set found = {.count = 0};
   size_t total = 0;
   for (size_t i = 0; i < left->count; i++) TRY(push(&w, left->seqs[i], MARK_LEFT, err));
   for (size_t i = 0; i < right->count; i++) TRY(push(&w, right->seqs[i], MARK_RIGHT, err));
-  while (w.open_count) {
+  for (size_t steps = 1; w.open_count; steps++) {
     mark one = take(&w);
     bool is_common = (one.marks & MARK_BOTH) == MARK_BOTH;
     if (is_common && !(one.marks & MARK_BELOW)) {
@@ -114,6 +115,10 @@ pd_code pd_merge_bases(pd_store *s, const pd_seq_set *left, const pd_seq_set *ri
     }
     /* nothing above the last open one can be left once the queue has only what is below common ancestors */
     if (is_common && !w.open_count) break;
+    if (may_yield && (steps % PD_YIELD_STEPS == 0 || !pd_segment_loaded(s, one.seq))) {
+      pd_store_yield(s);
+      TRY(pd_segment_bring(s, one.seq, err));
+    }
     TRY(push_parents(s, &w, &one, is_common ? MARK_BOTH | MARK_BELOW : one.marks, err));
   }
   *out = found;
@@ -126,14 +131,14 @@ pd_code pd_common_ancestors(pd_store *store, const char *a, const char *b, pd_co
 {
   pd_commit left, right;
   pd_seq_set bases;
-  pd_store_lock(store);
+  pd_store_lock_to_read(store);
   pd_code code = pd_refresh_to_read(store, err);
   if (!code) code = pd_settle(store, err);
-  if (!code) code = pd_resolve_locked(store, a, &left, err);
-  if (!code) code = pd_resolve_locked(store, b, &right, err);
+  if (!code) code = pd_resolve_to_read(store, a, &left, err);
+  if (!code) code = pd_resolve_to_read(store, b, &right, err);
   pd_seq_set sides[2] = {{.count = 1}, {.count = 1}};
   if (!code) sides[0].seqs[0] = left.seq, sides[1].seqs[0] = right.seq;
-  if (!code) code = pd_merge_bases(store, &sides[0], &sides[1], &bases, NULL, err);
+  if (!code) code = pd_merge_bases(store, &sides[0], &sides[1], true, &bases, NULL, err);
   for (size_t i = 0; !code && i < bases.count && i < count_max; i++) code = pd_commit_at(store, bases.seqs[i], &out[i], err);
   if (!code) *out_count = bases.count;
   pd_store_unlock(store);

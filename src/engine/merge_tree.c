@@ -218,6 +218,7 @@ static pd_code resolve_key(tree_merge *m, const pd_resolution *r, const entry_at
 static pd_code visit_change(void *ctx, pd_node *leaf_b, size_t index_b, pd_node *leaf_t, size_t index_t, pd_error *err)
 {
   tree_merge *m = ctx;
+  if (m->job->may_yield && ++m->job->key_count % PD_YIELD_STEPS == 0) pd_store_yield(m->job->store);
   entry_at at[PD_SIDE_COUNT] = {[PD_SIDE_BASE] = {leaf_b, index_b}, [PD_SIDE_THEIRS] = {leaf_t, index_t}};
   m->key = leaf_t ? pd_node_key(leaf_t, index_t) : pd_node_key(leaf_b, index_b);
   m->was_resolved = false;
@@ -229,6 +230,11 @@ static pd_code visit_change(void *ctx, pd_node *leaf_b, size_t index_b, pd_node 
   bool is_equal = are_same(&at[PD_SIDE_OURS], &at[PD_SIDE_THEIRS]);
   if (is_equal && (!is_additive(m->rule) || !leaf_t)) return PD_OK;
   return merge_key(m, at, err);
+}
+
+pd_code pd_merge_tree_of(pd_merge_job *job, uint64_t seq, pd_node **out_root, pd_error *err)
+{
+  return job->may_yield ? pd_tree_to_read(job->store, seq, out_root, err) : pd_tree_of(job->store, seq, out_root, err);
 }
 
 pd_code pd_merge_trees(pd_merge_job *job, pd_node *base, pd_node *ours, pd_node *theirs, pd_error *err)
@@ -267,9 +273,9 @@ static pd_code join_base(pd_merge_job *job, const pd_seq_set *joined, uint64_t s
   pd_store *s = job->store;
   pd_seq_set one = {.seqs = {seq}, .count = 1}, common;
   pd_node *base = NULL, *right = NULL, *made = NULL;
-  TRY(pd_merge_bases(s, joined, &one, &common, NULL, err));
+  TRY(pd_merge_bases(s, joined, &one, job->may_yield, &common, NULL, err));
   pd_code code = base_tree(job, &common, depth + 1, &base, err);
-  if (!code) code = pd_tree_of(s, seq, &right, err);
+  if (!code) code = pd_merge_tree_of(job, seq, &right, err);
   if (!code) code = join_trees(job, base, *root, right, &made, err);
   pd_node_unref(&s->tree.pool, base);
   pd_node_unref(&s->tree.pool, right);
@@ -281,10 +287,10 @@ static pd_code join_base(pd_merge_job *job, const pd_seq_set *joined, uint64_t s
 
 static pd_code base_tree(pd_merge_job *job, const pd_seq_set *bases, unsigned depth, pd_node **out_root, pd_error *err)
 {
-  if (bases->count == 1 || depth >= BASE_DEPTH_MAX) return pd_tree_of(job->store, bases->seqs[0], out_root, err);
+  if (bases->count == 1 || depth >= BASE_DEPTH_MAX) return pd_merge_tree_of(job, bases->seqs[0], out_root, err);
   pd_seq_set joined = {.seqs = {bases->seqs[bases->count - 1]}, .count = 1};
   pd_node *root;
-  TRY(pd_tree_of(job->store, joined.seqs[0], &root, err));
+  TRY(pd_merge_tree_of(job, joined.seqs[0], &root, err));
   pd_code code = PD_OK;
   for (size_t i = bases->count - 1; !code && i-- > 0;) {
     code = join_base(job, &joined, bases->seqs[i], depth, &root, err);

@@ -77,6 +77,12 @@ void pd_store_yield(pd_store *s)
   pd_store_lock(s);
 }
 
+void pd_store_lock_to_read(pd_store *s)
+{
+  pd_store_lock(s);
+  pd_store_yield(s);
+}
+
 const char *pd_version(void)
 {
   return "0.1.0";

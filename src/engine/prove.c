@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "dag/proof.h"
 #include "engine/retired.h"
+#include "engine/segment.h"
 
 #include <stdlib.h>
 
@@ -76,8 +77,8 @@ static pd_code prove_locked(pd_store *s, const char *at, pd_bytes key, bool with
   pd_node *root;
   TRY(pd_refresh_to_read(s, err));
   TRY(pd_settle(s, err));
-  TRY(pd_resolve_locked(s, at, &commit, err));
-  TRY(pd_tree_of(s, commit.seq, &root, err));
+  TRY(pd_resolve_to_read(s, at, &commit, err));
+  TRY(pd_tree_to_read(s, commit.seq, &root, err));
   pd_code code = prove_under(s, &commit, root, key, with_value, out, err);
   pd_node_unref(&s->tree.pool, root);
   return code;
@@ -87,7 +88,7 @@ pd_code pd_prove(pd_store *store, const char *at, pd_bytes key, bool with_value,
 {
   CLEANUP(pd_buf_done) pd_buf made = {0};
   TRY(pd_key_check(key, err));
-  pd_store_lock(store);
+  pd_store_lock_to_read(store);
   pd_code code = prove_locked(store, at, key, with_value, &made, err);
   pd_cache_trim(store);
   pd_store_unlock(store);
@@ -130,6 +131,13 @@ static pd_code visit_once(search *q, uint64_t seq, size_t from, pd_error *err)
   return PD_OK;
 }
 
+/* Let others in before the walk goes on at `seq`. */
+static pd_code rest(pd_store *s, uint64_t seq, pd_error *err)
+{
+  pd_store_yield(s);
+  return pd_segment_bring(s, seq, err);
+}
+
 /* *out_last is the visit of the ancestor; NO_WAY if there is none. */
 static pd_code find_way(pd_store *s, search *q, const pd_id *ancestor, size_t *out_last, pd_error *err)
 {
@@ -137,6 +145,7 @@ static pd_code find_way(pd_store *s, search *q, const pd_id *ancestor, size_t *o
   *out_last = NO_WAY;
   for (size_t i = 0; i < q->count; i++) {
     pd_rec rec = {.commit = pd_commit_root_id()};
+    if (q->visits[i].seq && (i % PD_YIELD_STEPS == 0 || !pd_segment_loaded(s, q->visits[i].seq))) TRY(rest(s, q->visits[i].seq, err));
     if (q->visits[i].seq) TRY(pd_record_walk(s, q->visits[i].seq, &scratch, &rec, err));
     if (pd_id_equal(&rec.commit, ancestor)) {
       *out_last = i;
@@ -186,7 +195,10 @@ static pd_code add_way(pd_store *s, const search *q, size_t last, pd_buf *out, p
   for (size_t i = last; i; i = q->visits[i].from) seqs[--at] = q->visits[i].seq;
   seqs[0] = q->visits[0].seq;
   pd_code code = PD_OK;
-  for (size_t i = 0; !code && i < count; i++) code = add_commit(s, seqs[i], out, err);
+  for (size_t i = 0; !code && i < count; i++) {
+    if (i % PD_YIELD_STEPS == 0) pd_store_yield(s);
+    code = add_commit(s, seqs[i], out, err);
+  }
   free(seqs);
   return code;
 }
@@ -205,8 +217,8 @@ static pd_code descent_locked(pd_store *s, const char *ancestor_at, const char *
   size_t last;
   TRY(pd_refresh_to_read(s, err));
   TRY(pd_settle(s, err));
-  TRY(pd_resolve_locked(s, ancestor_at, &ancestor, err));
-  TRY(pd_resolve_locked(s, at, &commit, err));
+  TRY(pd_resolve_to_read(s, ancestor_at, &ancestor, err));
+  TRY(pd_resolve_to_read(s, at, &commit, err));
   TRY(oldest_of(s, &ancestor, &q.oldest, err));
   if (q.oldest > commit.seq) return no_descent(&commit, &ancestor, err);
   q.seen = calloc((commit.seq - q.oldest) / 8 + 1, 1);
@@ -223,7 +235,7 @@ static pd_code descent_locked(pd_store *s, const char *ancestor_at, const char *
 pd_code pd_prove_descent(pd_store *store, const char *ancestor, const char *at, pd_buf *out, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf made = {0};
-  pd_store_lock(store);
+  pd_store_lock_to_read(store);
   pd_code code = descent_locked(store, ancestor, at, &made, err);
   pd_store_unlock(store);
   if (code) return code;

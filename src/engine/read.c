@@ -44,21 +44,25 @@ pd_code pd_change_value(pd_store *s, const pd_rec_change *ch, pd_buf *out, pd_er
   return take_value(s, ch, out, err);
 }
 
+static pd_code get_at(pd_store *s, uint64_t seq, pd_bytes key, bool may_yield, pd_buf *out_value, pd_entry *out_entry, pd_error *err);
+
 /* The keyframe before the segment has the date in its tree. Without it, the segments before would have to be read down to version 1. */
-static pd_code created_before(pd_store *s, pd_segment *seg, uint64_t outside, pd_bytes key, int64_t *out_ms, pd_error *err)
+static pd_code created_before(pd_store *s, pd_segment *seg, uint64_t outside, pd_bytes key, bool may_yield, int64_t *out_ms, pd_error *err)
 {
   pd_entry before;
+  pd_error why;
   pd_node *root = NULL;
   if (outside) TRY(pd_segment_base_root(s, seg, outside, &root, err));
-  pd_code code = root ? get_in_tree(s, root, key, NULL, &before, NULL) : PD_NOT_FOUND;
-  if (code == PD_NOT_FOUND) code = pd_get_at(s, outside, key, NULL, &before, err);
+  pd_code code = root ? get_in_tree(s, root, key, NULL, &before, &why) : PD_NOT_FOUND;
+  if (code && code != PD_NOT_FOUND && err) *err = why;
+  if (code == PD_NOT_FOUND) code = get_at(s, outside, key, may_yield, NULL, &before, err);
   if (!code) *out_ms = before.created_ms;
   return code;
 }
 
 /* The entry that a change in the past made. Its value was covered by the record's checksum; its id is computed here. */
-static pd_code take_entry(pd_store *s, pd_segment *seg, const pd_rec *rec, const pd_rec_change *ch, pd_bytes key, pd_entry *out,
-                          pd_error *err)
+static pd_code take_entry(pd_store *s, pd_segment *seg, const pd_rec *rec, const pd_rec_change *ch, pd_bytes key, bool may_yield,
+                          pd_entry *out, pd_error *err)
 {
   pd_rec whole;
   TRY(pd_rec_decode_checked(rec->seq, rec->bytes, &whole, err));
@@ -71,26 +75,27 @@ static pd_code take_entry(pd_store *s, pd_segment *seg, const pd_rec *rec, const
   bool is_known;
   uint64_t outside;
   TRY(pd_segment_created(seg, rec->seq, key, &is_known, &entry.created_ms, &outside, err));
-  if (!is_known) TRY(created_before(s, seg, outside, key, &entry.created_ms, err));
+  if (!is_known) TRY(created_before(s, seg, outside, key, may_yield, &entry.created_ms, err));
   *out = entry;
   return PD_OK;
 }
 
-static pd_code get_at_point(pd_store *s, uint64_t seq, pd_bytes key, pd_buf *out_value, pd_entry *out_entry, pd_error *err)
+static pd_code get_at_point(pd_store *s, uint64_t seq, pd_bytes key, bool may_yield, pd_buf *out_value, pd_entry *out_entry, pd_error *err)
 {
   pd_node *root;
   if (pd_is_retired(s, seq)) return pd_retired_error(s, seq, err);
-  TRY(pd_tree_of(s, seq, &root, err));
+  TRY(may_yield ? pd_tree_to_read(s, seq, &root, err) : pd_tree_of(s, seq, &root, err));
   pd_code code = get_in_tree(s, root, key, out_value, out_entry, err);
   pd_node_unref(&s->tree.pool, root);
   return code;
 }
 
-pd_code pd_get_at(pd_store *s, uint64_t seq, pd_bytes key, pd_buf *out_value, pd_entry *out_entry, pd_error *err)
+static pd_code get_at(pd_store *s, uint64_t seq, pd_bytes key, bool may_yield, pd_buf *out_value, pd_entry *out_entry, pd_error *err)
 {
   TRY(pd_retention_ready(s, err));
   while (seq) {
-    if (seq < s->retention.state.cut) return get_at_point(s, seq, key, out_value, out_entry, err);
+    if (may_yield) TRY(pd_segment_bring(s, seq, err));
+    if (seq < s->retention.state.cut) return get_at_point(s, seq, key, may_yield, out_value, out_entry, err);
     pd_segment *seg;
     pd_rec rec;
     pd_rec_change ch;
@@ -100,13 +105,23 @@ pd_code pd_get_at(pd_store *s, uint64_t seq, pd_bytes key, pd_buf *out_value, pd
     if (is_found && ch.is_delete) return not_found(key, err);
     if (is_found) {
       if (out_value) TRY(take_value(s, &ch, out_value, err));
-      return out_entry ? take_entry(s, seg, &rec, &ch, key, out_entry, err) : PD_OK;
+      return out_entry ? take_entry(s, seg, &rec, &ch, key, may_yield, out_entry, err) : PD_OK;
     }
     pd_node *root = NULL;
     if (seq) TRY(pd_segment_base_root(s, seg, seq, &root, err));
     if (root) return get_in_tree(s, root, key, out_value, out_entry, err);
   }
   return not_found(key, err);
+}
+
+pd_code pd_get_at(pd_store *s, uint64_t seq, pd_bytes key, pd_buf *out_value, pd_entry *out_entry, pd_error *err)
+{
+  return get_at(s, seq, key, false, out_value, out_entry, err);
+}
+
+pd_code pd_get_to_read(pd_store *s, uint64_t seq, pd_bytes key, pd_buf *out_value, pd_entry *out_entry, pd_error *err)
+{
+  return get_at(s, seq, key, true, out_value, out_entry, err);
 }
 
 pd_code pd_get_at_head(pd_store *s, pd_head *head, pd_bytes key, pd_buf *out_value, pd_entry *out_entry, pd_error *err)
@@ -125,9 +140,10 @@ static pd_code get_locked(pd_store *s, const char *at, pd_bytes key, pd_buf *out
   TRY(pd_refresh_to_read(s, err));
   if (pd_resolve_head(s, at, &slot)) return pd_get_at_head(s, &slot->seen, key, out_value, out_entry, err);
   pd_commit commit;
+  pd_store_yield(s);
   TRY(pd_settle(s, err));
   TRY(pd_resolve_to_read(s, at, &commit, err));
-  return pd_get_at(s, commit.seq, key, out_value, out_entry, err);
+  return pd_get_to_read(s, commit.seq, key, out_value, out_entry, err);
 }
 
 pd_code pd_get(pd_store *store, const char *at, pd_bytes key, pd_buf *out_value, pd_entry *out_entry, pd_error *err)
@@ -232,7 +248,7 @@ pd_code pd_get_version(pd_store *store, const char *at, pd_bytes key, uint64_t v
                        pd_error *err)
 {
   TRY(pd_key_check(key, err));
-  pd_store_lock(store);
+  pd_store_lock_to_read(store);
   pd_code code = get_version_locked(store, at, key, version, out_value, out_entry, err);
   pd_cache_trim(store);
   pd_store_unlock(store);

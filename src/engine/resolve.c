@@ -176,13 +176,38 @@ pd_code pd_last_before(pd_store *s, int64_t time_ms, uint64_t *out_seq, pd_error
   return PD_OK;
 }
 
-pd_code pd_ref_after(pd_store *s, const pd_ref_slot *slot, uint64_t limit, pd_rec *out, pd_error *err)
+/* The last record that moved the ref, as the first keyframe after `limit` knows it: all later ones can be left out. If that cannot be had,
+ * the way from the head is longer. */
+static uint64_t last_mover(pd_store *s, const pd_ref_slot *slot, uint64_t limit)
+{
+  CLEANUP(pd_buf_done) pd_buf blob = {0};
+  CLEANUP(pd_catalog_done) pd_catalog catalog = {0};
+  uint64_t last = slot->seen.last_seq;
+  size_t i = s->frame_count;
+  while (i && s->frames[i - 1].covers >= limit) i--;
+  if (i == s->frame_count || last <= s->frames[i].covers) return last;
+  if (pd_load_blob(s, &s->frames[i].catalog, "a keyframe's catalog", &blob, NULL)) return last;
+  if (pd_catalog_decode(pd_buf_bytes(&blob), &catalog, NULL)) return last;
+  for (size_t k = 0; k < catalog.ref_count; k++)
+    if (strcmp(catalog.refs[k].name, slot->name) == 0 && catalog.refs[k].last_seq) last = catalog.refs[k].last_seq;
+  return last;
+}
+
+/* Let others in before the walk goes on at `seq`. */
+static pd_code rest(pd_store *s, uint64_t seq, pd_error *err)
+{
+  pd_store_yield(s);
+  return pd_segment_bring(s, seq, err);
+}
+
+pd_code pd_ref_after(pd_store *s, const pd_ref_slot *slot, uint64_t limit, bool may_yield, pd_rec *out, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf scratch = {0};
   pd_rec rec = {0};
-  uint64_t seq = slot->seen.last_seq;
   TRY(pd_retention_ready(s, err));
-  while (seq) {
+  uint64_t seq = last_mover(s, slot, limit);
+  for (size_t steps = 0; seq; steps++) {
+    if (may_yield && (steps % PD_YIELD_STEPS == 0 || !pd_segment_loaded(s, seq))) TRY(rest(s, seq, err));
     if (seq < s->retention.state.cut) return pd_retired_error(s, seq, err);
     TRY(pd_record_walk(s, seq, &scratch, &rec, err));
     if (seq <= limit && rec.kind != PD_RECORD_SWITCH) break;
@@ -209,14 +234,14 @@ static pd_code resolve_at_cut(pd_store *s, const pd_ref_slot *slot, const point 
                       why.message);
 }
 
-static pd_code resolve_time(pd_store *s, const pd_ref_slot *slot, const point *p, pd_commit *out, pd_error *err)
+static pd_code resolve_time(pd_store *s, const pd_ref_slot *slot, const point *p, bool may_yield, pd_commit *out, pd_error *err)
 {
   uint64_t limit;
   pd_rec rec;
   pd_error why;
   TRY(pd_retention_ready(s, err));
   TRY(pd_last_before(s, p->time_ms, &limit, err));
-  pd_code code = pd_ref_after(s, slot, limit, &rec, &why);
+  pd_code code = pd_ref_after(s, slot, limit, may_yield, &rec, &why);
   if (code == PD_RETIRED) return resolve_at_cut(s, slot, p, out, err);
   if (code && err) *err = why;
   if (code) return code;
@@ -241,11 +266,11 @@ static pd_code resolve_tag(pd_store *s, const char *name, pd_commit *out, pd_err
 
 /* ---- all together ---- */
 
-static pd_code resolve_name(pd_store *s, const char *at, const point *p, pd_commit *out, pd_error *err)
+static pd_code resolve_name(pd_store *s, const char *at, const point *p, bool may_yield, pd_commit *out, pd_error *err)
 {
   pd_ref_slot *slot = pd_slot_find(s, *p->name ? p->name : s->ref);
   if (slot && !slot->seen.is_deleted) {
-    if (p->has_time) return resolve_time(s, slot, p, out, err);
+    if (p->has_time) return resolve_time(s, slot, p, may_yield, out, err);
     *out = slot->seen.commit;
     return PD_OK;
   }
@@ -278,7 +303,7 @@ static pd_code resolve_point(pd_store *s, const char *at, bool may_yield, pd_com
   point p;
   pd_commit commit;
   TRY(parse_point(at ? at : "", &p, err));
-  TRY(resolve_name(s, at, &p, &commit, err));
+  TRY(resolve_name(s, at, &p, may_yield, &commit, err));
   if (p.back) {
     uint64_t seq = commit.seq, left = p.back;
     TRY(pd_line_back(s, &seq, &left, may_yield, err));
@@ -303,7 +328,7 @@ pd_code pd_resolve_to_read(pd_store *s, const char *at, pd_commit *out, pd_error
 
 pd_code pd_resolve(pd_store *store, const char *at, pd_commit *out, pd_error *err)
 {
-  pd_store_lock(store);
+  pd_store_lock_to_read(store);
   pd_code code = pd_refresh_to_read(store, err);
   if (!code) code = pd_settle(store, err);
   if (!code) code = pd_resolve_to_read(store, at, out, err);

@@ -99,6 +99,7 @@ void pd_retention_changed(pd_store *s)
 {
   s->retention.is_stale = true;
   s->retention.has_changed = true;
+  s->forgotten++;
 }
 
 void pd_retention_done(pd_store *s)

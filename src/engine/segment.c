@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #define SEGMENT_CACHE_SHARE 2 /* of the cache: half as much again */
+#define STRIDE_RECORDS 256    /* to be read at once from a backend that others need */
 
 static uint64_t hash_key(pd_bytes key)
 {
@@ -162,10 +163,16 @@ void pd_segments_trim(pd_store *s, size_t bytes_max)
   }
 }
 
-static void drop_segment(pd_store *s, pd_segment *seg)
+/* It is no longer the store's, and the caller's to free. */
+static void take_out(pd_store *s, pd_segment *seg)
 {
   for (size_t i = 0; i < s->segment_count; i++)
     if (s->segments[i] == seg) s->segments[i] = s->segments[--s->segment_count];
+}
+
+static void drop_segment(pd_store *s, pd_segment *seg)
+{
+  take_out(s, seg);
   free_segment(s, seg);
 }
 
@@ -178,10 +185,10 @@ static pd_code load_base(pd_store *s, pd_segment *seg, const pd_catalog_frame *f
   return seg->roots ? PD_OK : pd_error_memory(err, "a segment of the log");
 }
 
-static pd_code make_segment(pd_store *s, size_t frame, pd_segment **out, pd_error *err)
+/* One without records, which is not among the store's. */
+static pd_code new_segment(pd_store *s, size_t frame, pd_segment **out, pd_error *err)
 {
   if (s->segment_count) pd_segments_trim(s, s->cache_size_max / SEGMENT_CACHE_SHARE);
-  TRY(pd_array_grow(&s->segments, s->segment_count, &s->segment_capacity, sizeof *s->segments, "a segment of the log", err));
   pd_segment *seg = calloc(1, sizeof *seg);
   if (!seg) return pd_error_memory(err, "a segment of the log");
   pd_code code = PD_OK;
@@ -194,7 +201,26 @@ static pd_code make_segment(pd_store *s, size_t frame, pd_segment **out, pd_erro
     return code;
   }
   seg->last = seg->base;
-  s->segments[s->segment_count++] = seg;
+  *out = seg;
+  return PD_OK;
+}
+
+/* It becomes the store's; freed if that fails. */
+static pd_code adopt_segment(pd_store *s, pd_segment *seg, pd_error *err)
+{
+  pd_code code = pd_array_grow(&s->segments, s->segment_count, &s->segment_capacity, sizeof *s->segments, "a segment of the log", err);
+  if (code)
+    free_segment(s, seg);
+  else
+    s->segments[s->segment_count++] = seg;
+  return code;
+}
+
+static pd_code make_segment(pd_store *s, size_t frame, pd_segment **out, pd_error *err)
+{
+  pd_segment *seg;
+  TRY(new_segment(s, frame, &seg, err));
+  TRY(adopt_segment(s, seg, err));
   *out = seg;
   return PD_OK;
 }
@@ -206,23 +232,92 @@ static pd_segment *find_by_base(pd_store *s, uint64_t base)
   return NULL;
 }
 
+static uint64_t base_of(const pd_store *s, size_t frame)
+{
+  return frame ? s->frames[frame - 1].covers : 0;
+}
+
+/* Of the segment after `frame` that is to hold `seq`. */
+static uint64_t end_of(const pd_store *s, size_t frame, uint64_t seq)
+{
+  uint64_t end = frame < s->frame_count ? s->frames[frame].covers : s->log_seq;
+  return end < seq ? seq : end;
+}
+
 pd_code pd_segment_of(pd_store *s, uint64_t seq, pd_segment **out, pd_error *err)
 {
   TRY(pd_retention_ready(s, err));
   if (seq == PD_SEQ_GONE || seq < s->retention.state.cut)
     return pd_retired_error(s, seq, err); /* G1: only points are read there, and not here */
   size_t frame = frame_before(s, seq);
-  uint64_t base = frame ? s->frames[frame - 1].covers : 0;
-  uint64_t end = frame < s->frame_count ? s->frames[frame].covers : s->log_seq;
-  pd_segment *seg = find_by_base(s, base);
+  pd_segment *seg = find_by_base(s, base_of(s, frame));
   if (!seg) TRY(make_segment(s, frame, &seg, err));
-  pd_code code = seg->last < seq ? extend(s, seg, end < seq ? seq : end, err) : PD_OK;
+  pd_code code = seg->last < seq ? extend(s, seg, end_of(s, frame, seq), err) : PD_OK;
   if (code) { /* half a record may be in the index */
     drop_segment(s, seg);
     return code;
   }
   seg->used = ++s->use_clock;
   *out = seg;
+  return PD_OK;
+}
+
+/* ---- loading without the lock ---- */
+
+/* Nobody else knows the segment. In strides, because whoever has the lock may need the backend: it comes first. */
+static pd_code fill_apart(pd_store *s, pd_segment *seg, uint64_t end, pd_error *err)
+{
+  uint64_t forgotten = s->forgotten;
+  pd_code code = PD_OK;
+  while (!code && seg->last < end && forgotten == s->forgotten) {
+    uint64_t from = seg->last + 1, to = end - from < STRIDE_RECORDS ? end : from + STRIDE_RECORDS - 1;
+    pd_store_unlock(s);
+    code = s->ops->log_read(s->backend, from, to, add_record, seg, err);
+    pd_store_lock(s);
+    if (!code && seg->last < to)
+      code = pd_error_set(err, PD_CORRUPT, "record %llu of the log is missing", (unsigned long long)seg->last + 1);
+  }
+  return code;
+}
+
+/* One at a time in a store: others that want the same one would load it once more. What gc or an erasure took meanwhile may be in it, so
+ * it is not kept then (*out_again), and its errors do not count. */
+static pd_code bring(pd_store *s, size_t frame, uint64_t end, bool *out_again, pd_error *err)
+{
+  pd_segment *seg = find_by_base(s, base_of(s, frame));
+  if (!seg)
+    TRY(new_segment(s, frame, &seg, err));
+  else
+    take_out(s, seg);
+  uint64_t forgotten = s->forgotten;
+  pd_error why;
+  s->is_bringing = true;
+  pd_code code = fill_apart(s, seg, end, &why);
+  s->is_bringing = false;
+  pd_store_wake(s);
+  account(s, seg);
+  seg->used = ++s->use_clock;
+  *out_again = forgotten != s->forgotten;
+  if (!code && !*out_again && !find_by_base(s, seg->base)) return adopt_segment(s, seg, err);
+  free_segment(s, seg);
+  if (*out_again || !code) return PD_OK;
+  if (err) *err = why;
+  return code;
+}
+
+pd_code pd_segment_bring(pd_store *s, uint64_t seq, pd_error *err)
+{
+  for (bool again = true; again;) {
+    TRY(pd_retention_ready(s, err));
+    if (!seq || seq == PD_SEQ_GONE || seq < s->retention.state.cut) return PD_OK;
+    size_t frame = frame_before(s, seq);
+    const pd_segment *seg = find_by_base(s, base_of(s, frame));
+    if (seg && seg->last >= seq) return PD_OK;
+    if (s->is_bringing)
+      pd_store_wait(s);
+    else
+      TRY(bring(s, frame, end_of(s, frame, seq), &again, err));
+  }
   return PD_OK;
 }
 

@@ -65,7 +65,7 @@ static pd_code look_up(pd_store *s, const char *at, pd_signed_head *out, pd_erro
   pd_ref_slot *slot;
   TRY(pd_refresh_to_read(s, err));
   TRY(pd_settle(s, err));
-  TRY(pd_resolve_locked(s, at, &commit, err));
+  TRY(pd_resolve_to_read(s, at, &commit, err));
   if (pd_resolve_head(s, at, &slot)) strcpy(out->ref, slot->name);
   strcpy(out->agent, s->agent);
   out->commit = commit.id;
@@ -225,7 +225,7 @@ static pd_code check_ref(pd_store *s, const pd_signed_head *head, pd_error *err)
   TRY(pd_retention_ready(s, err));
   if (!slot && head->seq < s->retention.state.cut) return pd_retired_error(s, head->seq, err); /* G7 */
   if (!slot) return changed(head, "there is no such ref", err);
-  TRY(pd_ref_after(s, slot, head->seq, &rec, err));
+  TRY(pd_ref_after(s, slot, head->seq, true, &rec, err));
   if (rec.seq) then = rec.commit;
   bool is_there = rec.kind != PD_RECORD_REF_DELETE && pd_id_equal(&then, &head->commit);
   return is_there ? PD_OK : changed(head, "the ref was at another commit", err);

@@ -207,6 +207,9 @@ struct pd_store {
   struct pd_segment **segments;
   size_t segment_count, segment_capacity;
   size_t segment_bytes;
+  bool is_bringing;   /* a segment is being loaded without the lock */
+  bool is_building;   /* a tree of the past is (pd_tree_to_read) */
+  uint64_t forgotten; /* how often pd_past_forget or pd_retention_changed was called: what was read before may be gone */
   pd_past pasts[PD_PAST_COUNT];
   pd_line_jump *jumps; /* sorted by entry */
   size_t jump_count, jump_capacity;
@@ -237,6 +240,8 @@ void pd_store_wake(pd_store *s);
 /* For long walks: if others wait for the lock, give it up until one of them had it. Whatever was borrowed or looked up may be another
  * afterwards: records may have been staged, appended, retired. */
 void pd_store_yield(pd_store *s);
+/* For readers that may be called over and over: the lock is not fair, and others wait. */
+void pd_store_lock_to_read(pd_store *s);
 #define PD_YIELD_STEPS 32 /* records that a long walk may read before it looks whether others wait */
 
 /* ---- refs.c ---- */
@@ -317,6 +322,9 @@ PD_MUST_USE pd_code pd_parent_of(pd_store *s, uint64_t seq, uint64_t *out_parent
 PD_MUST_USE pd_code pd_line_back(pd_store *s, uint64_t *seq, uint64_t *steps, bool may_yield, pd_error *err);
 /* From *seq along first parents to the first that is numbered below `before`; 0 or a retired one at the end. May give the lock up. */
 PD_MUST_USE pd_code pd_line_before(pd_store *s, uint64_t *seq, uint64_t before, pd_error *err);
+/* How many steps along first parents lead from `seq` to `ancestor`; *out_found false if it is not on the line. `may_yield` as above. */
+PD_MUST_USE pd_code pd_line_count(pd_store *s, uint64_t seq, uint64_t ancestor, bool may_yield, bool *out_found, uint64_t *out_steps,
+                                  pd_error *err);
 /* Forget what was learnt. */
 void pd_line_forget(pd_store *s);
 
@@ -342,6 +350,8 @@ void pd_taken_done(pd_taken *taken);
 
 /* The tree of the commit that record `seq` made, with a reference. */
 PD_MUST_USE pd_code pd_tree_of(pd_store *s, uint64_t seq, pd_node **out_root, pd_error *err);
+/* The same for those that only read: the lock may be given up (pd_store_yield). PD_RETIRED if gc took it meanwhile. */
+PD_MUST_USE pd_code pd_tree_to_read(pd_store *s, uint64_t seq, pd_node **out_root, pd_error *err);
 /* The tree of a head, kept in it; borrowed. */
 PD_MUST_USE pd_code pd_head_root(pd_store *s, pd_head *head, pd_node **out_root, pd_error *err);
 /* Apply a decoded commit record to `root`. */
@@ -404,6 +414,8 @@ PD_MUST_USE pd_code pd_pieces_read(pd_store *s, const pd_id *list_id, const pd_i
 PD_MUST_USE pd_code pd_get_at_head(pd_store *s, pd_head *head, pd_bytes key, pd_buf *out_value, pd_entry *out_entry, pd_error *err);
 /* Read a key at the commit that record `seq` made, through segments. */
 PD_MUST_USE pd_code pd_get_at(pd_store *s, uint64_t seq, pd_bytes key, pd_buf *out_value, pd_entry *out_entry, pd_error *err);
+/* The same for those that only read: the lock may be given up (pd_store_yield). */
+PD_MUST_USE pd_code pd_get_to_read(pd_store *s, uint64_t seq, pd_bytes key, pd_buf *out_value, pd_entry *out_entry, pd_error *err);
 /* The bytes of a change's value replace what `out` holds. PD_ERASED. */
 PD_MUST_USE pd_code pd_change_value(pd_store *s, const pd_rec_change *ch, pd_buf *out, pd_error *err);
 /* The change of `key` in record `seq`. */
@@ -626,7 +638,8 @@ PD_MUST_USE pd_code pd_resolve_to_read(pd_store *s, const char *at, pd_commit *o
 PD_MUST_USE pd_code pd_commit_find(pd_store *s, const pd_id *id, uint64_t seq, pd_commit *out, pd_error *err);
 /* True if `at` names the head of a ref: the cheap and common case. *out_slot is then set. */
 bool pd_resolve_head(pd_store *s, const char *at, pd_ref_slot **out_slot);
-/* Where a ref was after record `limit`: back along the records that moved it. out->seq is 0 if none did. Slices as pd_record_walk. */
-PD_MUST_USE pd_code pd_ref_after(pd_store *s, const pd_ref_slot *slot, uint64_t limit, pd_rec *out, pd_error *err);
+/* Where a ref was after record `limit`: back along the records that moved it. out->seq is 0 if none did. Slices as pd_record_walk. With
+ * `may_yield` the lock may be given up (pd_store_yield). */
+PD_MUST_USE pd_code pd_ref_after(pd_store *s, const pd_ref_slot *slot, uint64_t limit, bool may_yield, pd_rec *out, pd_error *err);
 
 #endif

@@ -131,7 +131,7 @@ static void ancestors__of_random_graphs_are_the_common_ones_that_no_other_common
       pd_seq_set left = {.seqs = {commits[a].seq}, .count = 1}, right = {.seqs = {commits[b].seq}, .count = 1}, found;
       size_t total, expected = 0;
       pd_store_lock(s);
-      OK(pd_merge_bases(s, &left, &right, &found, &total, &err));
+      OK(pd_merge_bases(s, &left, &right, true, &found, &total, &err));
       pd_store_unlock(s);
       for (int i = COMMITS; i-- > 0;)
         if (best >> i & 1) assert_int_equal(found.seqs[expected++], commits[i].seq);

@@ -17,9 +17,11 @@ static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static unsigned shut_ops, waiting;
 static uint64_t turn; /* those that came before it changed go on */
 static pd_code fails_with;
-static uint64_t counts[8], records_read;
+static uint64_t counts[16], records_read;
 static void (*before_append)(void *ctx, const char *store);
 static void *before_ctx;
+static void (*before_get)(void *ctx);
+static void *get_ctx;
 
 static void let_go(unsigned still_shut, pd_code code)
 {
@@ -66,6 +68,14 @@ void gate_before_append(void (*fn)(void *ctx, const char *store), void *ctx)
   pthread_mutex_lock(&lock);
   before_append = fn;
   before_ctx = ctx;
+  pthread_mutex_unlock(&lock);
+}
+
+void gate_before_get(void (*fn)(void *ctx), void *ctx)
+{
+  pthread_mutex_lock(&lock);
+  before_get = fn;
+  get_ctx = ctx;
   pthread_mutex_unlock(&lock);
 }
 
@@ -177,6 +187,7 @@ static pd_code gate_log_read(pd_backend *b, uint64_t from, uint64_t to, pd_log_v
 {
   counted c = {visit, ctx};
   TRY(pass(GATE_LOG_READ, err));
+  if (to > from) TRY(pass(GATE_LOG_RANGE, err));
   return inner_of(b)->ops->log_read(inner_of(b), from, to, count_record, &c, err);
 }
 
@@ -198,6 +209,11 @@ static pd_code gate_bag_put(pd_backend *b, const pd_id *ids, const pd_bytes *blo
 static pd_code gate_bag_get(pd_backend *b, const pd_id *id, pd_buf *out, pd_error *err)
 {
   TRY(pass(GATE_BAG_GET, err));
+  pthread_mutex_lock(&lock);
+  void (*fn)(void *) = before_get;
+  void *ctx = get_ctx;
+  pthread_mutex_unlock(&lock);
+  if (fn) fn(ctx);
   return inner_of(b)->ops->bag_get(inner_of(b), id, out, err);
 }
 
@@ -242,5 +258,6 @@ void gate_backend_install(void)
   pd_code code = pd_backend_register(&gate_ops, NULL);
   if (code && code != PD_EXISTS) abort();
   gate_before_append(NULL, NULL);
+  gate_before_get(NULL, NULL);
   gate_open();
 }

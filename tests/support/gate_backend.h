@@ -16,7 +16,8 @@
 
 #include <perdure/backend.h>
 
-typedef enum gate_op { GATE_LOG_APPEND = 1, GATE_LOG_READ = 2, GATE_BAG_GET = 4 } gate_op;
+/* LOG_RANGE: a LOG_READ of more than one record. */
+typedef enum gate_op { GATE_LOG_APPEND = 1, GATE_LOG_READ = 2, GATE_BAG_GET = 4, GATE_LOG_RANGE = 8 } gate_op;
 
 /* Register the scheme; may be called again. Opens the gate. */
 void gate_backend_install(void);
@@ -33,6 +34,8 @@ void gate_await(unsigned count);
 /* Before each append through the gate `fn` is called, in the thread that appends: for a rival who always comes first (through a handle that
  * does not go through the gate), or a disk that takes its time. `store` is the store's name. NULL: none. */
 void gate_before_append(void (*fn)(void *ctx, const char *store), void *ctx);
+/* The same before each bag_get through the gate. */
+void gate_before_get(void (*fn)(void *ctx), void *ctx);
 /* Calls of these kinds since the last reset; and the records that log_read visited. */
 uint64_t gate_calls(unsigned ops);
 uint64_t gate_records_read(void);
