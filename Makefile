@@ -6,7 +6,7 @@
 #   make test       every test, `N passed, N failed`  make bench            the table of budgets against the peers
 #   make check      format, tidy, layers              make bench-growth     cost against keys and commits, as SVG
 #   make format     rewrite to the house format       make clean            remove every build folder
-#   make install    DESTDIR= PREFIX=/usr/local
+#   make install    DESTDIR= PREFIX=/usr/local        make walk             how far a request walks through the house
 #
 # make run takes PORT=7373 and HOME_DIR=.perdure-run, where its state stays; make clean leaves that alone.
 # run, tour, test, bench, check, fuzz and the sanitizers install the Debian packages that are missing (tools/deps); make alone never does.
@@ -25,7 +25,7 @@ NINJA = meson compile -C
 SETUP = tools/configure
 
 .DEFAULT_GOAL := build
-.PHONY: build run tour test check format bench bench-growth asan ubsan tsan fuzz torture install clean
+.PHONY: build run tour test check format bench bench-growth walk asan ubsan tsan fuzz torture install clean
 
 build:
 	@tools/deps --check build
@@ -89,6 +89,15 @@ bench-growth:
 	@build-bench/bench/bench-growth $(BENCH_ARGS)
 	@build-bench/bench/bench-threads
 
+walk:
+	@tools/deps build walk
+	@$(SETUP) build-walk -Dbuildtype=debugoptimized -Dwerror=false \
+	  -Dc_args='-finstrument-functions -fno-inline -fno-builtin-memcpy -fno-builtin-memmove'
+	@ninja -C build-walk cmd/perdure/perdure
+	@$(CC) -std=gnu17 -D_GNU_SOURCE -O1 -g -shared -fPIC -fno-builtin -fno-tree-loop-distribute-patterns -Wall -Wextra -Werror \
+	  -o build-walk/recorder.so tools/walk/recorder.c
+	@python3 tools/walk/walk.py build-walk/cmd/perdure/perdure build-walk/recorder.so --json build-walk/walks.json
+
 install:
 	@tools/deps --check build
 	@$(SETUP) $(BUILD) -Dprefix=$(PREFIX) -Dlibdir=$(LIBDIR)
@@ -97,4 +106,4 @@ install:
 	@if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ]; then ldconfig; fi # else programs do not find the library
 
 clean:
-	rm -rf build build-asan build-ubsan build-tsan build-fuzz build-bench
+	rm -rf build build-asan build-ubsan build-tsan build-fuzz build-bench build-walk
