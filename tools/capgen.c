@@ -100,7 +100,7 @@ static const char *needed_text(const capability *c, const char *key)
 static void check_members(const capability *c)
 {
   static const char *const known[] = {"name",    "summary", "when_to_use", "permission",   "needs_agent", "inputs",
-                                      "outputs", "tags",    "version",     "side_effects", "errors",      "examples"};
+                                      "outputs", "tags",    "version",     "side_effects", "errors",      "examples", "handling", "shorthand"};
   pd_json key, value;
   pd_json_walk walk = pd_json_walk_begin(c->json);
   while (pd_json_walk_next(&walk, &key, &value)) {
@@ -290,6 +290,97 @@ static void table_errors(FILE *f, const char *path, const char *suffix, pd_json 
   fputs("  {0},\n};\n", f);
 }
 
+/* ---- how it is run, and called from a command line ---- */
+
+static bool flag_of(const capability *c, pd_json object, const char *key, bool otherwise)
+{
+  pd_json value = pd_json_member(object, key);
+  if (value.kind == PD_JSON_NONE) return otherwise;
+  if (value.kind != PD_JSON_BOOL) refuse(c->path, "'%s' must be true or false", key);
+  return pd_json_true(value);
+}
+
+/* A list of names of inputs as a static array; a name that is no input's is refused. */
+static void table_names(FILE *f, const capability *c, size_t index, const char *what, pd_json list)
+{
+  pd_json properties = pd_json_member(pd_json_member(c->json, "inputs"), "properties"), item;
+  fprintf(f, "static const char *const %s_%zu[] = {", what, index);
+  pd_json_walk walk = pd_json_walk_begin(list);
+  while (pd_json_walk_next(&walk, NULL, &item)) {
+    const char *name = text_of(c->path, item);
+    if (pd_json_member(properties, name).kind == PD_JSON_NONE) refuse(c->path, "'%s' names '%s', which is not an input", what, name);
+    c_text(f, name);
+    fputs(", ", f);
+  }
+  fputs("NULL};\n", f);
+}
+
+static void check_handling(const capability *c, const char *what, const char *const *known, size_t count)
+{
+  pd_json object = pd_json_member(c->json, what), key, value;
+  pd_json_walk walk = pd_json_walk_begin(object);
+  while (pd_json_walk_next(&walk, &key, &value)) {
+    size_t i = 0;
+    while (i < count && !pd_json_is(key, known[i])) i++;
+    if (i == count) refuse(c->path, "'%s' has no member %.*s", what, (int)key.raw.size, (const char *)key.raw.data);
+  }
+}
+
+static void table_lists(FILE *f, const capability *c, size_t index)
+{
+  static const char *const handling[] = {"executor", "destructive", "idempotent",  "session",     "subject", "keys",
+                                         "host",     "waits",       "cancellable", "preflight", "activity"};
+  static const char *const shorthand[] = {"command", "verb", "words", "prints", "columns", "notes", "value"};
+  pd_json how = pd_json_member(c->json, "handling"), words = pd_json_member(c->json, "shorthand");
+  if (pd_json_member(how, "executor").kind != PD_JSON_STRING) refuse(c->path, "'handling' does not say which 'executor' runs it");
+  check_handling(c, "handling", handling, COUNT_OF(handling));
+  check_handling(c, "shorthand", shorthand, COUNT_OF(shorthand));
+  table_names(f, c, index, "subject", pd_json_member(how, "subject"));
+  table_names(f, c, index, "keys", pd_json_member(how, "keys"));
+  if (words.kind == PD_JSON_OBJECT) table_names(f, c, index, "words", pd_json_member(words, "words"));
+}
+
+static void optional_text(FILE *f, const capability *c, pd_json object, const char *key)
+{
+  fprintf(f, ".%s = ", key);
+  pd_json value = pd_json_member(object, key);
+  c_text(f, value.kind == PD_JSON_NONE ? NULL : text_of(c->path, value));
+  fputs(", ", f);
+}
+
+static void table_shorthand(FILE *f, const capability *c, size_t index)
+{
+  pd_json object = pd_json_member(c->json, "shorthand");
+  if (object.kind != PD_JSON_OBJECT) return;
+  if (!*member_text(c, object, "command")) refuse(c->path, "'shorthand' names no 'command'");
+  fprintf(f, "static const pd_shorthand shorthand_%zu = {.words = words_%zu, .verb = ", index, index);
+  c_text(f, member_text(c, object, "verb"));
+  fputs(", ", f);
+  optional_text(f, c, object, "command");
+  optional_text(f, c, object, "prints");
+  optional_text(f, c, object, "columns");
+  optional_text(f, c, object, "notes");
+  fprintf(f, ".is_value = %d};\n", flag_of(c, object, "value", false));
+}
+
+static void row_handling(FILE *f, const capability *c, size_t index)
+{
+  static const word executors[] = {
+    {"quick", "PD_EXECUTOR_QUICK"}, {"writer", "PD_EXECUTOR_WRITER"}, {"slow", "PD_EXECUTOR_SLOW"}};
+  static const word sessions[] = {
+    {"", "PD_SESSION_UNUSED"}, {"optional", "PD_SESSION_OPTIONAL"}, {"required", "PD_SESSION_REQUIRED"}};
+  pd_json how = pd_json_member(c->json, "handling");
+  bool has_effects = pd_json_member(c->json, "side_effects").raw.size > 2, is_destructive = flag_of(c, how, "destructive", false);
+  if (is_destructive && !has_effects) refuse(c->path, "it is destructive and has no side effects");
+  fprintf(f, "{.executor = %s, .session = %s, .subject = subject_%zu, .keys = keys_%zu, .has_effects = %d,\n      .is_destructive = %d, ",
+          word_of(c, "executor", pd_json_member(how, "executor"), executors, COUNT_OF(executors)),
+          word_of(c, "session", pd_json_member(how, "session"), sessions, COUNT_OF(sessions)), index, index, has_effects, is_destructive);
+  fprintf(f, ".is_idempotent = %d, .is_keyless = %d, .is_preflighted = %d, .is_of_host = %d, .is_waiting = %d, ",
+          flag_of(c, how, "idempotent", !has_effects), pd_json_is(pd_json_member(how, "keys"), "none"), flag_of(c, how, "preflight", false),
+          flag_of(c, how, "host", false), flag_of(c, how, "waits", false));
+  fprintf(f, ".is_cancellable = %d, .is_activity = %d}", flag_of(c, how, "cancellable", false), flag_of(c, how, "activity", true));
+}
+
 static void function_name(const capability *c, char *out, size_t size)
 {
   snprintf(out, size, "pd_cap_%s", c->name);
@@ -318,7 +409,12 @@ static void table_row(FILE *f, const capability *c, size_t index, size_t field_c
           word_of(c, "permission", pd_json_member(c->json, "permission"), permissions, COUNT_OF(permissions)),
           needs_agent.kind == PD_JSON_BOOL && !pd_json_true(needs_agent) ? "false" : "true", index, field_count, index);
   c_text(f, one_line(c->json));
-  fprintf(f, ", %s},\n", function);
+  fprintf(f, ", %s,\n    ", function);
+  row_handling(f, c, index);
+  if (pd_json_member(c->json, "shorthand").kind == PD_JSON_OBJECT)
+    fprintf(f, ", &shorthand_%zu},\n", index);
+  else
+    fputs(", NULL},\n", f);
 }
 
 static void make_header(const char *path)
@@ -347,6 +443,8 @@ static void make_table(const char *path)
     char suffix[24];
     snprintf(suffix, sizeof suffix, "%zu", i);
     counts[i] = table_fields(f, &caps[i], i);
+    table_lists(f, &caps[i], i);
+    table_shorthand(f, &caps[i], i);
     table_errors(f, caps[i].path, suffix, pd_json_member(caps[i].json, "errors"));
   }
   fputs("\nconst pd_capability pd_capabilities[] = {\n", f);

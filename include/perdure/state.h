@@ -258,11 +258,54 @@ typedef enum pd_permission {
 /* "autonomous", "notify", "approval", "operator", "blocked". Static storage. */
 PD_API const char *pd_permission_name(pd_permission permission);
 
+/* Which threads run a call. */
+typedef enum pd_executor {
+  PD_EXECUTOR_QUICK = 0, /* looks at memory, or stages one commit: begun where the request was read */
+  PD_EXECUTOR_WRITER,    /* waits for the disk */
+  PD_EXECUTOR_SLOW       /* waits for others, walks much, or works on files: apart from all that is quick */
+} pd_executor;
+
+/* What a session is to a capability. */
+typedef enum pd_session_use {
+  PD_SESSION_UNUSED = 0,
+  PD_SESSION_OPTIONAL, /* what it makes belongs to the session, if one is named */
+  PD_SESSION_REQUIRED  /* it acts on the session that is named */
+} pd_session_use;
+
+/* How a capability is run, permitted, audited and advertised: "handling" of capabilities/NAME.json. Lists are ended by NULL. */
+typedef struct pd_handling {
+  pd_executor executor;
+  pd_session_use session;
+  const char *const *subject; /* inputs: the first that is given is what the audit names */
+  const char *const *keys;    /* inputs that are keys, or beginnings of keys: what tokens narrowed to prefixes are judged by */
+  bool has_effects;           /* it changes something: auditors may not call it */
+  bool is_destructive;        /* it takes away what cannot be brought back */
+  bool is_idempotent;         /* to call it again with the same input changes nothing more */
+  bool is_keyless;            /* it is not about keys at all: tokens narrowed to prefixes may call it */
+  bool is_preflighted;        /* what it would do is worked out before anybody is asked to approve it */
+  bool is_of_host;            /* it names files of the host: an agent learns nothing about them before the approval */
+  bool is_waiting;            /* it may wait for something to happen (pd_ctx.wait) */
+  bool is_cancellable;        /* it stops when its caller leaves (pd_ctx.progress) */
+  bool is_activity;           /* a call of it counts as activity of the agent */
+} pd_handling;
+
+/* How it is called from a command line: `perdure COMMAND VERB WORDS…`. "shorthand" of capabilities/NAME.json. */
+typedef struct pd_shorthand {
+  const char *command, *verb;
+  const char *const *words; /* inputs that the words after the verb are; ended by NULL */
+  const char *prints;       /* the one member of the answer that people want to see; NULL: all */
+  const char *columns;      /* of the list in a pipe, whatever members its rows have; NULL: those that they have */
+  const char *notes;        /* the member that is told besides, on standard error; NULL: none */
+  bool is_value;            /* what is printed is a value of the agent's: JSON in a pipe */
+} pd_shorthand;
+
 /* A capability, for those who list them. Static storage. */
 typedef struct pd_capability_info {
   const char *name, *summary, *version;
   pd_permission permission;
   const char *document; /* capabilities/NAME.json, on one line */
+  const pd_handling *handling;
+  const pd_shorthand *shorthand; /* NULL: none */
 } pd_capability_info;
 
 /* The index-th capability by name; PD_NOT_FOUND after the last (`err` is not written then). */

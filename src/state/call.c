@@ -253,11 +253,9 @@ static pd_code check_caller(const pd_ctx *ctx, const pd_capability *capability, 
 /* What the call was about, for the audit: never a value. */
 static pd_bytes subject_of(const pd_input *input)
 {
-  static const char *const names[] = {"key",        "prefix", "backup_id", "snapshot_id", "approval_id", "subscription_id",
-                                      "message_id", "run_id", "agent"};
-  for (size_t n = 0; n < COUNT_OF(names); n++)
+  for (const char *const *name = input->capability->handling.subject; *name; name++)
     for (size_t i = 0; i < input->capability->field_count; i++)
-      if (input->fields[i].kind == PD_JSON_STRING && strcmp(input->capability->fields[i].name, names[n]) == 0) return input->texts[i];
+      if (input->fields[i].kind == PD_JSON_STRING && strcmp(input->capability->fields[i].name, *name) == 0) return input->texts[i];
   return (pd_bytes){0};
 }
 
@@ -353,8 +351,7 @@ static pd_code conclude(pd_frame *frame, pd_code code, pd_buf *out, pd_error *er
     answer_failure(frame->capability, frame, err, out);
   }
   audit(frame, err, code);
-  bool is_briefing = strcmp(frame->capability->name, "state.briefing.generate") == 0; /* asked twice it gives the same answer */
-  bool is_active = *frame->agent && !frame->ctx->is_operator && !frame->ctx->is_onlooker && !is_briefing;
+  bool is_active = *frame->agent && !frame->ctx->is_operator && !frame->ctx->is_onlooker && frame->capability->handling.is_activity;
   if (is_active) pd_activity_note(frame->home, frame->agent, frame->now_ms);
   free_parts(frame);
   return code;

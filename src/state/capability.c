@@ -38,11 +38,16 @@ static unsigned unlikeness(const char *name, const char *known)
   return pd_text_distance(name, known);
 }
 
+static pd_capability_info info_of(const pd_capability *c)
+{
+  return (pd_capability_info){c->name, c->summary, c->version, c->permission, c->document, &c->handling, c->shorthand};
+}
+
 pd_code pd_capability_find(const char *name, pd_capability_info *out, pd_error *err)
 {
   const pd_capability *found = pd_capability_get(name);
   if (found) {
-    *out = (pd_capability_info){found->name, found->summary, found->version, found->permission, found->document};
+    *out = info_of(found);
     return PD_OK;
   }
   size_t best = 0;
@@ -60,7 +65,9 @@ pd_code pd_capability_find(const char *name, pd_capability_info *out, pd_error *
 pd_code pd_capability_at(size_t index, pd_capability_info *out, pd_error *err)
 {
   if (index >= pd_capability_count) return PD_NOT_FOUND;
-  return pd_capability_find(pd_capabilities[index].name, out, err);
+  (void)err;
+  *out = info_of(&pd_capabilities[index]);
+  return PD_OK;
 }
 
 const char *pd_permission_name(pd_permission permission)

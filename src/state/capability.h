@@ -55,6 +55,8 @@ typedef struct pd_capability {
   const pd_cap_error *errors; /* ended by {0} */
   const char *document;
   pd_cap_run run;
+  pd_handling handling;
+  const pd_shorthand *shorthand; /* NULL: none */
 } pd_capability;
 
 extern const pd_capability pd_capabilities[]; /* by name */

@@ -9,30 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* F1. Of history.* those that name points, or move refs. */
-static const char *const listed[] = {
-  "history.blame",        "history.cherry_pick", "history.diff",
-  "history.drop",         "history.fork",        "history.get",
-  "history.key",          "history.list",        "history.log",
-  "history.merge",        "history.pin",         "history.prove",
-  "history.redo",         "history.reset",       "history.revert",
-  "history.rollback",     "history.show",        "history.tag",
-  "history.undo",         "history.unpin",       "history.untag",
-  "state.backup.create",  "state.backup.export", "state.backup.import",
-  "state.backup.restore", "state.snapshot.load", "state.snapshot.restore",
-  "threads.delete",       "threads.rewind",
-};
-
-static bool is_listed(const char *capability)
-{
-  for (size_t i = 0; i < COUNT_OF(listed); i++)
-    if (strcmp(listed[i], capability) == 0) return true;
-  return false;
-}
-
 bool pd_foresee_is_of_host(const char *capability)
 {
-  return strcmp(capability, "state.backup.export") == 0;
+  const pd_capability *found = pd_capability_get(capability);
+  return !found || found->handling.is_of_host;
 }
 
 bool pd_foresee_is_asking(const pd_frame *frame)
@@ -101,7 +81,7 @@ pd_code pd_foresee(pd_frame *frame, pd_error *err)
   pd_json_writer out = frame->out;
   pd_error why = {0};
   pd_buf_clear(&frame->facts);
-  if (!is_listed(frame->capability->name)) return PD_OK;
+  if (!frame->capability->handling.is_preflighted) return PD_OK; /* F1 */
   frame->out = (pd_json_writer){.out = &answer, .err = &why};
   pd_json_open(&frame->out, '{');
   frame->foresees = true;

@@ -220,27 +220,27 @@ static bool fits_key(const pd_token_info *token, pd_json value)
   return false;
 }
 
-/* Every key and prefix that the input names; and it has to name one. A proof shows the keys next to the one that it is about. */
-static bool fits_prefixes(const pd_token_info *token, const char *capability, pd_bytes input)
+static bool is_key(const pd_handling *handling, pd_json name)
+{
+  for (const char *const *key = handling->keys; *key; key++)
+    if (pd_json_is(name, *key)) return true;
+  return false;
+}
+
+/* Every key and prefix that the input names; and it has to name one. */
+static bool fits_prefixes(const pd_token_info *token, const pd_capability *capability, pd_bytes input)
 {
   pd_json json, key, value;
   bool has_any = false;
-  if (strcmp(capability, "history.prove") == 0 || pd_json_parse(input, &json, NULL)) return false;
+  if (!capability || pd_json_parse(input, &json, NULL)) return false;
+  if (capability->handling.is_keyless) return true;
   pd_json_walk walk = pd_json_walk_begin(json);
   while (pd_json_walk_next(&walk, &key, &value)) {
-    if (!pd_json_is(key, "key") && !pd_json_is(key, "prefix")) continue;
+    if (!is_key(&capability->handling, key)) continue;
     if (!fits_key(token, value)) return false;
     has_any = true;
   }
   return has_any;
-}
-
-static bool has_effects(const char *document)
-{
-  pd_json json, effect;
-  if (pd_json_parse(pd_text(document), &json, NULL)) return true;
-  pd_json_walk walk = pd_json_walk_begin(pd_json_member(json, "side_effects"));
-  return pd_json_walk_next(&walk, NULL, &effect);
 }
 
 pd_code pd_token_permits(const pd_token_info *token, const char *capability, pd_bytes input, pd_error *err)
@@ -248,9 +248,9 @@ pd_code pd_token_permits(const pd_token_info *token, const char *capability, pd_
   const pd_capability *found = pd_capability_get(capability);
   if (!fits_names(token, capability))
     return pd_error_named(err, PD_DENIED, "PermissionDenied", "%.128s is not among the capabilities of this token", capability);
-  if (token->role == PD_ROLE_AUDITOR && found && has_effects(found->document))
+  if (token->role == PD_ROLE_AUDITOR && found && found->handling.has_effects)
     return pd_error_named(err, PD_DENIED, "PermissionDenied", "%s changes something, and an auditor only looks", capability);
-  if (token->prefixes[0][0] && strncmp(capability, "session.", 8) != 0 && !fits_prefixes(token, capability, input))
+  if (token->prefixes[0][0] && !fits_prefixes(token, found, input))
     return pd_error_named(err, PD_DENIED, "PermissionDenied",
                           "%.128s: this token is for keys that begin with '%s'%s, and the input names others", capability,
                           token->prefixes[0], token->prefixes[1][0] ? " or others" : "");

@@ -8,6 +8,7 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "wire/http.h"
 
 #include <stdio.h>
@@ -172,6 +173,19 @@ bool pd_auth_admits(pd_request *request)
 pd_code pd_caller_permits(const pd_caller *caller, const char *capability, pd_bytes input, pd_error *err)
 {
   return caller->has_token ? pd_token_permits(&caller->token, capability, input, err) : PD_OK;
+}
+
+pd_code pd_caller_permits_key(const pd_caller *caller, const char *capability, pd_bytes key, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf input = {0};
+  pd_json_writer w = {.out = &input, .err = err};
+  pd_capability_info info;
+  TRY(pd_capability_find(capability, &info, err));
+  pd_json_open(&w, '{');
+  if (key.size && info.handling->keys[0]) pd_json_put_bytes(&w, info.handling->keys[0], key);
+  pd_json_close(&w, '}');
+  TRY(w.code);
+  return pd_caller_permits(caller, capability, pd_buf_bytes(&input), err);
 }
 
 void pd_caller_audit(const pd_caller *caller, const char *capability, pd_bytes subject, pd_code code, const pd_error *err)

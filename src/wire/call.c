@@ -2,7 +2,6 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/clock.h"
-#include "base/glob.h"
 #include "wire/http.h"
 
 #include <poll.h>
@@ -12,58 +11,22 @@
 
 #define STAGE_SIZE_MAX ((size_t)64 * 1024) /* of a body: to parse a larger one takes longer than others should wait for it */
 
-/* The first that fits; what is not here waits for the disk. Those that only look at memory, or at what is most likely in it, are begun
- * where they were read (pd_call_begin), and are over then unless they or their audit have to wait for the disk; those that wait for
- * others, walk much, or work on files go where nobody who is quick waits behind them. */
-static const struct {
-  const char *name;
-  pd_lane lane;
-} lanes[] = {
-  {"state.persistent.get", PD_LANE_STAGE},
-  {"state.shared.get", PD_LANE_STAGE},
-  {"state.persistent.set", PD_LANE_STAGE},
-  {"state.shared.set", PD_LANE_STAGE},
-  {"session.begin", PD_LANE_WRITE}, /* when the agent was last active is in the system store */
-  {"session.end", PD_LANE_WRITE},   /* what its subscriptions have to tell is moved to the queue, durably */
-  {"state.session.*", PD_LANE_STAGE},
-  {"session.*", PD_LANE_STAGE},
-  {"queue.receive", PD_LANE_SLOW},
-  {"state.backup.*", PD_LANE_SLOW},
-  {"state.snapshot.*", PD_LANE_SLOW},
-  {"state.briefing.*", PD_LANE_SLOW},
-  {"state.persistent.query", PD_LANE_SLOW},
-  {"state.persistent.list", PD_LANE_SLOW},
-  {"state.persistent.history", PD_LANE_SLOW},
-  {"state.shared.list", PD_LANE_SLOW},
-  {"folders.watch", PD_LANE_SLOW}, /* it looks at each file of a folder */
-  {"history.commit", PD_LANE_WRITE},
-  {"history.*", PD_LANE_SLOW},
-  {"audit.*", PD_LANE_SLOW},
-  {"system.health", PD_LANE_SLOW},
-};
-
-/* A store that is closed is opened by one who may wait for the disk. */
-static pd_lane where_open(const pd_request *request, pd_lane lane)
-{
-  bool is_of_store = lane == PD_LANE_STAGE && strcmp(request->rest, "state.persistent.get") == 0;
-  pd_capability_info info;
-  if (lane == PD_LANE_STAGE && pd_capability_find(request->rest, &info, NULL)) return PD_LANE_WRITE; /* the audit may have to wait */
-  if (lane == PD_LANE_STAGE && request->body.size > STAGE_SIZE_MAX) return PD_LANE_WRITE;
-  return is_of_store && !pd_home_is_open(request->server->home, request->caller.agent) ? PD_LANE_WRITE : lane;
-}
-
+/* Nobody waits where requests are read until a large body is parsed; nor for the audit of a name that is unknown. */
 pd_lane pd_route_call_lane(pd_request *request)
 {
-  for (size_t i = 0; i < COUNT_OF(lanes); i++)
-    if (pd_glob_match(pd_text(lanes[i].name), pd_text(request->rest))) return where_open(request, lanes[i].lane);
-  return PD_LANE_WRITE;
+  static const pd_lane lanes[] = {
+    [PD_EXECUTOR_QUICK] = PD_LANE_STAGE, [PD_EXECUTOR_WRITER] = PD_LANE_WRITE, [PD_EXECUTOR_SLOW] = PD_LANE_SLOW};
+  pd_capability_info info;
+  if (pd_capability_find(request->rest, &info, NULL)) return PD_LANE_WRITE;
+  pd_lane lane = lanes[info.handling->executor];
+  return lane == PD_LANE_STAGE && request->body.size > STAGE_SIZE_MAX ? PD_LANE_WRITE : lane;
 }
 
 bool pd_route_call_writes(const pd_request *request)
 {
   pd_capability_info info;
   if (request->route->run != pd_route_call || pd_capability_find(request->rest, &info, NULL)) return true;
-  return !strstr(info.document, "\"side_effects\":[]");
+  return info.handling->has_effects;
 }
 
 /* A form of a web page cannot say that it is JSON. */
@@ -95,8 +58,8 @@ pd_code pd_wire_call(const pd_caller *caller, const pd_ctx *ctx, const char *cap
 /* They act on the session that was named, or refuse it. */
 static bool is_about_sessions(const char *capability)
 {
-  return strncmp(capability, "state.session.", 14) == 0 || strcmp(capability, "session.end") == 0 ||
-         strcmp(capability, "session.touch") == 0;
+  pd_capability_info info;
+  return pd_capability_find(capability, &info, NULL) == PD_OK && info.handling->session == PD_SESSION_REQUIRED;
 }
 
 static pd_ctx ctx_of(const pd_request *request)
@@ -231,11 +194,13 @@ void pd_route_call(pd_request *request)
     finish(request);
   } else if (is_call(request)) {
     pd_ctx ctx = ctx_of(request);
-    if (strcmp(request->rest, "queue.receive") == 0) {
+    pd_capability_info info;
+    bool is_known = pd_capability_find(request->rest, &info, NULL) == PD_OK;
+    if (is_known && info.handling->is_waiting) {
       receive(request, &ctx);
       return;
     }
-    if (strcmp(request->rest, "state.snapshot.create") == 0) { /* it may walk over thousands of stores */
+    if (is_known && info.handling->is_cancellable) {
       ctx.progress = is_client_there;
       ctx.progress_ctx = request;
     }

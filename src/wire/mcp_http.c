@@ -294,24 +294,16 @@ static pd_code call_within_scopes(void *ctx, const pd_ctx *who, const char *capa
 static bool names_keys(const char *capability)
 {
   pd_capability_info info;
-  pd_json document;
-  if (pd_capability_find(capability, &info, NULL) || pd_json_parse(pd_text(info.document), &document, NULL)) return false;
-  pd_json properties = pd_json_member(pd_json_member(document, "inputs"), "properties");
-  return pd_json_member(properties, "key").kind != PD_JSON_NONE || pd_json_member(properties, "prefix").kind != PD_JSON_NONE;
+  return pd_capability_find(capability, &info, NULL) == PD_OK && (info.handling->is_keyless || info.handling->keys[0]);
 }
 
 /* Does the token let such a call through? */
 static bool sees_by_scopes(void *ctx, const char *capability, pd_bytes key)
 {
-  CLEANUP(pd_buf_done) pd_buf input = {0};
   const pd_caller *caller = ctx;
   if (!pd_caller_is_narrow(caller)) return pd_caller_permits(caller, capability, (pd_bytes){0}, NULL) == PD_OK;
-  if (!key.data && strncmp(capability, "session.", 8) != 0 && !names_keys(capability)) return false;
-  pd_json_writer w = {.out = &input};
-  pd_json_open(&w, '{');
-  pd_json_put_bytes(&w, "key", key.data ? key : pd_text(caller->token.prefixes[0]));
-  pd_json_close(&w, '}');
-  return !w.code && pd_caller_permits(caller, capability, pd_buf_bytes(&input), NULL) == PD_OK;
+  if (!key.data && !names_keys(capability)) return false;
+  return pd_caller_permits_key(caller, capability, key.data ? key : pd_text(caller->token.prefixes[0]), NULL) == PD_OK;
 }
 
 static const char *prefix_of_scopes(void *ctx, size_t index)

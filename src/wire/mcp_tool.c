@@ -44,46 +44,16 @@ static bool find_tool(const pd_mcp_turn *turn, const char *name, pd_capability_i
   return false;
 }
 
-/* Those whose work belongs to a session of the home. */
-static bool is_of_session(const char *capability)
-{
-  return strncmp(capability, "state.session.", 14) == 0 || strcmp(capability, "state.shared.watch") == 0 ||
-         strcmp(capability, "session.end") == 0 || strcmp(capability, "session.touch") == 0;
-}
-
 /* ---- the list ---- */
 
-static bool ends_with(const char *name, const char *verb)
+static void write_hints(pd_json_writer *w, const pd_capability_info *info)
 {
-  const char *dot = strrchr(name, '.');
-  return dot && strcmp(dot + 1, verb) == 0;
-}
-
-/* Does it take away what cannot be had back? Versioned tiers keep what a set replaces. */
-static bool is_destructive(const char *name)
-{
-  return ends_with(name, "delete") || ends_with(name, "clear") || ends_with(name, "restore") || ends_with(name, "end") ||
-         ends_with(name, "unwatch") || ends_with(name, "drop") || ends_with(name, "untag") || ends_with(name, "unpin") ||
-         strcmp(name, "history.reset") == 0 || strcmp(name, "state.session.set") == 0;
-}
-
-static bool is_idempotent(const char *name)
-{
-  return ends_with(name, "delete") || ends_with(name, "clear") || ends_with(name, "unwatch") || ends_with(name, "ack") ||
-         ends_with(name, "acknowledge") || ends_with(name, "touch") || ends_with(name, "tag") || ends_with(name, "pin") ||
-         ends_with(name, "untag") || ends_with(name, "unpin") || ends_with(name, "drop") || strcmp(name, "history.merge") == 0 ||
-         strcmp(name, "state.session.set") == 0;
-}
-
-static void write_hints(pd_json_writer *w, const char *name, pd_json document)
-{
-  bool only_reads = pd_json_member(document, "side_effects").raw.size <= 2;
   pd_json_key(w, "annotations");
   pd_json_open(w, '{');
-  pd_json_put_text(w, "title", name);
-  pd_json_put_bool(w, "readOnlyHint", only_reads);
-  pd_json_put_bool(w, "destructiveHint", !only_reads && is_destructive(name));
-  pd_json_put_bool(w, "idempotentHint", only_reads || is_idempotent(name));
+  pd_json_put_text(w, "title", info->name);
+  pd_json_put_bool(w, "readOnlyHint", !info->handling->has_effects);
+  pd_json_put_bool(w, "destructiveHint", info->handling->is_destructive);
+  pd_json_put_bool(w, "idempotentHint", info->handling->is_idempotent);
   pd_json_put_bool(w, "openWorldHint", false);
   pd_json_close(w, '}');
 }
@@ -111,10 +81,10 @@ static pd_code write_tool(pd_json_writer *w, const pd_capability_info *info)
   pd_json_key(w, "inputSchema");
   pd_json inputs = pd_json_member(document, "inputs");
   bool has_own = pd_json_member(pd_json_member(inputs, "properties"), "session_id").kind != PD_JSON_NONE;
-  pd_mcp_schema_write(w, inputs, is_of_session(info->name) && !has_own ? SESSION_PROPERTY : NULL);
+  pd_mcp_schema_write(w, inputs, info->handling->session && !has_own ? SESSION_PROPERTY : NULL);
   pd_json_key(w, "outputSchema");
   pd_mcp_schema_write(w, pd_json_member(document, "outputs"), NULL);
-  write_hints(w, info->name, document);
+  write_hints(w, info);
   pd_json_close(w, '}');
   return w->code;
 }
@@ -207,7 +177,9 @@ static pd_code call_in_session(pd_mcp_turn *turn, const char *capability, pd_jso
 
 static pd_code call_door(pd_mcp_turn *turn, const char *capability, pd_json arguments, pd_buf *out, pd_error *err)
 {
-  if (is_of_session(capability)) return call_in_session(turn, capability, arguments, out, err);
+  pd_capability_info info;
+  TRY(pd_capability_find(capability, &info, err));
+  if (info.handling->session) return call_in_session(turn, capability, arguments, out, err);
   char session[PD_SESSION_ID_SIZE];
   pd_mcp_state_session_look(turn, session); /* whoever waits for messages keeps it, and its subscriptions, alive */
   pd_ctx who = {.home = turn->mcp->home, .agent = turn->peer->agent, .progress = report, .progress_ctx = turn};

@@ -80,13 +80,7 @@ static const char *like_capability(const reading *r)
 /* What the scopes of the token and the policy say. */
 static pd_code judge(const pd_caller *caller, const char *name, const char *like, const char *key, pd_error *err)
 {
-  CLEANUP(pd_buf_done) pd_buf input = {0};
-  pd_json_writer w = {.out = &input, .err = err};
-  pd_json_open(&w, '{');
-  if (key && *key) pd_json_put_text(&w, "key", key);
-  pd_json_close(&w, '}');
-  TRY(w.code);
-  TRY(pd_caller_permits(caller, like, pd_buf_bytes(&input), err));
+  TRY(pd_caller_permits_key(caller, like, pd_text(key ? key : ""), err));
   bool is_foreign = strcmp(name, "shared") != 0 && strcmp(name, caller->agent) != 0;
   if (is_foreign && !caller->is_operator)
     return pd_error_named(err, PD_DENIED, "PermissionDenied", "agent %s may read its own state and shared, not that of '%s'", caller->agent,

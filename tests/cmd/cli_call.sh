@@ -114,7 +114,7 @@ want_code 2
 want_err_like 'no JSON'
 run shared frob
 want_code 2
-want_err_like 'there are: get set'
+want_err_like 'there are: delete get list set'
 run call state.shared.get '{"key":"a"}' --key b
 want_code 2
 
