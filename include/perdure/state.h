@@ -158,12 +158,12 @@ typedef struct pd_wait {
 /* Who calls. Zero-initialise; texts are borrowed until the call returns. */
 typedef struct pd_ctx {
   pd_home *home;
-  const char *agent;   /* the agent on whose behalf; needed, but by the operator where the capability does not need one */
-  const char *session; /* its session; NULL: none */
-  bool is_operator;    /* the human side: needs no approvals, and may use what is only the operator's */
-  bool is_onlooker;    /* somebody who looks at what is the agent's: the agent was not active, and is not said to have been */
-  bool is_remote;      /* the call came to a server: its agent names folders of this machine only below folders.roots */
-  const char *token;   /* the id of the token that was shown, for the audit; NULL: none */
+  const char *agent;                 /* the agent on whose behalf; needed, but by the operator where the capability does not need one */
+  const char *session;               /* its session; NULL: none */
+  bool is_operator;                  /* the human side: needs no approvals, and may use what is only the operator's */
+  bool is_onlooker;                  /* somebody who looks at what is the agent's: the agent was not active, and is not said to have been */
+  bool is_remote;                    /* the call came to a server: its agent names folders of this machine only below folders.roots */
+  const struct pd_token_info *token; /* what was shown (perdure/token.h): its scopes hold, and the audit names it; NULL: none */
   /* Called now and then by what may take long: backup, restore, verify; and, with total 0, by what waits (queue.receive) or visits
    * every store (state.snapshot.create), which has nothing to tell. Return false to give up: the answer is then PD_INVALID, named
    * Cancelled, and nothing is changed. Not called any more once the result is being put in place. May be NULL. */
@@ -312,6 +312,13 @@ typedef struct pd_capability_info {
 PD_API PD_MUST_USE pd_code pd_capability_at(size_t index, pd_capability_info *out, pd_error *err);
 /* PD_NOT_FOUND, named UnknownCapability; the message names the one that is most like it. */
 PD_API PD_MUST_USE pd_code pd_capability_find(const char *name, pd_capability_info *out, pd_error *err);
+
+/* May `who` learn, by another way than a call, what a call of `capability` about `key` (or about the keys that begin with it; empty: about
+ * all keys) would tell of the state of `owner` (an agent, or "shared"; NULL: its own)? By its token, whose state it is, the capability's
+ * own permission and policy.toml. What needs approval is refused. PD_DENIED. Nothing is audited. */
+PD_API PD_MUST_USE pd_code pd_authorise_read(const pd_ctx *who, const char *capability, const char *owner, pd_bytes key, pd_error *err);
+/* Is there any input with which it may call `capability`, or ask to? What is not is not worth showing to it. */
+PD_API bool pd_authorise_any(const pd_ctx *who, const char *capability);
 
 /* What is in force if `agent` calls `capability` about `key`, or about the keys that begin with it, by the capability's own permission and
  * policy.toml; with key.data NULL, the strictest that any key could meet. PD_PERMIT_BLOCKED if there is no such capability. Nothing is run

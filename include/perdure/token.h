@@ -4,8 +4,7 @@
  *
  *     pd_token_info who;
  *     if (pd_token_check(home, text, &who, &err)) …                        // 401
- *     if (pd_token_permits(&who, "state.persistent.get", input, &err)) …   // 403
- *     pd_ctx ctx = {.home = home, .agent = who.agent, .is_operator = who.role != PD_ROLE_AGENT};
+ *     pd_ctx ctx = {.home = home, .agent = who.agent, .is_operator = who.role != PD_ROLE_AGENT, .token = &who};
  *
  * Only hashes are stored, in the store `system`; the text is shown once, when the token is made. A token that was revoked, anywhere, is
  * refused from then on: it is looked up each time, in memory.
@@ -35,7 +34,8 @@ typedef struct pd_token_mark {
   pd_id hash; /* SHA-256 of the text */
 } pd_token_mark;
 
-/* What a token says. */
+/* What a token says. As pd_ctx.token it limits calls: to its capabilities; to its prefixes, which every key and prefix of the input has to
+ * begin with (a token with prefixes calls nothing that names neither, but session.*); and, of an auditor, to what changes nothing. */
 typedef struct pd_token_info {
   char id[PD_TOKEN_ID_SIZE];
   pd_id hash; /* of the text that was shown */
@@ -55,11 +55,6 @@ PD_API bool pd_token_claimed(pd_home *home, const char *text, char out_id[PD_TOK
 
 /* pd_token_check for a token that was good before, without its text: for answers that last, which have to end with their token. */
 PD_API PD_MUST_USE pd_code pd_token_recheck(pd_home *home, const pd_token_mark *mark, pd_error *err);
-
-/* May it call this, as far as the token is concerned? Its capabilities; its prefixes, which every `key` and `prefix` of the input has to
- * begin with (a token with prefixes calls nothing that names neither, but session.*); an auditor calls what has no side effects. PD_DENIED
- * names what is missing. What the input says besides is left to pd_call. */
-PD_API PD_MUST_USE pd_code pd_token_permits(const pd_token_info *token, const char *capability, pd_bytes input, pd_error *err);
 
 #ifdef __cplusplus
 }

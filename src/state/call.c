@@ -10,6 +10,7 @@
 #include "state/activity.h"
 #include "state/approval.h"
 #include "state/audit.h"
+#include "state/authorise.h"
 #include "state/foresee.h"
 #include "state/home.h"
 #include "state/session.h"
@@ -259,13 +260,37 @@ static pd_bytes subject_of(const pd_input *input)
   return (pd_bytes){0};
 }
 
+static const char *token_of(const pd_ctx *ctx)
+{
+  return ctx->token ? ctx->token->id : NULL;
+}
+
+/* What the token does not reach: alike ones share a line, so that nobody fills the audit with refusals. */
+static void audit_refusal(const pd_ctx *ctx, const char *capability, pd_bytes subject, const pd_error *err)
+{
+  pd_access access = {
+    .capability = capability,
+    .agent = ctx->agent,
+    .session = ctx->session,
+    .token = token_of(ctx),
+    .subject = subject,
+    .outcome = err->name,
+    .is_operator = ctx->is_operator,
+  };
+  pd_audit_access(ctx->home, &access);
+}
+
 static void audit(const pd_frame *frame, const pd_error *err, pd_code code)
 {
+  if (frame->is_out_of_scope) {
+    audit_refusal(frame->ctx, frame->capability->name, subject_of(frame->input), err);
+    return;
+  }
   pd_audit_entry entry = {
     .time_ms = frame->now_ms,
     .agent = frame->ctx->agent ? frame->ctx->agent : "",
     .session = frame->ctx->session && code != PD_SESSION ? frame->ctx->session : "", /* what was refused was none */
-    .token = frame->ctx->token,
+    .token = token_of(frame->ctx),
     .capability = frame->capability->name,
     .outcome = code ? err->name : "ok",
     .approval = frame->approval,
@@ -286,7 +311,7 @@ static void audit_unknown(const pd_ctx *ctx, const char *capability, pd_bytes in
     .time_ms = pd_home_now(ctx->home),
     .agent = ctx->agent ? ctx->agent : "",
     .session = ctx->session ? ctx->session : "",
-    .token = ctx->token,
+    .token = token_of(ctx),
     .capability = capability,
     .outcome = err->name,
     .approval = "",
@@ -314,11 +339,14 @@ void pd_audit_tell(pd_home *home, const pd_deed *deed)
   pd_audit_add(home, &entry);
 }
 
-static pd_code run(pd_frame *frame, pd_error *err)
+/* `parsed`: what reading its input came to. */
+static pd_code run(pd_frame *frame, pd_code parsed, pd_error *err)
 {
+  TRY(pd_authorise_token(frame, parsed != PD_OK, err));
+  TRY(parsed);
   TRY(check_caller(frame->ctx, frame->capability, err));
   frame->agent = frame->ctx->agent ? frame->ctx->agent : "";
-  TRY(pd_permit(frame, err));
+  TRY(pd_authorise_call(frame, err));
   pd_json_open(&frame->out, '{');
   pd_code code = frame->capability->run(frame, err);
   if (code == PD_LOCKED && frame->permission == PD_PERMIT_APPROVAL && *frame->approval) pd_approval_give_back(frame);
@@ -373,7 +401,7 @@ static pd_code call_with(const pd_ctx *ctx, const pd_input *input, pd_code parse
   pd_frame frame;
   if (ctx->wait) ctx->wait->is_waiting = false;
   prepare(&frame, ctx, input, out, err);
-  pd_code code = parsed ? parsed : run(&frame, err);
+  pd_code code = run(&frame, parsed, err);
   if (!code && ctx->wait && ctx->wait->is_waiting) return put_off(&frame, out);
   return conclude(&frame, code, out, err);
 }
@@ -387,9 +415,13 @@ pd_code pd_call_input(const pd_ctx *ctx, const pd_input *input, pd_buf *out, pd_
 static pd_code call_unknown(const pd_ctx *ctx, const char *capability, pd_bytes input, pd_buf *out, pd_error *err)
 {
   pd_capability_info info;
-  pd_code code = pd_capability_find(capability, &info, err);
+  pd_code denied = pd_authorise_name(ctx, capability, err);
+  pd_code code = denied ? denied : pd_capability_find(capability, &info, err);
   answer_failure(NULL, NULL, err, out);
-  audit_unknown(ctx, capability, input, err);
+  if (denied)
+    audit_refusal(ctx, capability, (pd_bytes){0}, err);
+  else
+    audit_unknown(ctx, capability, input, err);
   return code;
 }
 
@@ -478,7 +510,7 @@ pd_code pd_call_begin(const pd_ctx *ctx, const char *capability, pd_bytes input,
   begun->frame.must_wait = is_slow(ctx, begun->frame.now_ms);
   begun->code = code;
   if (code) begun->why = *err;
-  if (!code && !begun->frame.must_wait) code = run(&begun->frame, err);
+  if (!begun->frame.must_wait) code = run(&begun->frame, code, err);
   if (begun->frame.must_wait || begun->frame.later) {
     if (begun->frame.later) begun->code = code;
     *out = begun;

@@ -39,6 +39,7 @@ struct pd_frame {
   char approval[72];     /* the approval that was used, or that is needed; "" if none */
   bool is_begun;         /* by one who does not want to wait: pd_call_begin */
   bool must_wait;        /* it cannot be done so */
+  bool is_out_of_scope;  /* its token does not let it be called so */
   pd_later *later;       /* set by a function that ends with a staged commit */
   pd_held *held;         /* the agent's store, until the call is over; NULL: it was not needed yet */
   pd_input *bound;       /* `input` with what was approved in place of names; NULL: no such approval was used. Owned */
@@ -102,9 +103,6 @@ void pd_input_done(pd_input *input);
 PD_MUST_USE pd_code pd_input_hash(const pd_input *input, pd_id *out, pd_error *err);
 
 /* ---- the neighbours ---- */
-
-/* permit.c: settle frame->permission and whether the call may run now. PD_DENIED, PD_APPROVAL (a pending item was made or is there). */
-PD_MUST_USE pd_code pd_permit(pd_frame *frame, pd_error *err);
 
 /* One line of the audit. Texts are borrowed. */
 typedef struct pd_audit_entry {

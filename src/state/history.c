@@ -141,15 +141,14 @@ pd_code pd_history_point(pd_frame *frame, pd_store *store, const char *field, co
 
 /* ---- who may see it ---- */
 
+/* The token was asked about this very call; what is asked here is whether policy would tell it by `like`. */
 static pd_code ask_policy(pd_frame *frame, const char *like, const pd_bytes *subject, pd_error *err)
 {
-  pd_verdict verdict;
-  pd_policy_ask(frame->home, pd_capability_get(like), pd_text(frame->agent), subject, &verdict);
-  if (verdict.permission <= PD_PERMIT_NOTIFY) return PD_OK;
-  if (frame->ctx->is_operator && verdict.permission != PD_PERMIT_BLOCKED) return PD_OK;
-  return pd_error_named(err, PD_DENIED, "PermissionDenied",
-                        "%s: policy does not let agent '%s' read this freely by %s, so not here either%s%s", frame->capability->name,
-                        frame->agent, like, *verdict.reason ? ": " : "", verdict.reason);
+  pd_ctx who = *frame->ctx;
+  pd_error why;
+  who.token = NULL;
+  pd_code code = pd_authorise_read(&who, like, NULL, subject ? *subject : (pd_bytes){0}, &why);
+  return code ? pd_error_named(err, code, "PermissionDenied", "%s: %s", frame->capability->name, why.message) : PD_OK;
 }
 
 pd_code pd_history_may_read(pd_frame *frame, const pd_bytes *subject, pd_error *err)

@@ -4,7 +4,6 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
-#include "base/glob.h"
 #include "base/sha256.h"
 #include "state/capability.h"
 #include "state/quota.h"
@@ -199,60 +198,4 @@ pd_code pd_token_recheck(pd_home *home, const pd_token_mark *mark, pd_error *err
   pd_token_info info;
   if (strlen(mark->id) != PD_TOKEN_ID_SIZE - 1) return refuse(err);
   return find_good(home, mark->id, mark->hash, &info, err);
-}
-
-/* ---- scopes ---- */
-
-static bool fits_names(const pd_token_info *token, const char *capability)
-{
-  if (!token->capabilities[0][0]) return true;
-  for (size_t i = 0; i < PD_TOKEN_SCOPES_MAX && token->capabilities[i][0]; i++)
-    if (pd_glob_match(pd_text(token->capabilities[i]), pd_text(capability))) return true;
-  return false;
-}
-
-static bool fits_key(const pd_token_info *token, pd_json value)
-{
-  CLEANUP(pd_buf_done) pd_buf key = {0};
-  if (pd_json_decode(value, &key, NULL)) return false;
-  for (size_t i = 0; i < PD_TOKEN_SCOPES_MAX && token->prefixes[i][0]; i++)
-    if (pd_bytes_starts(pd_buf_bytes(&key), pd_text(token->prefixes[i]))) return true;
-  return false;
-}
-
-static bool is_key(const pd_handling *handling, pd_json name)
-{
-  for (const char *const *key = handling->keys; *key; key++)
-    if (pd_json_is(name, *key)) return true;
-  return false;
-}
-
-/* Every key and prefix that the input names; and it has to name one. */
-static bool fits_prefixes(const pd_token_info *token, const pd_capability *capability, pd_bytes input)
-{
-  pd_json json, key, value;
-  bool has_any = false;
-  if (!capability || pd_json_parse(input, &json, NULL)) return false;
-  if (capability->handling.is_keyless) return true;
-  pd_json_walk walk = pd_json_walk_begin(json);
-  while (pd_json_walk_next(&walk, &key, &value)) {
-    if (!is_key(&capability->handling, key)) continue;
-    if (!fits_key(token, value)) return false;
-    has_any = true;
-  }
-  return has_any;
-}
-
-pd_code pd_token_permits(const pd_token_info *token, const char *capability, pd_bytes input, pd_error *err)
-{
-  const pd_capability *found = pd_capability_get(capability);
-  if (!fits_names(token, capability))
-    return pd_error_named(err, PD_DENIED, "PermissionDenied", "%.128s is not among the capabilities of this token", capability);
-  if (token->role == PD_ROLE_AUDITOR && found && found->handling.has_effects)
-    return pd_error_named(err, PD_DENIED, "PermissionDenied", "%s changes something, and an auditor only looks", capability);
-  if (token->prefixes[0][0] && !fits_prefixes(token, found, input))
-    return pd_error_named(err, PD_DENIED, "PermissionDenied",
-                          "%.128s: this token is for keys that begin with '%s'%s, and the input names others", capability,
-                          token->prefixes[0], token->prefixes[1][0] ? " or others" : "");
-  return PD_OK;
 }

@@ -8,7 +8,6 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
-#include "base/json.h"
 #include "wire/http.h"
 
 #include <stdio.h>
@@ -170,22 +169,17 @@ bool pd_auth_admits(pd_request *request)
 
 /* ---- what a caller may do ---- */
 
-pd_code pd_caller_permits(const pd_caller *caller, const char *capability, pd_bytes input, pd_error *err)
+pd_ctx pd_caller_ctx(const pd_caller *caller)
 {
-  return caller->has_token ? pd_token_permits(&caller->token, capability, input, err) : PD_OK;
-}
-
-pd_code pd_caller_permits_key(const pd_caller *caller, const char *capability, pd_bytes key, pd_error *err)
-{
-  CLEANUP(pd_buf_done) pd_buf input = {0};
-  pd_json_writer w = {.out = &input, .err = err};
-  pd_capability_info info;
-  TRY(pd_capability_find(capability, &info, err));
-  pd_json_open(&w, '{');
-  if (key.size && info.handling->keys[0]) pd_json_put_bytes(&w, info.handling->keys[0], key);
-  pd_json_close(&w, '}');
-  TRY(w.code);
-  return pd_caller_permits(caller, capability, pd_buf_bytes(&input), err);
+  return (pd_ctx){
+    .home = caller->server->home,
+    .agent = *caller->agent ? caller->agent : NULL,
+    .session = caller->is_session_live ? caller->session : NULL,
+    .is_operator = caller->is_operator,
+    .is_onlooker = caller->token.role == PD_ROLE_AUDITOR,
+    .is_remote = true,
+    .token = caller->has_token ? &caller->token : NULL,
+  };
 }
 
 void pd_caller_audit(const pd_caller *caller, const char *capability, pd_bytes subject, pd_code code, const pd_error *err)
@@ -200,18 +194,6 @@ void pd_caller_audit(const pd_caller *caller, const char *capability, pd_bytes s
     .is_operator = caller->is_operator,
   };
   pd_audit_access(caller->server->home, &access);
-}
-
-pd_code pd_caller_calls(const pd_caller *caller, const char *capability, pd_bytes input, pd_error *err)
-{
-  CLEANUP(pd_buf_done) pd_buf key = {0};
-  pd_json json;
-  pd_code code = pd_caller_permits(caller, capability, input, err);
-  if (!code) return PD_OK;
-  bool has_key = pd_json_parse(input, &json, NULL) == PD_OK && (pd_json_decode(pd_json_member(json, "key"), &key, NULL) == PD_OK ||
-                                                                pd_json_decode(pd_json_member(json, "prefix"), &key, NULL) == PD_OK);
-  pd_caller_audit(caller, capability, has_key ? pd_buf_bytes(&key) : (pd_bytes){0}, code, err);
-  return code;
 }
 
 bool pd_caller_is_narrow(const pd_caller *caller)

@@ -44,12 +44,8 @@ pd_code pd_wire_call(const pd_caller *caller, const pd_ctx *ctx, const char *cap
   pd_ctx who = *ctx;
   who.is_onlooker = caller->token.role == PD_ROLE_AUDITOR;
   who.is_remote = true;
-  who.token = caller->has_token ? caller->token.id : NULL;
-  pd_code code = pd_caller_calls(caller, capability, input, err);
-  if (code)
-    pd_wire_error(out, err, NULL, NULL);
-  else
-    code = pd_call(&who, capability, input, out, err);
+  who.token = caller->has_token ? &caller->token : NULL;
+  pd_code code = pd_call(&who, capability, input, out, err);
   if (!code && ctx->wait && ctx->wait->is_waiting) return PD_OK; /* it is made again */
   pd_metrics_call(caller->server->metrics, capability, code, pd_clock_monotonic_us() - begun_us);
   return code;
@@ -65,16 +61,9 @@ static bool is_about_sessions(const char *capability)
 static pd_ctx ctx_of(const pd_request *request)
 {
   const pd_caller *caller = &request->caller;
-  bool is_named = caller->is_session_live || (*caller->session && is_about_sessions(request->rest));
-  return (pd_ctx){
-    .home = request->server->home,
-    .agent = *caller->agent ? caller->agent : NULL,
-    .session = is_named ? caller->session : NULL,
-    .is_operator = caller->is_operator,
-    .is_onlooker = caller->token.role == PD_ROLE_AUDITOR,
-    .is_remote = true,
-    .token = caller->has_token ? caller->token.id : NULL,
-  };
+  pd_ctx who = pd_caller_ctx(caller);
+  if (*caller->session && is_about_sessions(request->rest)) who.session = caller->session;
+  return who;
 }
 
 /* False: it is no call; the answer says so. */
@@ -215,11 +204,7 @@ bool pd_route_call_begin(pd_request *request)
   pd_bytes input = pd_buf_bytes(&request->body);
   if (!is_call(request)) return true;
   pd_ctx ctx = ctx_of(request);
-  pd_code code = pd_caller_calls(&request->caller, request->rest, input, &err);
-  if (code)
-    pd_wire_error(&request->out, &err, NULL, NULL);
-  else
-    code = pd_call_begin(&ctx, request->rest, input, &request->begun, &request->out, &err);
+  pd_code code = pd_call_begin(&ctx, request->rest, input, &request->begun, &request->out, &err);
   if (request->begun) return false;
   pd_metrics_call(request->server->metrics, request->rest, code, pd_clock_monotonic_us() - request->begun_us);
   reply_outcome(request, code, &err);

@@ -94,12 +94,8 @@ typedef struct pd_caller {
   pd_token_info token;
 } pd_caller;
 
-/* What the caller's token lets it call. PD_DENIED. */
-PD_MUST_USE pd_code pd_caller_permits(const pd_caller *caller, const char *capability, pd_bytes input, pd_error *err);
-/* The same for a call that names this one key or prefix, or none if it is empty. */
-PD_MUST_USE pd_code pd_caller_permits_key(const pd_caller *caller, const char *capability, pd_bytes key, pd_error *err);
-/* The same, and a refusal is a line of the audit. */
-PD_MUST_USE pd_code pd_caller_calls(const pd_caller *caller, const char *capability, pd_bytes input, pd_error *err);
+/* Who it is to a home: for pd_call, pd_authorise_read. Borrows from the caller. */
+pd_ctx pd_caller_ctx(const pd_caller *caller);
 /* A line of the audit: the caller asked for what `capability` tells, of `subject`, and this came of it. */
 void pd_caller_audit(const pd_caller *caller, const char *capability, pd_bytes subject, pd_code code, const pd_error *err);
 /* Is it limited to some keys? */

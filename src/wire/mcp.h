@@ -62,10 +62,6 @@ void pd_mcp_counts(pd_mcp *mcp, size_t *out_sessions, size_t *out_streams);
 /* How calls get to the home; all NULL: pd_call, all capabilities. A server puts its token's scopes here. */
 typedef struct pd_mcp_gate {
   pd_code (*call)(void *ctx, const pd_ctx *who, const char *capability, pd_bytes input, pd_buf *out, pd_error *err);
-  /* False: no call of it about `key` (or the keys that begin so; data NULL: about any) is let through, so nothing of it is shown. */
-  bool (*sees)(void *ctx, const char *capability, pd_bytes key);
-  /* The index-th of the beginnings that the caller's keys have to have, NULL after the last. None: all keys. May be NULL. */
-  const char *(*prefix)(void *ctx, size_t index);
   /* Each message of a batch but the first, which the transport has counted: may the caller ask so often? PD_LIMIT. May be NULL. */
   pd_code (*admit)(void *ctx, pd_error *err);
   void *ctx;
@@ -82,7 +78,7 @@ typedef struct pd_mcp_peer {
   const char *name;        /* Mcp-Name */
   /* May a person behind this client approve what needs approval? False: ApprovalRequired is all it hears. */
   bool may_approve;
-  const char *token; /* the id of the token that was shown, for the audit; NULL: none */
+  const struct pd_token_info *token; /* that was shown: its scopes hold; NULL: none */
   pd_mcp_gate gate;
   /* A call that waits does not sleep, and pd_mcp_run returns false (pd_wait in perdure/state.h). NULL: it sleeps. In a batch nothing waits
    * then. */

@@ -172,7 +172,7 @@ static errand *make_errand(pd_request *request, pd_mcp_http *http, pd_mcp_flow *
   e->peer.agent = e->caller.agent;
   if (e->peer.gate.call) e->peer.gate.ctx = &e->caller;
   e->peer.realm = peer->realm ? e->caller.token.id : NULL;
-  e->peer.token = peer->token ? e->caller.token.id : NULL;
+  e->peer.token = peer->token ? &e->caller.token : NULL;
   e->peer.version = e->headers[0], e->peer.method = e->headers[1], e->peer.name = e->headers[2];
   e->waiter = (pd_waiter){.job.run = run_again, .agent = e->caller.agent, .fd = -1}; /* the flow notices when the client leaves */
   e->peer.wait = &e->waiter.wait;
@@ -290,29 +290,6 @@ static pd_code call_within_scopes(void *ctx, const pd_ctx *who, const char *capa
   return pd_wire_call(ctx, who, capability, input, out, err);
 }
 
-/* Is a call of it about keys, so that one that is narrowed to some may make it? */
-static bool names_keys(const char *capability)
-{
-  pd_capability_info info;
-  return pd_capability_find(capability, &info, NULL) == PD_OK && (info.handling->is_keyless || info.handling->keys[0]);
-}
-
-/* Does the token let such a call through? */
-static bool sees_by_scopes(void *ctx, const char *capability, pd_bytes key)
-{
-  const pd_caller *caller = ctx;
-  if (!pd_caller_is_narrow(caller)) return pd_caller_permits(caller, capability, (pd_bytes){0}, NULL) == PD_OK;
-  if (!key.data && !names_keys(capability)) return false;
-  return pd_caller_permits_key(caller, capability, key.data ? key : pd_text(caller->token.prefixes[0]), NULL) == PD_OK;
-}
-
-static const char *prefix_of_scopes(void *ctx, size_t index)
-{
-  const pd_caller *caller = ctx;
-  bool is_there = caller->has_token && index < PD_TOKEN_SCOPES_MAX && caller->token.prefixes[index][0];
-  return is_there ? caller->token.prefixes[index] : NULL;
-}
-
 static pd_code admit_by_rate(void *ctx, pd_error *err)
 {
   return pd_rate_admits(ctx, err);
@@ -321,12 +298,8 @@ static pd_code admit_by_rate(void *ctx, pd_error *err)
 /* What the caller may do, as far as MCP is concerned. */
 static void admit(const pd_request *request, pd_mcp_peer *peer)
 {
-  peer->gate = (pd_mcp_gate){.call = call_within_scopes,
-                             .sees = sees_by_scopes,
-                             .prefix = prefix_of_scopes,
-                             .admit = admit_by_rate,
-                             .ctx = (void *)(uintptr_t)&request->caller};
-  peer->token = request->caller.has_token ? request->caller.token.id : NULL;
+  peer->gate = (pd_mcp_gate){.call = call_within_scopes, .admit = admit_by_rate, .ctx = (void *)(uintptr_t)&request->caller};
+  peer->token = request->caller.has_token ? &request->caller.token : NULL;
   peer->realm = realm_of(&request->caller);
   const pd_serve_options *options = request->server->options;
   peer->may_approve = options->mcp_approvals && !options->no_mcp_approvals;

@@ -67,9 +67,9 @@ static int compare_texts(const void *a, const void *b)
 /* The caller's beginnings of keys in the order of keys, without those that another one covers. */
 static size_t take_prefixes(const pd_mcp_turn *turn, const char *out[PD_TOKEN_SCOPES_MAX])
 {
-  const pd_mcp_gate *gate = &turn->peer->gate;
+  const pd_token_info *token = turn->peer->token;
   size_t count = 0, kept = 0;
-  while (gate->prefix && count < PD_TOKEN_SCOPES_MAX && (out[count] = gate->prefix(gate->ctx, count))) count++;
+  for (; token && count < PD_TOKEN_SCOPES_MAX && token->prefixes[count][0]; count++) out[count] = token->prefixes[count];
   qsort(out, count, sizeof out[0], compare_texts);
   for (size_t i = 0; i < count; i++)
     if (!kept || !pd_bytes_starts(pd_text(out[i]), pd_text(out[kept - 1]))) out[kept++] = out[i];

@@ -178,7 +178,7 @@ static pd_code read_filter(pd_mcp_turn *turn, pd_mcp_listener *listener)
     pd_json want = pd_json_member(filter, names[i]);
     if (want.kind == PD_JSON_BOOL && pd_json_true(want)) listener->wants |= (1u << i) & (p->changes | p->changes_modern);
   }
-  if (turn->peer->gate.prefix && turn->peer->gate.prefix(turn->peer->gate.ctx, 0)) listener->wants &= ~PD_MCP_RESOURCES; /* of all keys */
+  if (turn->peer->token && turn->peer->token->prefixes[0][0]) listener->wants &= ~PD_MCP_RESOURCES; /* of all keys */
   if ((listener->wants & PD_MCP_RESOURCES) && p->admit && p->admit(turn, "", &turn->err)) listener->wants &= ~PD_MCP_RESOURCES;
   if (watches_lists(turn->mcp, listener) && p->watch(turn->mcp, listener->agent, "", &turn->err)) listener->wants &= ~PD_MCP_RESOURCES;
   if (uris.kind != PD_JSON_NONE && uris.kind != PD_JSON_ARRAY)

@@ -19,27 +19,26 @@ static const struct {
 
 /* ---- who may ---- */
 
+static pd_ctx who_is(const pd_mcp_turn *turn)
+{
+  return (pd_ctx){.home = turn->mcp->home, .agent = turn->peer->agent, .is_remote = turn->peer->is_http, .token = turn->peer->token};
+}
+
 bool pd_mcp_is_narrow(const pd_mcp_turn *turn)
 {
-  const pd_mcp_gate *gate = &turn->peer->gate;
-  return gate->prefix && gate->prefix(gate->ctx, 0);
+  return turn->peer->token && turn->peer->token->prefixes[0][0];
 }
 
 bool pd_mcp_sees(const pd_mcp_turn *turn, const char *capability)
 {
-  const pd_mcp_gate *gate = &turn->peer->gate;
-  if (gate->sees && !gate->sees(gate->ctx, capability, (pd_bytes){0})) return false;
-  return pd_permission_at_best(turn->mcp->home, turn->peer->agent, capability) < PD_PERMIT_OPERATOR;
+  pd_ctx who = who_is(turn);
+  return pd_authorise_any(&who, capability);
 }
 
 pd_code pd_mcp_may_read(pd_mcp_turn *turn, const char *capability, pd_bytes key, pd_error *err)
 {
-  const char *agent = turn->peer->agent;
-  const pd_mcp_gate *gate = &turn->peer->gate;
-  bool is_let_through = !gate->sees || gate->sees(gate->ctx, capability, key);
-  if (is_let_through && pd_mcp_sees(turn, capability) && pd_permission_of(turn->mcp->home, agent, capability, key) <= PD_PERMIT_NOTIFY)
-    return PD_OK;
-  return pd_error_named(err, PD_DENIED, "PermissionDenied", "agent '%s' may not read this: %s is not free for it", agent, capability);
+  pd_ctx who = who_is(turn);
+  return pd_authorise_read(&who, capability, NULL, key, err);
 }
 
 void pd_mcp_audit(const pd_mcp_turn *turn, const char *capability, pd_bytes subject, const char *outcome)
@@ -47,7 +46,7 @@ void pd_mcp_audit(const pd_mcp_turn *turn, const char *capability, pd_bytes subj
   pd_access access = {
     .capability = capability,
     .agent = turn->peer->agent,
-    .token = turn->peer->token,
+    .token = turn->peer->token ? turn->peer->token->id : NULL,
     .subject = subject,
     .outcome = outcome,
   };

@@ -157,5 +157,7 @@ void pd_mcp_text_block(pd_json_writer *w, pd_bytes text)
 pd_code pd_mcp_call(pd_mcp_turn *turn, const pd_ctx *who, const char *capability, pd_bytes input, pd_buf *out, pd_error *err)
 {
   const pd_mcp_gate *gate = &turn->peer->gate;
-  return gate->call ? gate->call(gate->ctx, who, capability, input, out, err) : pd_call(who, capability, input, out, err);
+  pd_ctx caller = *who;
+  caller.token = turn->peer->token;
+  return gate->call ? gate->call(gate->ctx, &caller, capability, input, out, err) : pd_call(&caller, capability, input, out, err);
 }

@@ -77,22 +77,6 @@ static const char *like_capability(const reading *r)
   return strcmp(r->what, "state") == 0 ? "state.persistent.list" : "state.persistent.history";
 }
 
-/* What the scopes of the token and the policy say. */
-static pd_code judge(const pd_caller *caller, const char *name, const char *like, const char *key, pd_error *err)
-{
-  TRY(pd_caller_permits_key(caller, like, pd_text(key ? key : ""), err));
-  bool is_foreign = strcmp(name, "shared") != 0 && strcmp(name, caller->agent) != 0;
-  if (is_foreign && !caller->is_operator)
-    return pd_error_named(err, PD_DENIED, "PermissionDenied", "agent %s may read its own state and shared, not that of '%s'", caller->agent,
-                          name);
-  pd_bytes about = key && *key ? pd_text(key) : (pd_bytes){0};
-  const char *whose = is_foreign ? name : caller->agent; /* as with calls: nobody passes what is blocked for that agent */
-  pd_permission permission = pd_permission_of(caller->server->home, whose, like, about);
-  if (caller->is_operator ? permission < PD_PERMIT_BLOCKED : permission <= PD_PERMIT_NOTIFY) return PD_OK;
-  return pd_error_named(err, PD_DENIED, "PermissionDenied", "policy does not let %s%s read this: %s is not free for it",
-                        *caller->agent ? "agent " : "the operator", caller->agent, like);
-}
-
 void pd_read_audit(const pd_request *request, const char *name, const char *like, const char *key, pd_code code, const pd_error *err)
 {
   pd_caller who = request->caller;
@@ -103,7 +87,8 @@ void pd_read_audit(const pd_request *request, const char *name, const char *like
 
 pd_code pd_read_permit(const pd_request *request, const char *name, const char *like, const char *key, pd_error *err)
 {
-  pd_code code = judge(&request->caller, name, like, key, err);
+  pd_ctx who = pd_caller_ctx(&request->caller);
+  pd_code code = pd_authorise_read(&who, like, name, pd_text(key ? key : ""), err);
   if (code) pd_read_audit(request, name, like, key, code, err);
   return code;
 }

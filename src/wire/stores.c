@@ -163,7 +163,8 @@ static pd_code judge(const pd_request *request, const char *name, bool writes, p
     return pd_error_named(err, PD_DENIED, "PermissionDenied",
                           "logs and bags are the operator's; an agent uses capabilities (POST /v1/call/NAME)");
   if (writes && caller->token.role == PD_ROLE_AUDITOR) return pd_error_named(err, PD_DENIED, "PermissionDenied", "an auditor only looks");
-  TRY(pd_caller_permits(caller, writes ? "store.write" : "store.read", pd_text("{}"), err));
+  pd_ctx who = pd_caller_ctx(caller);
+  TRY(pd_authorise_read(&who, writes ? "store.write" : "store.read", NULL, pd_text(""), err));
   if (strcmp(name, "system") != 0 || (!writes && caller->token.role == PD_ROLE_OPERATOR)) return PD_OK;
   return pd_error_named(err, PD_DENIED, "PermissionDenied", "the store 'system' is written by the server alone, and read by the operator");
 }

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <perdure/token.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -479,7 +480,8 @@ static void folders_watch__err_PermissionDenied__an_agent_with_a_token_names_no_
   (void)state;
   world w;
   world_open(&w, NULL);
-  pd_ctx ctx = {.home = w.home, .agent = "main", .token = "0123456789abcdef"};
+  pd_token_info token = {.id = "0123456789abcdef", .role = PD_ROLE_AGENT, .agent = "main"};
+  pd_ctx ctx = {.home = w.home, .agent = "main", .token = &token};
   static const char *const paths[] = {"/", "/etc", "/there/is/no/such/folder"};
   char input[128], first[512] = "";
   pd_buf out = {0};

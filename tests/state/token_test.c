@@ -227,52 +227,63 @@ static void tokens_rotate__err_TokenNotFound__and_one_that_is_there_has_a_new_te
   world_close(&w);
 }
 
-static void want_permit(const pd_token_info *info, const char *capability, const char *input, bool is_permitted)
+static void want_permit(const world *w, const pd_token_info *info, const char *capability, const char *input, bool is_permitted)
 {
+  CLEANUP(pd_buf_done) pd_buf out = {0};
   pd_error err = {0};
-  pd_code code = pd_token_permits(info, capability, pd_text(input), &err);
-  if ((code == PD_OK) != is_permitted) print_message("%s %s: %s\n", capability, input, err.message);
-  assert_int_equal(code, is_permitted ? PD_OK : PD_DENIED);
+  pd_ctx who = {.home = w->home, .agent = "a", .is_operator = info->role == PD_ROLE_AUDITOR, .token = info};
+  bool is_denied = pd_call(&who, capability, pd_text(input), &out, &err) == PD_DENIED;
+  if (is_denied == is_permitted) print_message("%s %s: %s\n", capability, input, err.message);
+  assert_int_equal(is_denied, !is_permitted);
 }
 
 static void token__capabilities_limit_what_it_may_call(void **state)
 {
   (void)state;
+  world w;
+  open_world(&w);
   pd_token_info info = {.role = PD_ROLE_AGENT, .agent = "a", .capabilities = {"state.persistent.*", "queue.count"}};
-  want_permit(&info, "state.persistent.get", "{\"key\":\"k\"}", true);
-  want_permit(&info, "queue.count", "", true);
-  want_permit(&info, "queue.send", "{}", false);
-  want_permit(&info, "state.shared.get", "{\"key\":\"k\"}", false);
-  want_permit(&info, "no.such", "{}", false);
+  want_permit(&w, &info, "state.persistent.get", "{\"key\":\"k\"}", true);
+  want_permit(&w, &info, "queue.count", "", true);
+  want_permit(&w, &info, "queue.send", "{}", false);
+  want_permit(&w, &info, "state.shared.get", "{\"key\":\"k\"}", false);
+  want_permit(&w, &info, "no.such", "{}", false);
+  world_close(&w);
 }
 
 static void token__prefixes_limit_the_keys_it_may_name(void **state)
 {
   (void)state;
+  world w;
+  open_world(&w);
   pd_token_info info = {.role = PD_ROLE_AGENT, .agent = "a", .prefixes = {"drafts/", "x"}};
-  want_permit(&info, "state.persistent.get", "{\"key\":\"drafts/1\"}", true);
-  want_permit(&info, "state.persistent.get", "{\"key\":\"draft\"}", false);
-  want_permit(&info, "state.persistent.get", "{\"key\":\"\\u0064rafts/1\"}", true);
-  want_permit(&info, "state.persistent.get", "{\"\\u006bey\":\"other\"}", false);
-  want_permit(&info, "state.persistent.get", "{\"key\":\"drafts/1\",\"key\":\"other\"}", false);
-  want_permit(&info, "state.persistent.list", "{}", false);
-  want_permit(&info, "state.persistent.list", "", false);
-  want_permit(&info, "state.persistent.list", "{\"prefix\":\"drafts/2026\"}", true);
-  want_permit(&info, "state.persistent.list", "{\"prefix\":\"d\"}", false);
-  want_permit(&info, "state.briefing.generate", "{}", false);
-  want_permit(&info, "session.begin", "{}", true);
+  want_permit(&w, &info, "state.persistent.get", "{\"key\":\"drafts/1\"}", true);
+  want_permit(&w, &info, "state.persistent.get", "{\"key\":\"draft\"}", false);
+  want_permit(&w, &info, "state.persistent.get", "{\"key\":\"\\u0064rafts/1\"}", true);
+  want_permit(&w, &info, "state.persistent.get", "{\"\\u006bey\":\"other\"}", false);
+  want_permit(&w, &info, "state.persistent.get", "{\"key\":\"drafts/1\",\"key\":\"other\"}", false);
+  want_permit(&w, &info, "state.persistent.list", "{}", false);
+  want_permit(&w, &info, "state.persistent.list", "", false);
+  want_permit(&w, &info, "state.persistent.list", "{\"prefix\":\"drafts/2026\"}", true);
+  want_permit(&w, &info, "state.persistent.list", "{\"prefix\":\"d\"}", false);
+  want_permit(&w, &info, "state.briefing.generate", "{}", false);
+  want_permit(&w, &info, "session.begin", "{}", true);
+  world_close(&w);
 }
 
 static void token__an_auditor_only_looks(void **state)
 {
   (void)state;
+  world w;
+  open_world(&w);
   pd_token_info info = {.role = PD_ROLE_AUDITOR};
-  want_permit(&info, "audit.list", "{}", true);
-  want_permit(&info, "state.persistent.get", "{\"key\":\"k\"}", true);
-  want_permit(&info, "state.persistent.set", "{\"key\":\"k\",\"value\":1}", false);
-  want_permit(&info, "approvals.approve", "{}", false);
-  want_permit(&info, "tokens.create", "{}", false);
-  want_permit(&info, "tokens.list", "{}", true);
+  want_permit(&w, &info, "audit.list", "{}", true);
+  want_permit(&w, &info, "state.persistent.get", "{\"key\":\"k\"}", true);
+  want_permit(&w, &info, "state.persistent.set", "{\"key\":\"k\",\"value\":1}", false);
+  want_permit(&w, &info, "approvals.approve", "{}", false);
+  want_permit(&w, &info, "tokens.create", "{}", false);
+  want_permit(&w, &info, "tokens.list", "{}", true);
+  world_close(&w);
 }
 
 static void token__wrong_inputs_are_named(void **state)

@@ -141,7 +141,7 @@ static void audit__refusals_by_scope_policy_and_token_leave_a_line(void **state)
        "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"mailbox_list\",\"arguments\":{}}}", 200);
   want_lines(&p, "state.persistent.get", 1, "bob", id, "secret", "PermissionDenied");
   want_lines(&p, "state.shared.get", 2, "bob", id, "secret", "PermissionDenied");
-  want_lines(&p, "state.backup.restore", 1, "bob", id, NULL, "PermissionDenied");
+  want_lines(&p, "state.backup.restore", 1, "bob", id, "b", "PermissionDenied");
   want_lines(&p, "state.persistent.get", 1, "bob", id, "plan", "PermissionDenied");
   want_lines(&p, "state.persistent.list", 1, "bob", id, NULL, "PermissionDenied");
   want_lines(&p, "store.read", 1, "bob", id, "alice", "PermissionDenied");

@@ -5,6 +5,7 @@
 #include "base/buf.h"
 #include "support/temp_folder.h"
 
+#include <perdure/token.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -183,12 +184,6 @@ static void resource__a_commit_is_of_the_callers_store_or_of_the_shared_one_and_
 
 /* ---- what the caller may not call, it does not see ---- */
 
-static bool sees_shared_alone(void *ctx, const char *capability, pd_bytes key)
-{
-  (void)ctx, (void)key;
-  return strncmp(capability, "state.shared.", 13) == 0; /* and no history */
-}
-
 static void complete_key(mcp_world *m, const char *template, const char *variable)
 {
   mcp_sendf(m,
@@ -203,7 +198,7 @@ static void want_refused(mcp_world *m, const char *method, const char *params)
   assert_string_not_equal(mcp_last(m, "error.code"), "");
 }
 
-static void resource__what_the_gate_does_not_let_through_is_in_no_list(void **state)
+static void resource__what_the_token_does_not_reach_is_in_no_list(void **state)
 {
   (void)state;
   mcp_world m;
@@ -214,7 +209,8 @@ static void resource__what_the_gate_does_not_let_through_is_in_no_list(void **st
   world_ok(&m.w, "threads.create", "{\"thread_id\":\"trip\"}");
   commit_uri(&m, "main", own);
   commit_uri(&m, "shared", shared);
-  m.peer.gate = (pd_mcp_gate){.sees = sees_shared_alone};
+  pd_token_info token = {.role = PD_ROLE_AGENT, .agent = "main", .capabilities = {"state.shared.*"}};
+  m.peer.token = &token;
   mcp_send(&m, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"resources/list\"}");
   assert_string_equal(mcp_last(&m, "result.resources.0.uri"), "\"state://shared/board\"");
   assert_string_equal(mcp_last(&m, "result.resources.1"), "");
@@ -650,7 +646,7 @@ int main(void)
     cmocka_unit_test(resource__listening_is_acknowledged_first_and_filtered),
     cmocka_unit_test(resource__who_hung_up_hears_nothing_and_is_not_counted),
     cmocka_unit_test(resource__a_commit_is_of_the_callers_store_or_of_the_shared_one_and_nobody_elses),
-    cmocka_unit_test(resource__what_the_gate_does_not_let_through_is_in_no_list),
+    cmocka_unit_test(resource__what_the_token_does_not_reach_is_in_no_list),
     cmocka_unit_test(resource__what_policy_blocks_is_not_read_not_listed_and_not_heard_of),
     cmocka_unit_test(resource__pages_end_where_kinds_begin_without_gap_or_double),
     cmocka_unit_test(resource__everybody_who_watches_a_shared_key_hears_of_a_commit_once),

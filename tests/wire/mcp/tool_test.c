@@ -6,6 +6,7 @@
 #include "state/backup_world.h"
 #include "support/temp_folder.h"
 
+#include <perdure/token.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -281,38 +282,22 @@ static void tool__the_filter_hides_and_refuses(void **state)
   mcp_close(&m);
 }
 
-/* ---- a gate, as a server has one ---- */
+/* ---- a token, as a server has them ---- */
 
-static pd_code deny_writes(void *ctx, const pd_ctx *who, const char *capability, pd_bytes input, pd_buf *out, pd_error *err)
-{
-  (void)ctx;
-  if (strcmp(capability, "state.persistent.set") == 0) {
-    err->code = PD_DENIED;
-    snprintf(err->message, sizeof err->message, "not with this token");
-    return PD_DENIED;
-  }
-  return pd_call(who, capability, input, out, err);
-}
-
-static bool sees_state(void *ctx, const char *capability, pd_bytes key)
-{
-  (void)ctx, (void)key;
-  return strncmp(capability, "state.", 6) == 0;
-}
-
-static void tool__what_the_gate_does_not_let_through_is_not_seen_and_not_run(void **state)
+static void tool__what_the_token_does_not_reach_is_not_seen_and_not_run(void **state)
 {
   (void)state;
   mcp_world m;
+  pd_token_info token = {.role = PD_ROLE_AGENT, .agent = "main", .capabilities = {"state.*"}, .prefixes = {"drafts/"}};
   mcp_open(&m, NULL, NULL);
-  m.peer.gate = (pd_mcp_gate){.call = deny_writes, .sees = sees_state};
+  m.peer.token = &token;
   assert_int_equal(find(list_of(&m), "queue_send").kind, PD_JSON_NONE);
   mcp_tool(&m, "queue_send", "{\"to\":\"a\",\"kind\":\"b\"}");
   assert_string_equal(mcp_last(&m, "error.code"), "-32602");
   mcp_tool(&m, "state_persistent_set", "{\"key\":\"k\",\"value\":1}");
   assert_string_equal(mcp_last(&m, "result.isError"), "true");
-  assert_non_null(strstr(mcp_last(&m, "result.content.0.text"), "not with this token"));
-  m.peer.gate = (pd_mcp_gate){0};
+  assert_non_null(strstr(mcp_last(&m, "result.content.0.text"), "this token is for keys that begin with"));
+  m.peer.token = NULL;
   mcp_tool(&m, "state_persistent_get", "{\"key\":\"k\"}");
   assert_string_equal(mcp_last(&m, "result.structuredContent.found"), "false");
   mcp_close(&m);
@@ -525,7 +510,7 @@ int main(void)
     cmocka_unit_test(tool__a_watch_lives_as_long_as_its_client_receives),
     cmocka_unit_test(tool__a_session_that_idled_away_is_begun_anew),
     cmocka_unit_test(tool__the_filter_hides_and_refuses),
-    cmocka_unit_test(tool__what_the_gate_does_not_let_through_is_not_seen_and_not_run),
+    cmocka_unit_test(tool__what_the_token_does_not_reach_is_not_seen_and_not_run),
     cmocka_unit_test(tool__the_list_comes_in_pages),
     cmocka_unit_test(tool__what_policy_takes_from_the_agent_is_no_tool_of_its),
     cmocka_unit_test(tool__a_backup_tells_how_far_it_is_to_who_gave_a_token),
