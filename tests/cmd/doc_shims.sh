@@ -3,6 +3,7 @@
 #   perdure     the one that was installed; serve listens on the test's port, unless it is told where
 #   sudo        runs the command as it is: everything is below the test's folder
 #   tools/deps  looks whether packages are missing, and installs none
+#   cc          links the sanitizer that perdure was built with, too, if there is one
 #   make        checks that the goal is one (-n). install installs what was built; run serves until its link is printed, and gets a Ctrl-C;
 #               test does no more, since this is one of its tests
 #   systemctl   there is no service manager here: the units are verified and enabled below the test's folder; start runs the unit's ExecStart,
@@ -20,6 +21,11 @@ doc_shims() {
 #!/bin/sh
 case "\$*" in serve*--listen*) ;; serve*) set -- "\$@" --listen 127.0.0.1:$port ;; esac
 exec "$real" "\$@"
+END
+  case ${PERDURE_SANITIZER-} in asan) flag=-fsanitize=address ;; ubsan) flag=-fsanitize=undefined ;; tsan) flag=-fsanitize=thread ;; *) flag= ;; esac
+  shim cc <<END
+#!/bin/sh
+$(command -v cc) $flag "\$@" 2>"$tmp/cc.err" || { cat "$tmp/cc.err" >&2; exit 1; } # the linker warns of what is in the sanitizer
 END
   shim sudo <<END
 #!/bin/sh
