@@ -195,18 +195,16 @@ static pd_code do_line(batch *b, pd_bytes line, pd_error *err)
   return run[b->op.kind](b, err);
 }
 
-/* The error's members; of a call as the capability answered it. */
+/* The error; of a call as the capability answered it. */
 static void write_error(batch *b, const pd_error *fault)
 {
   pd_json answered;
-  pd_json_key(&b->w, "error");
   if (b->has_told && pd_json_parse(pd_buf_bytes(&b->value), &answered, NULL) == PD_OK) {
+    pd_json_key(&b->w, "error");
     pd_json_value(&b->w, pd_json_member(answered, "error"));
-    return;
+  } else {
+    cli_error_json(&b->w, fault, NULL);
   }
-  pd_json_open(&b->w, '{');
-  cli_error_json(&b->w, fault, NULL);
-  pd_json_close(&b->w, '}');
 }
 
 /* Answer one line; the exit code is that of the first error. */

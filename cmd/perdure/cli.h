@@ -114,7 +114,7 @@ PD_MUST_USE pd_code cli_json_end(cli_session *cli, pd_json_writer *w);
 /* ---- fail.c ---- */
 
 int cli_exit_of(pd_code code);
-/* The inside of {"error":…}: code, message, details, recovery. `hint` may be NULL. */
+/* The member "error" (base/json_error.h) with a hint of the command in its details; `hint` may be NULL. */
 void cli_error_json(pd_json_writer *w, const pd_error *err, const char *hint);
 /* Tell a failure on standard error; returns the exit code. */
 int cli_fail(const cli_session *cli, const pd_error *err);

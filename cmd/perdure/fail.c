@@ -3,6 +3,7 @@
 
 #include "base/base.h"
 #include "base/buf.h"
+#include "base/json_error.h"
 
 #include <stdio.h>
 
@@ -29,26 +30,9 @@ int cli_exit_of(pd_code code)
 
 void cli_error_json(pd_json_writer *w, const pd_error *err, const char *hint)
 {
-  pd_json_put_text(w, "code", pd_error_name(err));
-  pd_json_put_text(w, "message", err->message);
-  pd_json_key(w, "details");
-  pd_json_open(w, '{');
-  pd_json_put_text(w, "class", pd_class_name(pd_code_class(err->code)));
-  if (err->code == PD_CONFLICT) {
-    pd_json_put_number(w, "expected", err->expected);
-    pd_json_put_number(w, "actual", err->actual);
-  }
+  pd_json_error_begin(w, err);
   if (hint && *hint) pd_json_put_text(w, "hint", hint);
-  pd_json_close(w, '}');
-  pd_json_key(w, "recovery");
-  pd_json_open(w, '[');
-  for (const pd_recovery *r = pd_error_recovery(err); r->action; r++) {
-    pd_json_open(w, '{');
-    pd_json_put_text(w, "action", r->action);
-    pd_json_put_text(w, "hint", r->hint);
-    pd_json_close(w, '}');
-  }
-  pd_json_close(w, ']');
+  pd_json_error_end(w, err, NULL);
 }
 
 static void tell_json(const cli_session *cli, const pd_error *err)
@@ -56,10 +40,7 @@ static void tell_json(const cli_session *cli, const pd_error *err)
   CLEANUP(pd_buf_done) pd_buf buf = {0};
   pd_json_writer w = {.out = &buf};
   pd_json_open(&w, '{');
-  pd_json_key(&w, "error");
-  pd_json_open(&w, '{');
   cli_error_json(&w, err, cli->hint);
-  pd_json_close(&w, '}');
   pd_json_close(&w, '}');
   if (w.code == PD_OK)
     fprintf(stderr, "%.*s\n", (int)buf.size, (const char *)buf.data);

@@ -4,6 +4,7 @@
 #include "base/base.h"
 #include "base/base64.h"
 #include "base/buf.h"
+#include "base/json_error.h"
 
 #include <stdio.h>
 
@@ -161,22 +162,7 @@ void pd_errand_note(pd_errand *errand, pd_json message, bool *out_asks)
 static pd_code write_error(pd_json id, int64_t code, const char *message, pd_buf *out, pd_error *err)
 {
   pd_json_writer w = {.out = out, .err = err};
-  char number[24];
-  snprintf(number, sizeof number, "%lld", (long long)code);
-  pd_json_open(&w, '{');
-  pd_json_put_text(&w, "jsonrpc", "2.0");
-  pd_json_key(&w, "id");
-  if (id.kind == PD_JSON_NONE)
-    pd_json_null(&w);
-  else
-    pd_json_value(&w, id);
-  pd_json_key(&w, "error");
-  pd_json_open(&w, '{');
-  pd_json_key(&w, "code");
-  pd_json_raw(&w, pd_text(number));
-  pd_json_put_text(&w, "message", message);
-  pd_json_close(&w, '}');
-  pd_json_close(&w, '}');
+  pd_json_rpc_error(&w, id.raw, code, message, (pd_bytes){0});
   return w.code ? w.code : pd_buf_byte(out, '\n', err);
 }
 

@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/json_error.h"
 #include "base/sha256.h"
 #include "state/activity.h"
 #include "state/approval.h"
@@ -189,47 +190,20 @@ static const char *name_of(const pd_capability *capability, const pd_error *err)
   return "DatabaseError";
 }
 
-static void write_recovery(pd_json_writer *w, const pd_capability *capability, const pd_error *err)
-{
-  const pd_cap_error *known = pd_capability_error(capability, err->name);
-  const pd_recovery *r = known ? known->recovery : pd_error_recovery(err);
-  pd_json_key(w, "recovery");
-  pd_json_open(w, '[');
-  for (; r->action; r++) {
-    pd_json_open(w, '{');
-    pd_json_put_text(w, "action", r->action);
-    pd_json_put_text(w, "hint", r->hint);
-    pd_json_close(w, '}');
-  }
-  pd_json_close(w, ']');
-}
-
 static void answer_failure(const pd_capability *capability, const pd_frame *frame, const pd_error *err, pd_buf *out)
 {
-  pd_buf_clear(out);
+  const pd_cap_error *known = pd_capability_error(capability, err->name);
   pd_json_writer w = {.out = out};
+  pd_buf_clear(out);
   pd_json_open(&w, '{');
-  pd_json_key(&w, "error");
-  pd_json_open(&w, '{');
-  pd_json_put_text(&w, "code", err->name);
-  pd_json_put_text(&w, "message", err->message);
-  pd_json_key(&w, "details");
-  pd_json_open(&w, '{');
-  pd_json_put_text(&w, "class", pd_class_name(pd_code_class(err->code)));
-  pd_json_put_text(&w, "kind", pd_code_name(err->code));
+  pd_json_error_begin(&w, err);
   if (capability) pd_json_put_text(&w, "capability", capability->name);
-  if (err->code == PD_CONFLICT) {
-    pd_json_put_number(&w, "expected", err->expected);
-    pd_json_put_number(&w, "actual", err->actual);
-  }
   if (err->code == PD_LOCKED && err->actual == PD_VAULT_MISSING) pd_json_put_text(&w, "vault", "missing");
   if (frame && frame->details.size && w.code == PD_OK) {
     w.code = pd_buf_byte(out, ',', NULL);
     if (w.code == PD_OK) w.code = pd_buf_append(out, frame->details.data, frame->details.size, NULL);
   }
-  pd_json_close(&w, '}');
-  write_recovery(&w, capability, err);
-  pd_json_close(&w, '}');
+  pd_json_error_end(&w, err, known ? known->recovery : NULL);
   pd_json_close(&w, '}');
   if (w.code) pd_buf_clear(out); /* no memory even for that: err says it */
 }

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/glob.h"
+#include "base/json_error.h"
 #include "wire/mcp_inside.h"
 
 #include <stdarg.h>
@@ -125,14 +126,6 @@ void pd_mcp_counts(pd_mcp *mcp, size_t *out_sessions, size_t *out_streams)
 
 /* ---- answering ---- */
 
-static void head(pd_json_writer *w, pd_bytes id)
-{
-  pd_json_open(w, '{');
-  pd_json_put_text(w, "jsonrpc", "2.0");
-  pd_json_key(w, "id");
-  pd_json_raw(w, id.size ? id : pd_text("null"));
-}
-
 /* The one answer that needs no memory. */
 static void send_out_of_memory(pd_mcp_exchange *exchange)
 {
@@ -146,22 +139,7 @@ static void send_error(pd_mcp_exchange *exchange, int code, const char *message,
 {
   CLEANUP(pd_buf_done) pd_buf text = {0};
   pd_json_writer w = {.out = &text};
-  char number[16];
-  head(&w, pd_text(exchange->id));
-  pd_json_key(&w, "error");
-  pd_json_open(&w, '{');
-  pd_json_key(&w, "code");
-  snprintf(number, sizeof number, "%d", code);
-  pd_json_raw(&w, pd_text(number));
-  pd_json_put_text(&w, "message", message);
-  if (data.size) {
-    pd_json_key(&w, "data");
-    pd_json_open(&w, '{');
-    pd_json_raw(&w, data);
-    pd_json_close(&w, '}');
-  }
-  pd_json_close(&w, '}');
-  pd_json_close(&w, '}');
+  pd_json_rpc_error(&w, pd_text(exchange->id), code, message, data);
   if (w.code)
     send_out_of_memory(exchange);
   else
@@ -197,7 +175,7 @@ static void send_result(pd_mcp_turn *turn, pd_bytes members)
 {
   CLEANUP(pd_buf_done) pd_buf text = {0};
   pd_json_writer w = {.out = &text};
-  head(&w, pd_text(turn->exchange->id));
+  pd_json_rpc_begin(&w, pd_text(turn->exchange->id));
   pd_json_key(&w, "result");
   pd_json_open(&w, '{');
   if (members.size) pd_json_raw(&w, members);
@@ -216,7 +194,7 @@ static pd_code send_input_required(pd_mcp_turn *turn, pd_error *err)
   CLEANUP(pd_buf_done) pd_buf sealed = {0};
   pd_json_writer w = {.out = &text, .err = err};
   TRY(pd_mcp_seal(turn, pd_buf_bytes(&turn->kept), &sealed, err));
-  head(&w, pd_text(turn->exchange->id));
+  pd_json_rpc_begin(&w, pd_text(turn->exchange->id));
   pd_json_key(&w, "result");
   pd_json_open(&w, '{');
   pd_json_key(&w, "inputRequests");

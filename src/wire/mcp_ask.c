@@ -5,6 +5,7 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "base/json_error.h"
 #include "wire/mcp_inside.h"
 
 #include <stdio.h>
@@ -73,10 +74,7 @@ static pd_code send_question(pd_mcp_exchange *exchange, const question *q, pd_js
 {
   CLEANUP(pd_buf_done) pd_buf text = {0};
   pd_json_writer w = {.out = &text, .err = err};
-  pd_json_open(&w, '{');
-  pd_json_put_text(&w, "jsonrpc", "2.0");
-  pd_json_key(&w, "id");
-  pd_json_raw(&w, pd_text(q->id));
+  pd_json_rpc_begin(&w, pd_text(q->id));
   pd_json_key(&w, "method");
   pd_json_value(&w, pd_json_member(ask, "method"));
   pd_json_key(&w, "params");
@@ -255,13 +253,18 @@ static pd_mcp_pending *take_stale(pd_mcp *mcp, int64_t now_ms, bool is_end)
 static void give_up(pd_mcp *mcp, pd_mcp_pending *p)
 {
   CLEANUP(pd_buf_done) pd_buf text = {0};
-  const char *nothing = "\"error\":{\"code\":-32603,\"message\":\"the client did not answer in time\"}";
-  pd_code code = pd_buf_printf(&text, NULL, "{\"jsonrpc\":\"2.0\",\"id\":%s,", p->exchange->id);
-  if (!code && p->otherwise.size)
-    code = pd_buf_printf(&text, NULL, "\"result\":{%.*s}}", (int)p->otherwise.size, (const char *)p->otherwise.data);
-  else if (!code)
-    code = pd_buf_printf(&text, NULL, "%s}", nothing);
-  if (!code && !is_over(p->exchange)) pd_mcp_exchange_send(p->exchange, pd_buf_bytes(&text), 200, true);
+  pd_json_writer w = {.out = &text};
+  if (p->otherwise.size) {
+    pd_json_rpc_begin(&w, pd_text(p->exchange->id));
+    pd_json_key(&w, "result");
+    pd_json_open(&w, '{');
+    pd_json_raw(&w, pd_buf_bytes(&p->otherwise));
+    pd_json_close(&w, '}');
+    pd_json_close(&w, '}');
+  } else {
+    pd_json_rpc_error(&w, pd_text(p->exchange->id), PD_MCP_INTERNAL_ERROR, "the client did not answer in time", (pd_bytes){0});
+  }
+  if (!w.code && !is_over(p->exchange)) pd_mcp_exchange_send(p->exchange, pd_buf_bytes(&text), 200, true);
   pd_mcp_exchange_done(p->exchange, 200);
   free_pending(mcp, p);
 }

@@ -4,6 +4,7 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "base/json_error.h"
 #include "wire/mcp_flow.h"
 #include "wire/mcp_message.h"
 #include "wire/start.h"
@@ -98,19 +99,7 @@ bool pd_mcp_http_wait(pd_mcp_http *http, uint32_t timeout_ms)
 static void refuse(pd_request *request, unsigned status, int code, const char *message)
 {
   pd_json_writer w = {.out = &request->out};
-  char number[16];
-  snprintf(number, sizeof number, "%d", code);
-  pd_json_open(&w, '{');
-  pd_json_put_text(&w, "jsonrpc", "2.0");
-  pd_json_key(&w, "id");
-  pd_json_null(&w);
-  pd_json_key(&w, "error");
-  pd_json_open(&w, '{');
-  pd_json_key(&w, "code");
-  pd_json_raw(&w, pd_text(number));
-  pd_json_put_text(&w, "message", message);
-  pd_json_close(&w, '}');
-  pd_json_close(&w, '}');
+  pd_json_rpc_error(&w, (pd_bytes){0}, code, message, (pd_bytes){0});
   request->type = "application/json";
   request->outcome = "Refused";
   pd_reply(request, status);

@@ -3,6 +3,7 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "base/json_error.h"
 #include "wire/mcp_inside.h"
 
 #include <stdio.h>
@@ -261,10 +262,7 @@ static void send_end(pd_mcp *mcp, pd_mcp_listener *l)
   CLEANUP(pd_buf_done) pd_buf text = {0};
   pd_json_writer w = {.out = &text};
   pd_mcp_turn turn = {.mcp = mcp};
-  pd_json_open(&w, '{');
-  pd_json_put_text(&w, "jsonrpc", "2.0");
-  pd_json_key(&w, "id");
-  pd_json_raw(&w, pd_text(l->id));
+  pd_json_rpc_begin(&w, pd_text(l->id));
   pd_json_key(&w, "result");
   pd_json_open(&w, '{');
   pd_json_put_text(&w, "resultType", "complete");

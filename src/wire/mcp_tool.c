@@ -3,6 +3,7 @@
 #include "base/base64.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "base/json_error.h"
 #include "wire/mcp_home.h"
 #include "wire/mcp_schema.h"
 
@@ -238,25 +239,14 @@ static void tell_log(pd_mcp_turn *turn, const char *capability, pd_code code, co
 }
 
 /* An error that did not come through the door has no JSON yet. */
-static pd_code shape_error(const pd_error *err, pd_buf *out, pd_error *own)
+static pd_code shape_error(pd_error *err, pd_buf *out, pd_error *own)
 {
   pd_json_writer w = {.out = out, .err = own};
+  if (err->code == PD_INVALID) err->name = "InvalidInput"; /* as the door calls it */
   pd_buf_clear(out);
   pd_json_open(&w, '{');
-  pd_json_key(&w, "error");
-  pd_json_open(&w, '{');
-  pd_json_put_text(&w, "code", err->code == PD_INVALID ? "InvalidInput" : pd_error_name(err));
-  pd_json_put_text(&w, "message", err->message);
-  pd_json_key(&w, "recovery");
-  pd_json_open(&w, '[');
-  for (const pd_recovery *r = pd_error_recovery(err); r->action; r++) {
-    pd_json_open(&w, '{');
-    pd_json_put_text(&w, "action", r->action);
-    pd_json_put_text(&w, "hint", r->hint);
-    pd_json_close(&w, '}');
-  }
-  pd_json_close(&w, ']');
-  pd_json_close(&w, '}');
+  pd_json_error_begin(&w, err);
+  pd_json_error_end(&w, err, NULL);
   pd_json_close(&w, '}');
   return w.code;
 }

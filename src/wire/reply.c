@@ -2,6 +2,7 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "base/json_error.h"
 #include "wire/http.h"
 
 #include <stdarg.h>
@@ -62,39 +63,15 @@ void pd_reply(pd_request *request, unsigned status)
   if (!request->type) request->type = "application/json";
 }
 
-static void write_recovery(pd_json_writer *w, const char *action, const char *hint)
-{
-  pd_json_open(w, '{');
-  pd_json_put_text(w, "action", action);
-  pd_json_put_text(w, "hint", hint);
-  pd_json_close(w, '}');
-}
-
 void pd_wire_error(pd_buf *out, const pd_error *err, const char *hint, const char *request_id)
 {
+  const pd_recovery given[] = {{err->code == PD_LIMIT ? "retry" : "correct", hint}, {NULL, NULL}};
   pd_json_writer w = {.out = out};
   pd_buf_clear(out);
   pd_json_open(&w, '{');
-  pd_json_key(&w, "error");
-  pd_json_open(&w, '{');
-  pd_json_put_text(&w, "code", pd_error_name(err));
-  pd_json_put_text(&w, "message", err->message);
-  pd_json_key(&w, "details");
-  pd_json_open(&w, '{');
-  pd_json_put_text(&w, "class", pd_class_name(pd_code_class(err->code)));
-  pd_json_put_text(&w, "kind", pd_code_name(err->code));
-  if (err->code == PD_CONFLICT) {
-    pd_json_put_number(&w, "expected", err->expected);
-    pd_json_put_number(&w, "actual", err->actual);
-  }
+  pd_json_error_begin(&w, err);
   if (request_id) pd_json_put_text(&w, "request_id", request_id);
-  pd_json_close(&w, '}');
-  pd_json_key(&w, "recovery");
-  pd_json_open(&w, '[');
-  if (hint) write_recovery(&w, err->code == PD_LIMIT ? "retry" : "correct", hint);
-  for (const pd_recovery *r = pd_error_recovery(err); !hint && r->action; r++) write_recovery(&w, r->action, r->hint);
-  pd_json_close(&w, ']');
-  pd_json_close(&w, '}');
+  pd_json_error_end(&w, err, hint ? given : NULL);
   pd_json_close(&w, '}');
 }
 

@@ -177,9 +177,10 @@ static void wants_error(mcp_world *m, const char *code, const char *action)
   if (!strstr(mcp_last(m, "result.content.0.text"), found)) fail_msg("not %s: %s", code, m->member);
   snprintf(found, sizeof found, "\\\"action\\\":\\\"%s\\\"", action);
   if (!strstr(mcp_last(m, "result.content.0.text"), found)) fail_msg("no %s: %s", action, m->member);
+  if (!strstr(m->member, "\\\"details\\\":{\\\"class\\\":")) fail_msg("no details: %s", m->member);
 }
 
-static void tool__errors_are_results_with_code_and_recovery(void **state)
+static void tool__errors_are_results_with_code_details_and_recovery(void **state)
 {
   (void)state;
   mcp_world m;
@@ -191,7 +192,7 @@ static void tool__errors_are_results_with_code_and_recovery(void **state)
   mcp_tool(&m, "state_persistent_get", "{\"key\":\"k\",\"keys\":1}");
   wants_error(&m, "InvalidInput", "correct");
   mcp_tool(&m, "state_session_get", "{\"key\":\"k\",\"session_id\":7}");
-  assert_string_equal(mcp_last(&m, "result.isError"), "true");
+  wants_error(&m, "InvalidInput", "correct");
   mcp_tool(&m, "state_session_get", "{\"key\":\"k\",\"session_id\":\"nobody\"}");
   wants_error(&m, "SessionNotFound", "reconnect");
   mcp_tool(&m, "state_persistent_get", "[]");
@@ -504,7 +505,7 @@ int main(void)
     cmocka_unit_test(tool__schemas_have_types_everywhere_and_only_formats_that_clients_know),
     cmocka_unit_test(tool__both_spellings_are_accepted_and_others_are_not),
     cmocka_unit_test(tool__text_and_structured_content_are_one_and_digits_are_kept),
-    cmocka_unit_test(tool__errors_are_results_with_code_and_recovery),
+    cmocka_unit_test(tool__errors_are_results_with_code_details_and_recovery),
     cmocka_unit_test(tool__session_state_belongs_to_the_connection_unless_a_session_is_named),
     cmocka_unit_test(tool__a_session_can_be_kept_and_ended_without_naming_it),
     cmocka_unit_test(tool__a_watch_lives_as_long_as_its_client_receives),
