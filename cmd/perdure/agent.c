@@ -96,7 +96,7 @@ static void put_info(pd_json_writer *w, const pd_agent_info *info)
   pd_json_put_text(w, "origin", info->origin == PD_AGENT_FRESH ? "fresh" : "restored");
   pd_json_put_number(w, "tick_index", info->tick_index);
   pd_json_put_text(w, "status", info->status);
-  if (info->timestamp) cli_time_json(w, "saved_at", info->timestamp);
+  if (info->timestamp) pd_json_put_time(w, "saved_at", info->timestamp);
   pd_json_put_number(w, "history", info->history_count);
   pd_json_put_number(w, "variables", info->variable_count);
   pd_json_put_number(w, "events", info->event_count);
@@ -198,7 +198,7 @@ static bool print_tick(void *ctx, const pd_storage_tick *tick)
   if (list->cli->is_json) {
     pd_json_open(&list->w, '{');
     pd_json_put_number(&list->w, "tick_index", tick->tick_index);
-    cli_time_json(&list->w, "saved_at", tick->saved_ms);
+    pd_json_put_time(&list->w, "saved_at", tick->saved_ms);
     pd_json_put_text(&list->w, "place", tick->place);
     pd_json_close(&list->w, '}');
   } else {

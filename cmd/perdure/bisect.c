@@ -247,8 +247,8 @@ static pd_code answer_json(bisect *b, size_t low, size_t high, pd_error *err)
   pd_json_writer w = cli_json(b->cli, err);
   pd_json_open(&w, '{');
   pd_json_put_bytes(&w, "key", b->key);
-  cli_id_json(&w, "good", &b->good.id);
-  cli_id_json(&w, "bad", &b->bad.id);
+  pd_json_put_id(&w, "good", &b->good.id);
+  pd_json_put_id(&w, "bad", &b->bad.id);
   pd_json_put_number(&w, "candidates", b->count);
   pd_json_put_number(&w, "runs", b->runs);
   pd_json_put_number(&w, "skipped", b->skips);

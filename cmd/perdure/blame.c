@@ -23,10 +23,10 @@ static void print_json(pd_json_writer *w, const pd_blame_line *line)
   pd_json_put_bytes(w, "path", line->path);
   cli_value_json(w, line->value);
   pd_json_put_bool(w, "is_known", line->is_known);
-  cli_id_json(w, "commit", &line->commit);
+  pd_json_put_id(w, "commit", &line->commit);
   pd_json_put_number(w, "seq", line->seq);
   pd_json_put_number(w, "version", line->version);
-  cli_time_json(w, "time", line->time_ms);
+  pd_json_put_time(w, "time", line->time_ms);
   pd_json_put_text(w, "author", line->author);
   pd_json_put_text(w, "run", line->run);
   pd_json_put_text(w, "reason", line->reason);

@@ -43,7 +43,7 @@ void bundle_take_ref(void *ctx, const pd_import_ref *ref)
   if (view->cli->is_json) {
     pd_json_open(&view->refs, '{');
     pd_json_put_text(&view->refs, "ref", ref->name);
-    cli_id_json(&view->refs, "commit", &ref->commit);
+    pd_json_put_id(&view->refs, "commit", &ref->commit);
     pd_json_put_text(&view->refs, "fate", bundle_fate_name(ref->fate));
     pd_json_close(&view->refs, '}');
   } else {

@@ -132,10 +132,8 @@ PD_MUST_USE pd_code cli_file_read(const char *path, const char *what, pd_buf *ou
 PD_MUST_USE pd_code cli_file_write(const char *path, pd_bytes bytes, pd_error *err);
 /* "value" if the bytes are JSON, "text" if they are UTF-8, else "base64"; into an open object. */
 void cli_value_json(pd_json_writer *w, pd_bytes value);
-/* version, size, value_id, created_at, updated_at; into an open object. */
+/* pd_json_put_entry, and seq. */
 void cli_entry_json(pd_json_writer *w, const pd_entry *entry);
-void cli_id_json(pd_json_writer *w, const char *key, const pd_id *id);
-void cli_time_json(pd_json_writer *w, const char *key, int64_t time_ms);
 /* At most `most` bytes of a value on one line, for people. */
 void cli_value_short(out_stream *o, pd_bytes value, size_t most);
 const char *cli_short_id(const pd_id *id, char out[PD_ID_HEX_SIZE]);

@@ -2,6 +2,7 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "base/json_record.h"
 #include "commands.h"
 
 #include <inttypes.h>
@@ -98,8 +99,7 @@ static pd_code side_json(diff_view *view, const char *side, const char *at, pd_b
 static pd_code print_json(diff_view *view, const pd_difference *d, pd_error *err)
 {
   pd_json_open(view->writer, '{');
-  pd_json_put_bytes(view->writer, "key", d->key);
-  pd_json_put_text(view->writer, "change", !d->before ? "added" : !d->after ? "deleted" : "changed");
+  pd_json_put_difference(view->writer, d->key, d->before, d->after);
   TRY(side_json(view, "before", view->before, d->key, d->before, err));
   TRY(side_json(view, "after", view->after, d->key, d->after, err));
   pd_json_close(view->writer, '}');

@@ -15,7 +15,7 @@ static void print_json(pd_json_writer *w, const pd_version_info *version)
 {
   pd_json_open(w, '{');
   cli_entry_json(w, &version->entry);
-  cli_id_json(w, "commit", &version->commit);
+  pd_json_put_id(w, "commit", &version->commit);
   pd_json_put_text(w, "author", version->author);
   pd_json_put_text(w, "run", version->run);
   pd_json_put_text(w, "reason", version->reason);

@@ -76,9 +76,9 @@ static void message_json(pd_json_writer *w, const pd_message *m)
   pd_json_put_text(w, "session", m->session);
   pd_json_put_text(w, "submission", m->submission);
   pd_json_put_text(w, "parent", m->parent);
-  cli_id_json(w, "commit", &m->commit);
+  pd_json_put_id(w, "commit", &m->commit);
   pd_json_put_number(w, "seq", m->seq);
-  cli_time_json(w, "time", m->time_ms);
+  pd_json_put_time(w, "time", m->time_ms);
   pd_json_put_text(w, "author", m->author);
   pd_json_put_text(w, "reason", m->reason);
 }

@@ -77,7 +77,7 @@ static pd_code log_json(log_view *view, const pd_log_query *query, pd_error *err
   if (is_cut) {
     pd_json_key(&w, "older_retired");
     pd_json_open(&w, '{');
-    cli_time_json(&w, "time", info.retired_ms);
+    pd_json_put_time(&w, "time", info.retired_ms);
     pd_json_put_text(&w, "by", info.by);
     pd_json_close(&w, '}');
   }

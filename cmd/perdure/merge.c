@@ -133,10 +133,10 @@ static pd_code print_json(cli_session *cli, const char *ref, const pd_merge_resu
   pd_json_put_text(&w, "outcome", pd_merge_outcome_name(r->outcome));
   pd_json_put_text(&w, "ref", ref);
   pd_json_put_bool(&w, "dry_run", is_dry_run);
-  cli_id_json(&w, "base", &r->base.id);
+  pd_json_put_id(&w, "base", &r->base.id);
   pd_json_put_number(&w, "base_count", r->base_count);
-  cli_id_json(&w, "ours", &r->ours.id);
-  cli_id_json(&w, "theirs", &r->theirs.id);
+  pd_json_put_id(&w, "ours", &r->ours.id);
+  pd_json_put_id(&w, "theirs", &r->theirs.id);
   if (r->ack.seq) cli_ack_json(&w, &r->ack);
   pd_json_key(&w, "changes");
   pd_json_open(&w, '[');

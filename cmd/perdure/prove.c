@@ -21,9 +21,9 @@ static pd_code print_made_json(cli_session *cli, const pd_proof *shown, const pd
   pd_json_writer w = cli_json(cli, err);
   pd_json_open(&w, '{');
   pd_json_put_text(&w, "kind", kind_name(shown->kind));
-  cli_id_json(&w, "commit", &shown->commit);
+  pd_json_put_id(&w, "commit", &shown->commit);
   if (shown->kind == PD_PROOF_DESCENT)
-    cli_id_json(&w, "ancestor", &shown->ancestor);
+    pd_json_put_id(&w, "ancestor", &shown->ancestor);
   else
     pd_json_put_bytes(&w, "key", shown->key);
   pd_json_put_number(&w, "size", proof->size);
@@ -132,15 +132,15 @@ static pd_code print_shown_json(cli_session *cli, const pd_proof *shown, pd_erro
   pd_json_open(&w, '{');
   pd_json_put_bool(&w, "ok", true);
   pd_json_put_text(&w, "kind", kind_name(shown->kind));
-  cli_id_json(&w, "commit", &shown->commit);
-  cli_id_json(&w, "tree", &shown->tree);
+  pd_json_put_id(&w, "commit", &shown->commit);
+  pd_json_put_id(&w, "tree", &shown->tree);
   if (shown->kind == PD_PROOF_DESCENT) {
-    cli_id_json(&w, "ancestor", &shown->ancestor);
+    pd_json_put_id(&w, "ancestor", &shown->ancestor);
     pd_json_put_number(&w, "distance", shown->distance);
   } else {
     pd_json_put_bytes(&w, "key", shown->key);
   }
-  if (shown->kind == PD_PROOF_VALUE || shown->kind == PD_PROOF_VALUE_ID) cli_id_json(&w, "value_id", &shown->value_id);
+  if (shown->kind == PD_PROOF_VALUE || shown->kind == PD_PROOF_VALUE_ID) pd_json_put_id(&w, "value_id", &shown->value_id);
   if (shown->kind == PD_PROOF_VALUE) cli_value_json(&w, shown->value);
   pd_json_close(&w, '}');
   return cli_json_end(cli, &w);

@@ -2,6 +2,7 @@
 #include "record.h"
 
 #include "base/clock.h"
+#include "base/json_record.h"
 
 #include <inttypes.h>
 
@@ -98,47 +99,11 @@ void record_print_line(out_stream *o, const pd_record *record, const names_list 
   record_print_summary(o, record);
 }
 
-static void change_json(pd_json_writer *w, const pd_change *change)
-{
-  pd_json_open(w, '{');
-  pd_json_put_text(w, "op", change->is_delete ? "delete" : "put");
-  pd_json_put_bytes(w, "key", change->key);
-  pd_json_put_number(w, "version", change->version);
-  if (!change->is_delete) {
-    pd_json_put_number(w, "size", change->size);
-    cli_id_json(w, "value_id", &change->value_id);
-  }
-  pd_json_close(w, '}');
-}
-
-static void commit_json(pd_json_writer *w, const pd_record *record)
-{
-  cli_id_json(w, "commit", &record->commit.id);
-  cli_id_json(w, "tree", &record->commit.tree);
-  pd_json_key(w, "parents");
-  pd_json_open(w, '[');
-  for (size_t i = 0; i < record->parent_count; i++) {
-    char hex[PD_ID_HEX_SIZE];
-    pd_json_text(w, pd_text(pd_id_hex(&record->parents[i], hex)));
-  }
-  pd_json_close(w, ']');
-}
-
 void record_json(pd_json_writer *w, const pd_record *record)
 {
   pd_json_open(w, '{');
-  pd_json_put_number(w, "seq", record->seq);
-  pd_json_put_text(w, "kind", pd_record_kind_name(record->kind));
-  pd_json_put_text(w, "ref", record->ref ? record->ref : "");
-  if (has_commit(record)) commit_json(w, record);
-  pd_json_put_text(w, "author", record->author);
-  pd_json_put_text(w, "run", record->run);
-  pd_json_put_text(w, "reason", record->reason);
-  cli_time_json(w, "time", record->time_ms);
-  pd_json_key(w, "changes");
-  pd_json_open(w, '[');
-  for (size_t i = 0; i < record->change_count; i++) change_json(w, &record->changes[i]);
-  pd_json_close(w, ']');
-  cli_id_json(w, "audit", &record->audit);
+  pd_json_put_record(w, record, PD_WITH_KIND | PD_WITH_REF | PD_WITH_TREE | PD_WITH_PARENTS);
+  pd_json_put_changes(w, record);
+  pd_json_put_id(w, "audit", &record->audit);
   pd_json_close(w, '}');
 }

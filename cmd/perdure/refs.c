@@ -52,10 +52,10 @@ static void print_ref_json(pd_json_writer *w, const names_item *item)
 {
   pd_json_open(w, '{');
   pd_json_put_text(w, "ref", item->text);
-  cli_id_json(w, "commit", &item->commit.id);
-  cli_id_json(w, "tree", &item->commit.tree);
+  pd_json_put_id(w, "commit", &item->commit.id);
+  pd_json_put_id(w, "tree", &item->commit.tree);
   pd_json_put_number(w, "seq", item->commit.seq);
-  cli_time_json(w, "updated_at", item->updated_ms);
+  pd_json_put_time(w, "updated_at", item->updated_ms);
   pd_json_put_bool(w, "is_current", item->is_current);
   pd_json_put_bool(w, "can_redo", item->can_redo);
   pd_json_close(w, '}');
@@ -143,7 +143,7 @@ static pd_code run_switch(cli_session *cli, const args_parsed *args, pd_error *e
   pd_json_writer w = cli_json(cli, err);
   pd_json_open(&w, '{');
   pd_json_put_text(&w, "ref", args->words[0]);
-  cli_id_json(&w, "commit", &ref.commit.id);
+  pd_json_put_id(&w, "commit", &ref.commit.id);
   pd_json_close(&w, '}');
   return cli_json_end(cli, &w);
 }

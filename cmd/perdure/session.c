@@ -49,8 +49,8 @@ void cli_say(const cli_session *cli, const char *fmt, ...)
 
 void cli_ack_json(pd_json_writer *w, const pd_ack *ack)
 {
-  cli_id_json(w, "commit", &ack->commit);
-  cli_id_json(w, "tree", &ack->tree);
+  pd_json_put_id(w, "commit", &ack->commit);
+  pd_json_put_id(w, "tree", &ack->tree);
   pd_json_put_number(w, "seq", ack->seq);
   pd_json_put_text(w, "durability", ack->durability == PD_SYNCED ? "synced" : "buffered");
 }

@@ -76,8 +76,8 @@ static pd_code print_root(cli_session *cli, const pd_commit *root, pd_error *err
   pd_json_open(&w, '{');
   pd_json_put_number(&w, "seq", 0);
   pd_json_put_text(&w, "kind", "root");
-  cli_id_json(&w, "commit", &root->id);
-  cli_id_json(&w, "tree", &root->tree);
+  pd_json_put_id(&w, "commit", &root->id);
+  pd_json_put_id(&w, "tree", &root->tree);
   pd_json_close(&w, '}');
   return cli_json_end(cli, &w);
 }

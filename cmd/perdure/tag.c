@@ -17,9 +17,9 @@ static void mark_json(const mark_view *view, const pd_mark *mark)
   pd_json_writer *w = view->writer;
   pd_json_open(w, '{');
   if (strcmp(view->noun, "tag") == 0) pd_json_put_text(w, "tag", mark->name);
-  cli_id_json(w, "commit", &mark->commit);
+  pd_json_put_id(w, "commit", &mark->commit);
   pd_json_put_number(w, "seq", mark->seq);
-  cli_time_json(w, "time", mark->time_ms);
+  pd_json_put_time(w, "time", mark->time_ms);
   pd_json_put_text(w, "author", mark->author);
   pd_json_put_text(w, "reason", mark->reason);
   pd_json_close(w, '}');
@@ -81,7 +81,7 @@ static pd_code print_set(cli_session *cli, const char *tag, const pd_commit *com
   pd_json_writer w = cli_json(cli, err);
   pd_json_open(&w, '{');
   if (tag) pd_json_put_text(&w, "tag", tag);
-  cli_id_json(&w, "commit", &commit->id);
+  pd_json_put_id(&w, "commit", &commit->id);
   pd_json_put_number(&w, "seq", commit->seq);
   pd_json_close(&w, '}');
   return cli_json_end(cli, &w);

@@ -70,7 +70,7 @@ static pd_code print_import(cli_session *cli, const pd_thread_replay_report *r, 
   pd_json_put_number(&w, "versions", r->versions);
   pd_json_put_number(&w, "messages", r->messages);
   pd_json_put_number(&w, "runs", r->runs);
-  cli_id_json(&w, "commit", &r->commit);
+  pd_json_put_id(&w, "commit", &r->commit);
   pd_json_close(&w, '}');
   return cli_json_end(cli, &w);
 }

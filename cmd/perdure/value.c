@@ -2,8 +2,8 @@
 #include "base/base.h"
 #include "base/base64.h"
 #include "base/buf.h"
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/json_record.h"
 #include "cli.h"
 
 #include <errno.h>
@@ -94,26 +94,10 @@ void cli_value_json(pd_json_writer *w, pd_bytes value)
   }
 }
 
-void cli_id_json(pd_json_writer *w, const char *key, const pd_id *id)
-{
-  char hex[PD_ID_HEX_SIZE];
-  pd_json_put_text(w, key, pd_id_hex(id, hex));
-}
-
-void cli_time_json(pd_json_writer *w, const char *key, int64_t time_ms)
-{
-  char text[PD_TIME_TEXT_SIZE];
-  pd_json_put_text(w, key, pd_time_text(time_ms, text));
-}
-
 void cli_entry_json(pd_json_writer *w, const pd_entry *entry)
 {
-  pd_json_put_number(w, "version", entry->version);
-  pd_json_put_number(w, "size", entry->size);
-  cli_id_json(w, "value_id", &entry->value_id);
+  pd_json_put_entry(w, entry);
   pd_json_put_number(w, "seq", entry->seq);
-  cli_time_json(w, "created_at", entry->created_ms);
-  cli_time_json(w, "updated_at", entry->updated_ms);
 }
 
 void cli_value_short(out_stream *o, pd_bytes value, size_t most)

@@ -2,6 +2,7 @@
 #include "base/base.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/json_record.h"
 #include "commands.h"
 #include "record.h"
 
@@ -68,40 +69,14 @@ static pd_code read_value(watch_view *view, const pd_watch_event *e, pd_buf *out
   return code;
 }
 
-static void put_text_if(pd_json_writer *w, const char *key, const char *text)
-{
-  if (*text) pd_json_put_text(w, key, text);
-}
-
-static void change_json(pd_json_writer *w, const pd_watch_event *e, const pd_buf *value)
-{
-  pd_json_put_bytes(w, "key", e->key);
-  pd_json_put_number(w, "version", e->version);
-  if (e->kind != PD_WATCH_PUT) return;
-  cli_id_json(w, "value_id", &e->value_id);
-  pd_json_put_number(w, "size", e->size);
-  if (e->is_erased) pd_json_put_bool(w, "erased", true);
-  if (value) cli_value_json(w, (pd_bytes){value->data, value->size});
-}
-
 static pd_code event_json(watch_view *view, const pd_watch_event *e, const pd_buf *value, pd_error *err)
 {
   char next[PD_WATCH_CURSOR_SIZE];
   pd_json_writer w = cli_json(view->cli, err);
   pd_json_open(&w, '{');
-  pd_json_put_text(&w, "event", pd_watch_kind_name(e->kind));
-  pd_json_put_number(&w, "seq", e->seq);
-  if (e->kind == PD_WATCH_GAP) pd_json_put_number(&w, "last_seq", e->last_seq);
+  pd_json_put_event(&w, e);
   pd_json_put_text(&w, "next", pd_watch_cursor_text(&e->next, next));
-  put_text_if(&w, "ref", e->ref);
-  if (e->kind == PD_WATCH_PUT || e->kind == PD_WATCH_DELETE) change_json(&w, e, value);
-  if (e->kind == PD_WATCH_MOVE) pd_json_put_text(&w, "move", pd_record_kind_name(e->record_kind));
-  if (e->kind == PD_WATCH_MOVE && !is_zero(&e->before)) cli_id_json(&w, "before", &e->before);
-  if (!is_zero(&e->commit.id)) cli_id_json(&w, "commit", &e->commit.id);
-  put_text_if(&w, "author", e->author);
-  put_text_if(&w, "run", e->run);
-  put_text_if(&w, "reason", e->reason);
-  if (e->time_ms) cli_time_json(&w, "time", e->time_ms);
+  if (value) cli_value_json(&w, (pd_bytes){value->data, value->size});
   pd_json_close(&w, '}');
   return cli_json_end(view->cli, &w);
 }

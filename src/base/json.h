@@ -142,5 +142,12 @@ void pd_json_put_text(pd_json_writer *w, const char *key, const char *text);
 void pd_json_put_bytes(pd_json_writer *w, const char *key, pd_bytes text);
 void pd_json_put_number(pd_json_writer *w, const char *key, uint64_t number);
 void pd_json_put_bool(pd_json_writer *w, const char *key, bool value);
+/* A text that there is: nothing if it is NULL or "". */
+void pd_json_put_said(pd_json_writer *w, const char *key, const char *text);
+/* A value that there is: nothing if it is PD_JSON_NONE. */
+void pd_json_put_value(pd_json_writer *w, const char *key, pd_json value);
+void pd_json_put_id(pd_json_writer *w, const char *key, const pd_id *id);
+/* A time as text (pd_time_text); null for 0. */
+void pd_json_put_time(pd_json_writer *w, const char *key, int64_t time_ms);
 
 #endif

@@ -1,5 +1,6 @@
 /* json_write.c: the writer of json.h. */
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/json.h"
 
@@ -168,6 +169,34 @@ void pd_json_put_bool(pd_json_writer *w, const char *key, bool value)
 {
   pd_json_key(w, key);
   pd_json_bool(w, value);
+}
+
+void pd_json_put_said(pd_json_writer *w, const char *key, const char *text)
+{
+  if (text && *text) pd_json_put_text(w, key, text);
+}
+
+void pd_json_put_value(pd_json_writer *w, const char *key, pd_json value)
+{
+  if (value.kind == PD_JSON_NONE) return;
+  pd_json_key(w, key);
+  pd_json_value(w, value);
+}
+
+void pd_json_put_id(pd_json_writer *w, const char *key, const pd_id *id)
+{
+  char hex[PD_ID_HEX_SIZE];
+  pd_json_put_text(w, key, pd_id_hex(id, hex));
+}
+
+void pd_json_put_time(pd_json_writer *w, const char *key, int64_t time_ms)
+{
+  char text[PD_TIME_TEXT_SIZE];
+  pd_json_key(w, key);
+  if (time_ms)
+    pd_json_text(w, pd_text(pd_time_text(time_ms, text)));
+  else
+    pd_json_null(w);
 }
 
 /* ---- changing members ---- */

@@ -152,21 +152,16 @@ static pd_code compare_with_kept(pd_store *s, const pd_message *m, const pd_comm
   return pd_error_conflict(err, 0, 0, "message '%s' is linked already, with another %s", m->id, other);
 }
 
-static void put_text(pd_json_writer *w, const char *name, const char *text)
-{
-  if (text && *text) pd_json_put_text(w, name, text);
-}
-
 static pd_code write_link(pd_store *s, const pd_message *m, const pd_commit *commit, const pd_note *note, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf value = {0};
   pd_json_writer w = {.out = &value, .err = err};
   pd_json_open(&w, '{');
   pd_mark_write(&w, s, commit, note);
-  put_text(&w, "agent", m->agent ? m->agent : s->agent);
-  put_text(&w, "session", m->session);
-  put_text(&w, "submission", m->submission);
-  put_text(&w, "parent", m->parent);
+  pd_json_put_said(&w, "agent", m->agent ? m->agent : s->agent);
+  pd_json_put_said(&w, "session", m->session);
+  pd_json_put_said(&w, "submission", m->submission);
+  pd_json_put_said(&w, "parent", m->parent);
   pd_json_close(&w, '}');
   TRY(w.code);
   return pd_meta_put_mark(s, PD_MARK_MESSAGE, m->id, pd_buf_bytes(&value), 0, commit, note, err);

@@ -136,10 +136,3 @@ void pd_taken_done(pd_taken *taken)
   pd_buf_done(&taken->bytes);
   free(taken->at);
 }
-
-const char *pd_record_kind_name(pd_record_kind kind)
-{
-  static const char *const names[PD_RECORD_KIND_COUNT] = {"none", "commit", "fork",   "reset",   "undo",
-                                                          "redo", "delete", "switch", "keyframe"};
-  return (unsigned)kind < PD_RECORD_KIND_COUNT ? names[kind] : "unknown";
-}

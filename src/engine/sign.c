@@ -25,12 +25,6 @@
 
 /* ---- as text ---- */
 
-static void put_id(pd_json_writer *w, const char *key, const pd_id *id)
-{
-  char hex[PD_ID_HEX_SIZE];
-  pd_json_put_text(w, key, pd_id_hex(id, hex));
-}
-
 /* G2: everything that is signed, and no more. */
 static pd_code write_signed_part(const pd_signed_head *head, pd_json_writer *w)
 {
@@ -39,9 +33,9 @@ static pd_code write_signed_part(const pd_signed_head *head, pd_json_writer *w)
   pd_json_put_number(w, "perdure_signed_head", HEAD_FORMAT);
   pd_json_put_text(w, "agent", head->agent);
   pd_json_put_text(w, "ref", head->ref);
-  put_id(w, "commit", &head->commit);
+  pd_json_put_id(w, "commit", &head->commit);
   pd_json_put_number(w, "seq", head->seq);
-  put_id(w, "audit", &head->audit);
+  pd_json_put_id(w, "audit", &head->audit);
   pd_json_put_text(w, "time", pd_time_text(head->time_ms, time));
   pd_json_put_text(w, "public_key", pd_public_key_text(&head->key, key));
   return w->code;

@@ -58,12 +58,6 @@ bool pd_watch_cursor_parse(const char *text, pd_watch_cursor *out)
   return true;
 }
 
-const char *pd_watch_kind_name(pd_watch_kind kind)
-{
-  static const char *const names[] = {"none", "put", "delete", "move", "gap"};
-  return (unsigned)kind < COUNT_OF(names) ? names[kind] : "unknown";
-}
-
 /* ---- opening ------------------------------------------------------------------------------------------------------ */
 
 static pd_code begin_at(pd_watch *w, pd_watch_cursor from, pd_error *err)

@@ -107,13 +107,6 @@ pd_code pd_approval_parse(pd_json object, pd_approval *out, pd_error *err)
   return PD_OK;
 }
 
-static void put_value(pd_json_writer *w, const char *key, pd_json value)
-{
-  if (value.kind == PD_JSON_NONE) return;
-  pd_json_key(w, key);
-  pd_json_value(w, value);
-}
-
 static void put_time(pd_json_writer *w, const char *key, int64_t time_ms)
 {
   char text[PD_TIME_TEXT_SIZE];
@@ -122,20 +115,20 @@ static void put_time(pd_json_writer *w, const char *key, int64_t time_ms)
 
 static void put_members(pd_json_writer *w, const pd_approval *item)
 {
-  put_value(w, "id", item->id);
-  put_value(w, "agent", item->agent);
-  put_value(w, "session", item->session);
-  put_value(w, "capability", item->capability);
-  put_value(w, "input_hash", item->input_hash);
-  put_value(w, "input", item->input);
-  put_value(w, "resolved", item->resolved);
-  put_value(w, "policy", item->policy);
+  pd_json_put_value(w, "id", item->id);
+  pd_json_put_value(w, "agent", item->agent);
+  pd_json_put_value(w, "session", item->session);
+  pd_json_put_value(w, "capability", item->capability);
+  pd_json_put_value(w, "input_hash", item->input_hash);
+  pd_json_put_value(w, "input", item->input);
+  pd_json_put_value(w, "resolved", item->resolved);
+  pd_json_put_value(w, "policy", item->policy);
   put_time(w, "created_at", item->created_ms);
   put_time(w, "expires_at", item->expires_ms);
   pd_json_put_text(w, "status", pd_approval_status_name(item->status));
   put_time(w, "decided_at", item->decided_ms);
-  put_value(w, "decided_by", item->decided_by);
-  put_value(w, "reason", item->reason);
+  pd_json_put_value(w, "decided_by", item->decided_by);
+  pd_json_put_value(w, "reason", item->reason);
   put_time(w, "usable_until", item->usable_ms);
   put_time(w, "used_at", item->used_ms);
   put_time(w, "told_at", item->told_ms);
@@ -159,7 +152,7 @@ void pd_approval_json(pd_json_writer *w, const pd_approval *item, bool is_operat
   pd_approval shown = *item;
   if (!is_operator && is_of_host(item)) shown.resolved = (pd_json){0};
   pd_json_open(w, '{');
-  put_value(w, "approval_id", item->id);
+  pd_json_put_value(w, "approval_id", item->id);
   put_members(w, &shown);
   pd_json_close(w, '}');
 }
@@ -171,12 +164,12 @@ pd_code pd_approval_tell(pd_home *home, const pd_approval *item, pd_error *err)
   CLEANUP(pd_buf_done) pd_buf body = {0};
   pd_json_writer w = {.out = &body, .err = err};
   pd_json_open(&w, '{');
-  put_value(&w, "approval_id", item->id);
-  put_value(&w, "capability", item->capability);
+  pd_json_put_value(&w, "approval_id", item->id);
+  pd_json_put_value(&w, "capability", item->capability);
   pd_json_put_text(&w, "status", pd_approval_status_name(item->status));
   put_time(&w, "decided_at", item->decided_ms);
-  put_value(&w, "decided_by", item->decided_by);
-  put_value(&w, "reason", item->reason);
+  pd_json_put_value(&w, "decided_by", item->decided_by);
+  pd_json_put_value(&w, "reason", item->reason);
   put_time(&w, "usable_until", item->usable_ms);
   pd_json_close(&w, '}');
   TRY(w.code);

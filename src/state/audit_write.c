@@ -3,7 +3,6 @@
 
 #include "base/base.h"
 #include "base/buf.h"
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/sha256.h"
 
@@ -23,24 +22,12 @@ static void put_unless_empty(pd_json_writer *w, const char *key, pd_bytes text)
   if (text.size) pd_json_put_bytes(w, key, text);
 }
 
-static void put_time(pd_json_writer *w, const char *key, int64_t time_ms)
-{
-  char text[PD_TIME_TEXT_SIZE];
-  pd_json_put_text(w, key, pd_time_text(time_ms, text));
-}
-
-static void put_id(pd_json_writer *w, const char *key, const pd_id *id)
-{
-  char hex[PD_ID_HEX_SIZE];
-  pd_json_put_text(w, key, pd_id_hex(id, hex));
-}
-
 static void line_json(pd_json_writer *w, const pd_audit_batch *batch, const pd_audit_line *line, uint64_t seq)
 {
   pd_bytes name = line->capability ? pd_text(line->capability) : pd_audit_text(batch, line, PD_AUDIT_NAME);
   pd_json_open(w, '{');
   pd_json_put_number(w, "seq", seq);
-  put_time(w, "time", line->first_ms);
+  pd_json_put_time(w, "time", line->first_ms);
   pd_json_put_bytes(w, "agent", pd_audit_text(batch, line, PD_AUDIT_AGENT));
   put_unless_empty(w, "session", pd_audit_text(batch, line, PD_AUDIT_SESSION));
   put_unless_empty(w, "token", pd_audit_text(batch, line, PD_AUDIT_TOKEN));
@@ -48,13 +35,13 @@ static void line_json(pd_json_writer *w, const pd_audit_batch *batch, const pd_a
   pd_json_put_bytes(w, "capability", name);
   pd_json_put_text(w, "permission", pd_permission_name((pd_permission)line->permission));
   put_unless_empty(w, "subject", pd_audit_text(batch, line, PD_AUDIT_SUBJECT));
-  put_id(w, "input_hash", &line->input_hash);
+  pd_json_put_id(w, "input_hash", &line->input_hash);
   pd_json_put_text(w, "outcome", line->outcome);
-  if (line->has_commit) put_id(w, "commit", &line->commit);
+  if (line->has_commit) pd_json_put_id(w, "commit", &line->commit);
   put_unless_empty(w, "approval_id", pd_audit_text(batch, line, PD_AUDIT_APPROVAL));
   if (line->count > 1) {
     pd_json_put_number(w, "count", line->count);
-    put_time(w, "last_time", line->last_ms);
+    pd_json_put_time(w, "last_time", line->last_ms);
   }
   pd_json_close(w, '}');
 }
@@ -65,17 +52,17 @@ static void own_json(pd_json_writer *w, uint64_t seq, int64_t time_ms, const cha
   pd_id none = {0};
   pd_json_open(w, '{');
   pd_json_put_number(w, "seq", seq);
-  put_time(w, "time", time_ms);
+  pd_json_put_time(w, "time", time_ms);
   pd_json_put_text(w, "agent", "");
   pd_json_put_bool(w, "operator", true);
   pd_json_put_text(w, "capability", what);
   pd_json_put_text(w, "permission", pd_permission_name(PD_PERMIT_NOTIFY));
   pd_json_put_text(w, "subject", subject);
-  put_id(w, "input_hash", &none);
+  pd_json_put_id(w, "input_hash", &none);
   pd_json_put_text(w, "outcome", "ok");
   if (count > 1) {
     pd_json_put_number(w, "count", count);
-    put_time(w, "last_time", time_ms);
+    pd_json_put_time(w, "last_time", time_ms);
   }
   pd_json_close(w, '}');
 }
@@ -99,11 +86,11 @@ pd_code pd_audit_head_text(const pd_audit_head *head, pd_buf *out, pd_error *err
   pd_json_writer w = {.out = out, .err = err};
   pd_json_open(&w, '{');
   pd_json_put_number(&w, "seq", head->seq);
-  put_id(&w, "chain", &head->chain);
+  pd_json_put_id(&w, "chain", &head->chain);
   pd_json_put_number(&w, "batch", head->batch);
   pd_json_put_number(&w, "until", (uint64_t)head->until_ms);
   pd_json_put_number(&w, "start", head->start_seq);
-  put_id(&w, "start_chain", &head->start_chain);
+  pd_json_put_id(&w, "start_chain", &head->start_chain);
   pd_json_put_number(&w, "start_batch", head->start_batch);
   pd_json_close(&w, '}');
   return w.code;
@@ -116,7 +103,7 @@ pd_code pd_audit_top_text(const pd_audit_top *top, pd_buf *out, pd_error *err)
   pd_json_put_number(&w, "first", top->first);
   pd_json_put_number(&w, "count", top->count);
   pd_json_put_number(&w, "before", top->before);
-  put_id(&w, "chain", &top->chain);
+  pd_json_put_id(&w, "chain", &top->chain);
   pd_json_put_number(&w, "until", (uint64_t)top->until_ms);
   pd_json_close(&w, '}');
   TRY(w.code);

@@ -4,7 +4,6 @@
 #include "base/base.h"
 #include "base/base64.h"
 #include "base/buf.h"
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/json_error.h"
 #include "base/sha256.h"
@@ -144,12 +143,7 @@ pd_code pd_frame_own_or_none(pd_frame *frame, pd_store **out, pd_error *err)
 
 void pd_out_time(pd_frame *frame, const char *key, int64_t time_ms)
 {
-  char text[PD_TIME_TEXT_SIZE];
-  pd_json_key(&frame->out, key);
-  if (time_ms)
-    pd_json_text(&frame->out, pd_text(pd_time_text(time_ms, text)));
-  else
-    pd_json_null(&frame->out);
+  pd_json_put_time(&frame->out, key, time_ms);
 }
 
 void pd_out_stored(pd_json_writer *out, pd_bytes value)

@@ -209,33 +209,6 @@ bool pd_change_fits(const pd_change_filter *filter, pd_bytes key)
   return pd_bytes_starts(key, filter->prefix);
 }
 
-void pd_out_record(pd_frame *frame, const pd_record *record)
-{
-  char hex[PD_ID_HEX_SIZE];
-  pd_out_id(frame, "commit", &record->commit.id);
-  if (record->kind == PD_RECORD_COMMIT) {
-    pd_json_key(&frame->out, "parents");
-    pd_json_open(&frame->out, '[');
-    for (size_t i = 0; i < record->parent_count; i++) pd_json_text(&frame->out, pd_text(pd_id_hex(&record->parents[i], hex)));
-    pd_json_close(&frame->out, ']');
-  }
-  pd_json_put_number(&frame->out, "seq", record->seq);
-  pd_out_time(frame, "time", record->time_ms);
-  pd_out_said(frame, "author", record->author);
-  pd_out_said(frame, "run", record->run);
-  pd_out_said(frame, "reason", record->reason);
-}
-
-void pd_out_change(pd_frame *frame, const pd_change *change)
-{
-  pd_json_put_bytes(&frame->out, "key", change->key);
-  pd_json_put_text(&frame->out, "op", change->is_delete ? "delete" : "put");
-  pd_json_put_number(&frame->out, "version", change->version);
-  if (change->is_delete) return;
-  pd_out_id(frame, "value_id", &change->value_id);
-  pd_json_put_number(&frame->out, "size", change->size);
-}
-
 /* ---- what a visitor saw ---- */
 
 void pd_rows_done(pd_rows *rows)

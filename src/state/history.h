@@ -62,11 +62,6 @@ typedef struct pd_change_filter {
 } pd_change_filter;
 
 bool pd_change_fits(const pd_change_filter *filter, pd_bytes key);
-/* Members commit, parents, seq, time, author, run, reason. */
-void pd_out_record(pd_frame *frame, const pd_record *record);
-/* key, op, version, value_id, size: the members of one change. */
-void pd_out_change(pd_frame *frame, const pd_change *change);
-
 /* ---- writing: history_write.c ---- */
 
 #define PD_HISTORY_CHANGES_MAX 100000 /* keys that one call may change */

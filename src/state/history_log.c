@@ -7,6 +7,7 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "base/json_record.h"
 #include "base/number.h"
 #include "state/foresee.h"
 #include "state/history.h"
@@ -48,14 +49,13 @@ static void write_commit(log_walk *w, const pd_record *record, uint64_t fitting)
   pd_frame *frame = w->frame;
   uint64_t shown = 0;
   pd_json_open(&frame->out, '{');
-  pd_json_put_text(&frame->out, "kind", pd_record_kind_name(record->kind));
-  pd_out_record(frame, record);
+  pd_json_put_record(&frame->out, record, PD_WITH_KIND | PD_WITH_PARENTS | PD_WITHOUT_EMPTY);
   pd_json_key(&frame->out, "changes");
   pd_json_open(&frame->out, '[');
   for (size_t i = 0; i < record->change_count && shown < CHANGES_SHOWN; i++) {
     if (!pd_change_fits(&w->filter, record->changes[i].key)) continue;
     pd_json_open(&frame->out, '{');
-    pd_out_change(frame, &record->changes[i]);
+    pd_json_put_change(&frame->out, &record->changes[i]);
     pd_json_close(&frame->out, '}');
     shown++;
   }
@@ -183,9 +183,7 @@ static void showing_done(showing *s)
 static bool show_record(void *ctx, const pd_record *record)
 {
   showing *s = ctx;
-  pd_out_record(s->frame, record);
-  pd_out_id(s->frame, "tree", &record->commit.tree);
-  pd_out_said(s->frame, "ref", record->ref);
+  pd_json_put_record(&s->frame->out, record, PD_WITH_REF | PD_WITH_TREE | PD_WITH_PARENTS | PD_WITHOUT_EMPTY);
   pd_json_put_number(&s->frame->out, "change_count", count_fitting(&(pd_change_filter){.prefix = s->filter.prefix}, record));
   for (size_t i = 0; i < record->change_count && !s->has_more; i++) {
     if (!pd_change_fits(&s->filter, record->changes[i].key)) continue;
@@ -205,7 +203,7 @@ static pd_code show_changes(showing *s, pd_store *store, const char *at, pd_byte
     s->has_more |= i && pd_out_is_long(s->frame);
     if (s->has_more && i && pd_out_is_long(s->frame)) return s->frame->out.code;
     pd_json_open(&s->frame->out, '{');
-    pd_out_change(s->frame, &row->change);
+    pd_json_put_change(&s->frame->out, &row->change);
     if (has_values && !row->change.is_delete) TRY(pd_history_put_value(s->frame, store, at, row->change.key, "value", "erased", err));
     pd_json_close(&s->frame->out, '}');
     *out_last = row->change.key;

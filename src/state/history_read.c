@@ -2,6 +2,7 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "base/json_record.h"
 #include "state/foresee.h"
 #include "state/history.h"
 #include "state/quota.h"
@@ -11,15 +12,6 @@
 #include <stdio.h>
 
 /* ---- what they share ---- */
-
-static void put_entry(pd_frame *frame, const pd_entry *entry)
-{
-  pd_json_put_number(&frame->out, "version", entry->version);
-  pd_json_put_number(&frame->out, "size", entry->size);
-  pd_out_id(frame, "value_id", &entry->value_id);
-  pd_out_time(frame, "created_at", entry->created_ms);
-  pd_out_time(frame, "updated_at", entry->updated_ms);
-}
 
 static void put_null(pd_frame *frame, const char *name)
 {
@@ -59,7 +51,7 @@ pd_code pd_cap_history_get(pd_frame *frame, pd_error *err)
   pd_json_put_bool(&frame->out, "found", true);
   pd_json_key(&frame->out, "value");
   pd_out_stored(&frame->out, pd_buf_bytes(&value));
-  put_entry(frame, &entry);
+  pd_json_put_entry(&frame->out, &entry);
   return frame->out.code;
 }
 
@@ -84,7 +76,7 @@ static pd_code list_entries(pd_frame *frame, pd_store *store, const char *at, pd
     l->last_size = entry.key.size;
     pd_json_open(&frame->out, '{');
     pd_json_put_bytes(&frame->out, "key", entry.key);
-    put_entry(frame, &entry);
+    pd_json_put_entry(&frame->out, &entry);
     if (l->has_values) TRY(pd_history_put_value(frame, store, at, entry.key, "value", "erased", err));
     pd_json_close(&frame->out, '}');
   }
@@ -158,7 +150,7 @@ static pd_code put_side(pd_frame *frame, pd_store *store, const char *name, cons
 {
   pd_json_key(&frame->out, name);
   pd_json_open(&frame->out, '{');
-  put_entry(frame, entry);
+  pd_json_put_entry(&frame->out, entry);
   if (at) TRY(pd_history_put_value(frame, store, at, key, "value", "erased", err));
   pd_json_close(&frame->out, '}');
   return frame->out.code;
@@ -175,8 +167,7 @@ static pd_code put_differences(pd_frame *frame, pd_store *store, differing *d, c
     d->has_more |= is_full;
     if (is_full) return frame->out.code;
     pd_json_open(&frame->out, '{');
-    pd_json_put_bytes(&frame->out, "key", key);
-    pd_json_put_text(&frame->out, "change", !row->has_before ? "added" : !row->has_after ? "deleted" : "changed");
+    pd_json_put_difference(&frame->out, key, row->has_before, row->has_after);
     if (row->has_before) TRY(put_side(frame, store, "before", &row->before, from, key, err));
     if (row->has_after) TRY(put_side(frame, store, "after", &row->after, to, key, err));
     pd_json_close(&frame->out, '}');

@@ -48,23 +48,6 @@ char *pd_span_text(int64_t span_ms, char out[PD_SPAN_TEXT_SIZE])
   return out;
 }
 
-void pd_json_put_time(pd_json_writer *w, const char *key, int64_t time_ms)
-{
-  char text[PD_TIME_TEXT_SIZE];
-  pd_json_key(w, key);
-  if (time_ms)
-    pd_json_text(w, pd_text(pd_time_text(time_ms, text)));
-  else
-    pd_json_null(w);
-}
-
-void pd_json_put_value(pd_json_writer *w, const char *key, pd_json value)
-{
-  if (value.kind == PD_JSON_NONE) return;
-  pd_json_key(w, key);
-  pd_json_value(w, value);
-}
-
 int64_t pd_json_time(pd_json value)
 {
   char text[64] = "";

@@ -12,13 +12,7 @@ PD_MUST_USE pd_code pd_in_moment(const pd_frame *frame, const char *name, int64_
 /* "3 h 12 min", "2 days 4 h", "40 s", "a moment"; returns `out`. */
 char *pd_span_text(int64_t span_ms, char out[PD_SPAN_TEXT_SIZE]);
 
-/* A member with a time as text; null for 0. */
-void pd_json_put_time(pd_json_writer *w, const char *key, int64_t time_ms);
-
 /* A time as pd_json_put_time writes it; 0 for anything else. */
 int64_t pd_json_time(pd_json value);
-
-/* A member as it is; nothing if the value is absent. */
-void pd_json_put_value(pd_json_writer *w, const char *key, pd_json value);
 
 #endif

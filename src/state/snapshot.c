@@ -49,12 +49,6 @@ static pd_code count_keys(pd_store *store, const pd_commit *commit, tally *out, 
   return code == PD_NOT_FOUND ? PD_OK : code;
 }
 
-static void put_id(pd_json_writer *w, const char *key, const pd_id *id)
-{
-  char hex[PD_ID_HEX_SIZE];
-  pd_json_put_text(w, key, pd_id_hex(id, hex));
-}
-
 /* Of the store while it is open. What cannot be counted is not readable, which is no failure of the snapshot. */
 static void count_head(pd_store *store, pd_lease *lease, pd_head *head)
 {
@@ -76,8 +70,8 @@ static void write_store(pd_json_writer *w, const pd_lease *lease, const pd_head 
   pd_json_put_text(w, "kind", pd_store_kind(lease->name));
   pd_json_put_bool(w, "is_readable", head->is_counted);
   if (head->is_known) {
-    put_id(w, "commit", &head->commit.id);
-    put_id(w, "tree", &head->commit.tree);
+    pd_json_put_id(w, "commit", &head->commit.id);
+    pd_json_put_id(w, "tree", &head->commit.tree);
     pd_json_put_number(w, "seq", head->commit.seq);
     pd_json_put_time(w, "updated_at", head->updated_ms);
   }

@@ -45,13 +45,12 @@ uint64_t pd_in_version(const pd_frame *frame, const char *name, uint64_t otherwi
 
 void pd_out_id(pd_frame *frame, const char *key, const pd_id *id)
 {
-  char hex[PD_ID_HEX_SIZE];
-  pd_json_put_text(&frame->out, key, pd_id_hex(id, hex));
+  pd_json_put_id(&frame->out, key, id);
 }
 
 void pd_out_said(pd_frame *frame, const char *key, const char *text)
 {
-  if (text && *text) pd_json_put_text(&frame->out, key, text);
+  pd_json_put_said(&frame->out, key, text);
 }
 
 bool pd_out_is_long(const pd_frame *frame)

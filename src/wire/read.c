@@ -5,8 +5,8 @@
  */
 #include "base/base.h"
 #include "base/buf.h"
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/json_record.h"
 #include "base/number.h"
 #include "wire/http.h"
 
@@ -124,27 +124,6 @@ static pd_code read_key(reading *r, pd_error *err)
   return PD_OK;
 }
 
-static void put_id(pd_json_writer *w, const char *key, const pd_id *id)
-{
-  char hex[PD_ID_HEX_SIZE];
-  pd_json_put_text(w, key, pd_id_hex(id, hex));
-}
-
-static void put_time(pd_json_writer *w, const char *key, int64_t time_ms)
-{
-  char text[PD_TIME_TEXT_SIZE];
-  pd_json_put_text(w, key, pd_time_text(time_ms, text));
-}
-
-static void put_entry(pd_json_writer *w, const pd_entry *entry)
-{
-  pd_json_put_number(w, "version", entry->version);
-  pd_json_put_number(w, "size", entry->size);
-  put_id(w, "value_id", &entry->value_id);
-  put_time(w, "created_at", entry->created_ms);
-  put_time(w, "updated_at", entry->updated_ms);
-}
-
 static pd_code read_keys(reading *r, pd_error *err)
 {
   const char *prefix = pd_request_query(r->request, "prefix"), *after = pd_request_query(r->request, "after");
@@ -160,7 +139,7 @@ static pd_code read_keys(reading *r, pd_error *err)
   while (!(code = pd_iter_next(iter, &entry, NULL, err)) && r->count++ < r->limit) {
     pd_json_open(&r->w, '{');
     pd_json_put_bytes(&r->w, "key", entry.key);
-    put_entry(&r->w, &entry);
+    pd_json_put_entry(&r->w, &entry);
     pd_json_close(&r->w, '}');
   }
   pd_iter_close(iter);
@@ -171,23 +150,6 @@ static pd_code read_keys(reading *r, pd_error *err)
 
 /* ---- log ---- */
 
-static void put_changes(pd_json_writer *w, const pd_record *record)
-{
-  pd_json_key(w, "changes");
-  pd_json_open(w, '[');
-  for (size_t i = 0; i < record->change_count; i++) {
-    const pd_change *change = &record->changes[i];
-    pd_json_open(w, '{');
-    pd_json_put_bytes(w, "key", change->key);
-    pd_json_put_text(w, "op", change->is_delete ? "delete" : "put");
-    pd_json_put_number(w, "version", change->version);
-    if (!change->is_delete) put_id(w, "value_id", &change->value_id);
-    if (!change->is_delete) pd_json_put_number(w, "size", change->size);
-    pd_json_close(w, '}');
-  }
-  pd_json_close(w, ']');
-}
-
 static bool put_record(void *ctx, const pd_record *record)
 {
   reading *r = ctx;
@@ -197,15 +159,8 @@ static bool put_record(void *ctx, const pd_record *record)
   }
   r->count++;
   pd_json_open(&r->w, '{');
-  pd_json_put_number(&r->w, "seq", record->seq);
-  pd_json_put_text(&r->w, "kind", pd_record_kind_name(record->kind));
-  put_id(&r->w, "commit", &record->commit.id);
-  put_id(&r->w, "tree", &record->commit.tree);
-  pd_json_put_text(&r->w, "author", record->author);
-  pd_json_put_text(&r->w, "run", record->run);
-  pd_json_put_text(&r->w, "reason", record->reason);
-  put_time(&r->w, "time", record->time_ms);
-  put_changes(&r->w, record);
+  pd_json_put_record(&r->w, record, PD_WITH_KIND | PD_WITH_TREE);
+  pd_json_put_changes(&r->w, record);
   pd_json_close(&r->w, '}');
   return r->w.code == PD_OK;
 }
@@ -236,14 +191,13 @@ static bool put_difference(void *ctx, const pd_difference *difference)
   }
   r->count++;
   pd_json_open(&r->w, '{');
-  pd_json_put_bytes(&r->w, "key", difference->key);
-  pd_json_put_text(&r->w, "change", !difference->before ? "added" : !difference->after ? "deleted" : "changed");
+  pd_json_put_difference(&r->w, difference->key, difference->before, difference->after);
   const pd_entry *sides[] = {difference->before, difference->after};
   for (size_t i = 0; i < COUNT_OF(sides); i++) {
     if (!sides[i]) continue;
     pd_json_key(&r->w, i ? "after" : "before");
     pd_json_open(&r->w, '{');
-    put_entry(&r->w, sides[i]);
+    pd_json_put_entry(&r->w, sides[i]);
     pd_json_close(&r->w, '}');
   }
   pd_json_close(&r->w, '}');
@@ -260,8 +214,8 @@ static pd_code read_diff(reading *r, pd_error *err)
   if (code == PD_NOT_FOUND && !from) code = resolve(r, "root", &commit, err);
   TRY(code);
   r->limit = DIFFERENCES_MAX;
-  put_id(&r->w, "from", &commit.id);
-  put_id(&r->w, "to", &r->commit.id);
+  pd_json_put_id(&r->w, "from", &commit.id);
+  pd_json_put_id(&r->w, "to", &r->commit.id);
   pd_json_key(&r->w, "differences");
   pd_json_open(&r->w, '[');
   TRY(pd_diff(r->store, pd_id_hex(&commit.id, r->from), r->at, put_difference, r, err));
@@ -274,7 +228,7 @@ static pd_code read_diff(reading *r, pd_error *err)
 static pd_code read_object(reading *r, pd_error *err)
 {
   pd_json_open(&r->w, '{');
-  put_id(&r->w, "commit", &r->commit.id);
+  pd_json_put_id(&r->w, "commit", &r->commit.id);
   TRY(strcmp(r->what, "log") == 0 ? read_log(r, err) : strcmp(r->what, "diff") == 0 ? read_diff(r, err) : read_keys(r, err));
   pd_json_put_bool(&r->w, "has_more", r->has_more);
   pd_json_close(&r->w, '}');

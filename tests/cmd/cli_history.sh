@@ -37,7 +37,7 @@ run --json log
 want_count 1
 want_out_like '^\{"records":\[\{"seq":[0-9]+,"kind":"commit","ref":"main","commit":"[0-9a-f]{64}","tree":"[0-9a-f]{64}","parents":\["[0-9a-f]{64}"\]'
 want_out_has '"author":"main","run":"","reason":"why","time":"20'
-want_out_like '"changes":\[\{"op":"put","key":"k","version":1,"size":1,"value_id":"[0-9a-f]{64}"\}\],"audit":"[0-9a-f]{64}"\}\]\}$'
+want_out_like '"changes":\[\{"key":"k","op":"put","version":1,"value_id":"[0-9a-f]{64}","size":1\}\],"audit":"[0-9a-f]{64}"\}\]\}$'
 
 t cli__history_lists_the_versions_of_a_key
 run put k a
