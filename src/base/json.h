@@ -144,6 +144,8 @@ void pd_json_put_number(pd_json_writer *w, const char *key, uint64_t number);
 void pd_json_put_bool(pd_json_writer *w, const char *key, bool value);
 /* A text that there is: nothing if it is NULL or "". */
 void pd_json_put_said(pd_json_writer *w, const char *key, const char *text);
+/* A text, or null if it is empty. */
+void pd_json_put_or_null(pd_json_writer *w, const char *key, pd_bytes text);
 /* A value that there is: nothing if it is PD_JSON_NONE. */
 void pd_json_put_value(pd_json_writer *w, const char *key, pd_json value);
 void pd_json_put_id(pd_json_writer *w, const char *key, const pd_id *id);

@@ -176,6 +176,15 @@ void pd_json_put_said(pd_json_writer *w, const char *key, const char *text)
   if (text && *text) pd_json_put_text(w, key, text);
 }
 
+void pd_json_put_or_null(pd_json_writer *w, const char *key, pd_bytes text)
+{
+  pd_json_key(w, key);
+  if (text.size)
+    pd_json_text(w, text);
+  else
+    pd_json_null(w);
+}
+
 void pd_json_put_value(pd_json_writer *w, const char *key, pd_json value)
 {
   if (value.kind == PD_JSON_NONE) return;

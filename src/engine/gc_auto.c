@@ -7,6 +7,7 @@
  * hidden ref: {"at_ms":…,"seq":…,"whole":…,"code":…,"message":…}.
  */
 #include "base/base.h"
+#include "base/bind.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -118,41 +119,28 @@ typedef struct last_time {
   char code[64], message[PD_ERROR_MESSAGE_MAX];
 } last_time;
 
-static void copy_text(pd_json json, const char *name, char *out, size_t size)
-{
-  CLEANUP(pd_buf_done) pd_buf text = {0};
-  if (pd_json_decode(pd_json_member(json, name), &text, NULL) || !text.size) return;
-  size_t count = text.size < size ? text.size : size - 1;
-  memcpy(out, text.data, count);
-  out[count] = 0;
-}
+static const pd_bind members[] = {
+  {"at_ms", PD_BIND_MS, PD_BIND_AT(last_time, at_ms)},
+  {"seq", PD_BIND_NUMBER, PD_BIND_AT(last_time, seq), .is_optional = true, .is_always = true},
+  {"whole", PD_BIND_NUMBER, PD_BIND_AT(last_time, whole), .is_optional = true, .is_always = true},
+  {"code", PD_BIND_TEXT, PD_BIND_AT(last_time, code), .is_optional = true},
+  {"message", PD_BIND_TEXT, PD_BIND_AT(last_time, message), .is_optional = true},
+};
 
 /* All 0 if there was none, or if it cannot be read: then it is due, and will be written anew. */
 static void read_last(pd_store *s, last_time *out)
 {
   CLEANUP(pd_buf_done) pd_buf value = {0};
-  pd_json json;
-  int64_t seq = 0, whole = 0;
   *out = (last_time){0};
   if (pd_meta_get_locked(s, PD_GC_AUTO_KIND, PD_GC_AUTO_NAME, &value, NULL)) return;
-  if (pd_json_parse(pd_buf_bytes(&value), &json, NULL) || !pd_json_i64(pd_json_member(json, "at_ms"), &out->at_ms)) return;
-  if (pd_json_i64(pd_json_member(json, "seq"), &seq) && seq > 0) out->seq = (uint64_t)seq;
-  if (pd_json_i64(pd_json_member(json, "whole"), &whole) && whole > 0) out->whole = (uint64_t)whole;
-  copy_text(json, "code", out->code, sizeof out->code);
-  copy_text(json, "message", out->message, sizeof out->message);
+  if (pd_bind_parse(pd_buf_bytes(&value), members, COUNT_OF(members), PD_BIND_LOOSE, out, NULL)) *out = (last_time){0};
 }
 
 static pd_code write_last(pd_store *s, const last_time *last, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf value = {0};
   pd_json_writer w = {.out = &value, .err = err};
-  pd_json_open(&w, '{');
-  pd_json_put_number(&w, "at_ms", (uint64_t)last->at_ms);
-  pd_json_put_number(&w, "seq", last->seq);
-  pd_json_put_number(&w, "whole", last->whole);
-  if (last->code[0]) pd_json_put_text(&w, "code", last->code);
-  if (last->code[0]) pd_json_put_text(&w, "message", last->message);
-  pd_json_close(&w, '}');
+  pd_bind_object(&w, members, COUNT_OF(members), last);
   TRY(w.code);
   return pd_meta_put(s, PD_GC_AUTO_KIND, PD_GC_AUTO_NAME, pd_buf_bytes(&value), PD_ANY_VERSION, NULL, NULL, err);
 }

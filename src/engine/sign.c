@@ -11,6 +11,7 @@
 
 #include "base/base.h"
 #include "base/base64.h"
+#include "base/bind.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -25,27 +26,39 @@
 
 /* ---- as text ---- */
 
-/* G2: everything that is signed, and no more. */
-static pd_code write_signed_part(const pd_signed_head *head, pd_json_writer *w)
+typedef struct signed_text {
+  uint64_t format;
+  pd_signed_head head;
+  char key[PD_PUBLIC_KEY_TEXT_SIZE];
+  uint8_t signature[PD_SIGNATURE_SIZE];
+} signed_text;
+
+/* G2: all but the last are signed, and no more. */
+static const pd_bind members[] = {
+  {"perdure_signed_head", PD_BIND_NUMBER, PD_BIND_AT(signed_text, format)},
+  {"agent", PD_BIND_TEXT, PD_BIND_AT(signed_text, head.agent)},
+  {"ref", PD_BIND_TEXT, PD_BIND_AT(signed_text, head.ref)},
+  {"commit", PD_BIND_ID, PD_BIND_AT(signed_text, head.commit)},
+  {"seq", PD_BIND_NUMBER, PD_BIND_AT(signed_text, head.seq)},
+  {"audit", PD_BIND_ID, PD_BIND_AT(signed_text, head.audit)},
+  {"time", PD_BIND_TIME, PD_BIND_AT(signed_text, head.time_ms)},
+  {"public_key", PD_BIND_TEXT, PD_BIND_AT(signed_text, key)},
+  {"signature", PD_BIND_BYTES, PD_BIND_AT(signed_text, signature)},
+};
+enum { SIGNED_COUNT = COUNT_OF(members) - 1 };
+
+static pd_code write_signed_part(signed_text *d, pd_json_writer *w)
 {
-  char time[PD_TIME_TEXT_SIZE], key[PD_PUBLIC_KEY_TEXT_SIZE];
+  d->format = HEAD_FORMAT;
+  pd_public_key_text(&d->head.key, d->key);
   pd_json_open(w, '{');
-  pd_json_put_number(w, "perdure_signed_head", HEAD_FORMAT);
-  pd_json_put_text(w, "agent", head->agent);
-  pd_json_put_text(w, "ref", head->ref);
-  pd_json_put_id(w, "commit", &head->commit);
-  pd_json_put_number(w, "seq", head->seq);
-  pd_json_put_id(w, "audit", &head->audit);
-  pd_json_put_text(w, "time", pd_time_text(head->time_ms, time));
-  pd_json_put_text(w, "public_key", pd_public_key_text(&head->key, key));
+  pd_bind_write(w, members, SIGNED_COUNT, d);
   return w->code;
 }
 
-static pd_code write_end(pd_json_writer *w, const uint8_t signature[PD_SIGNATURE_SIZE], pd_error *err)
+static pd_code write_end(const signed_text *d, pd_json_writer *w, pd_error *err)
 {
-  CLEANUP(pd_buf_done) pd_buf text = {0};
-  TRY(pd_base64_encode((pd_bytes){signature, PD_SIGNATURE_SIZE}, &text, err));
-  pd_json_put_bytes(w, "signature", pd_buf_bytes(&text));
+  pd_bind_write(w, members + SIGNED_COUNT, 1, d);
   pd_json_close(w, '}');
   TRY(w->code);
   return pd_buf_byte(w->out, '\n', err);
@@ -80,89 +93,41 @@ static pd_code keep_head(pd_store *s, const pd_signed_head *head, const pd_buf *
 
 pd_code pd_sign_head(pd_store *store, const pd_sign_key *key, const char *at, bool keep, pd_buf *out, pd_error *err)
 {
-  CLEANUP(pd_buf_done) pd_buf document = {0};
-  pd_signed_head head = {.key = pd_sign_key_public(key)};
-  uint8_t signature[PD_SIGNATURE_SIZE];
+  CLEANUP(pd_buf_done) pd_buf text = {0};
+  signed_text d = {.head.key = pd_sign_key_public(key)};
   pd_store_lock(store);
-  pd_code code = look_up(store, at, &head, err);
+  pd_code code = look_up(store, at, &d.head, err);
   pd_store_unlock(store);
   if (code) return code;
-  pd_json_writer w = {.out = &document, .err = err};
-  TRY(write_signed_part(&head, &w));
-  TRY(pd_sign_bytes(key, pd_buf_bytes(&document), signature, err));
-  TRY(write_end(&w, signature, err));
-  if (keep) TRY(keep_head(store, &head, &document, err));
+  pd_json_writer w = {.out = &text, .err = err};
+  TRY(write_signed_part(&d, &w));
+  TRY(pd_sign_bytes(key, pd_buf_bytes(&text), d.signature, err));
+  TRY(write_end(&d, &w, err));
+  if (keep) TRY(keep_head(store, &d.head, &text, err));
   pd_buf_clear(out);
-  return pd_buf_append(out, document.data, document.size, err);
+  return pd_buf_append(out, text.data, text.size, err);
 }
 
 /* ---- checking a document ---- */
-
-enum { F_FORMAT, F_AGENT, F_REF, F_COMMIT, F_SEQ, F_AUDIT, F_TIME, F_KEY, F_SIGNATURE, F_COUNT };
 
 static pd_code refuse(pd_error *err, const char *why)
 {
   return pd_error_set(err, PD_CORRUPT, "the signed head is refused: %s", why);
 }
 
-/* A string member; false if it is none or longer than `size` - 1 bytes. */
-static bool take_text(pd_json value, char *out, size_t size)
+static pd_code take_members(pd_bytes text, signed_text *out, pd_error *err)
 {
-  CLEANUP(pd_buf_done) pd_buf text = {0};
-  if (pd_json_decode(value, &text, NULL) || text.size >= size || memchr(text.data, 0, text.size)) return false;
-  memcpy(out, text.data, text.size);
-  out[text.size] = 0;
-  return true;
-}
-
-static bool take_id(pd_json value, pd_id *out)
-{
-  char text[PD_ID_HEX_SIZE];
-  return take_text(value, text, sizeof text) && pd_id_parse(text, out);
-}
-
-static bool take_key(pd_json value, pd_public_key *out)
-{
-  char text[PD_PUBLIC_KEY_TEXT_SIZE];
-  return take_text(value, text, sizeof text) && !pd_public_key_parse(pd_text(text), out, NULL);
-}
-
-static bool take_signature(pd_json value, uint8_t out[PD_SIGNATURE_SIZE])
-{
-  char text[128];
-  CLEANUP(pd_buf_done) pd_buf raw = {0};
-  if (!take_text(value, text, sizeof text) || pd_base64_decode(pd_text(text), &raw, NULL) || raw.size != PD_SIGNATURE_SIZE) return false;
-  memcpy(out, raw.data, PD_SIGNATURE_SIZE);
-  return true;
-}
-
-static pd_code take_fields(pd_bytes document, pd_signed_head *out, uint8_t signature[PD_SIGNATURE_SIZE], pd_error *err)
-{
-  pd_json_field f[F_COUNT] = {{.name = "perdure_signed_head"},
-                              {.name = "agent"},
-                              {.name = "ref"},
-                              {.name = "commit"},
-                              {.name = "seq"},
-                              {.name = "audit"},
-                              {.name = "time"},
-                              {.name = "public_key"},
-                              {.name = "signature"}};
-  char time[PD_TIME_TEXT_SIZE];
-  uint64_t format;
+  pd_error why = {0};
   pd_json json;
-  if (pd_json_parse(document, &json, NULL) || pd_json_fields(json, f, F_COUNT, NULL)) return refuse(err, "it is no such document");
-  if (!pd_json_u64(f[F_FORMAT].value, &format)) return refuse(err, "it is no such document");
-  if (format != HEAD_FORMAT)
-    return pd_error_set(err, PD_FORMAT, "the signed head has format %llu, this perdure knows %d", (unsigned long long)format, HEAD_FORMAT);
-  if (!take_text(f[F_AGENT].value, out->agent, sizeof out->agent) || pd_agent_check(out->agent, NULL)) return refuse(err, "its agent");
-  if (!take_text(f[F_REF].value, out->ref, sizeof out->ref) || (*out->ref && pd_ref_check(out->ref, NULL))) return refuse(err, "its ref");
-  if (!take_id(f[F_COMMIT].value, &out->commit)) return refuse(err, "its commit id");
-  if (!pd_json_u64(f[F_SEQ].value, &out->seq)) return refuse(err, "its record number");
-  if (!take_id(f[F_AUDIT].value, &out->audit)) return refuse(err, "its audit id");
-  if (!take_text(f[F_TIME].value, time, sizeof time) || !pd_time_parse(time, &out->time_ms)) return refuse(err, "its time");
-  if (!take_key(f[F_KEY].value, &out->key)) return refuse(err, "its public key");
-  if (!take_signature(f[F_SIGNATURE].value, signature)) return refuse(err, "its signature");
-  return PD_OK;
+  if (pd_json_parse(text, &json, NULL) || !pd_json_u64(pd_json_member(json, members[0].name), &out->format))
+    return refuse(err, "it is no such document");
+  if (out->format != HEAD_FORMAT)
+    return pd_error_set(err, PD_FORMAT, "the signed head has format %llu, this perdure knows %d", (unsigned long long)out->format,
+                        HEAD_FORMAT);
+  if (pd_bind_read(json, members, COUNT_OF(members), PD_BIND_EXACT, out, &why)) return refuse(err, why.message);
+  if (pd_agent_check(out->head.agent, NULL)) return refuse(err, "its agent");
+  if (*out->head.ref && pd_ref_check(out->head.ref, NULL)) return refuse(err, "its ref");
+  return pd_public_key_parse(pd_text(out->key), &out->head.key, NULL) ? refuse(err, "its public key") : PD_OK;
 }
 
 /* G1. The newline at the end is the one thing that may be missing: shells take it away. */
@@ -175,22 +140,21 @@ static bool is_exact(pd_bytes document, const pd_buf *again)
 pd_code pd_check_signed_head(pd_bytes document, const pd_public_key *key, pd_signed_head *out, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf again = {0};
-  pd_signed_head head = {0};
-  uint8_t signature[PD_SIGNATURE_SIZE];
+  signed_text d = {0};
   bool is_right;
   if (document.size > PD_SIGNED_HEAD_SIZE_MAX)
     return pd_error_set(err, PD_LIMIT, "a signed head of %zu bytes is over the limit of %d", document.size, PD_SIGNED_HEAD_SIZE_MAX);
-  TRY(take_fields(document, &head, signature, err));
+  TRY(take_members(document, &d, err));
   pd_json_writer w = {.out = &again, .err = err};
-  TRY(write_signed_part(&head, &w));
-  TRY(pd_signature_check(&head.key, pd_buf_bytes(&again), signature, &is_right, err));
-  TRY(write_end(&w, signature, err));
+  TRY(write_signed_part(&d, &w));
+  TRY(pd_signature_check(&d.head.key, pd_buf_bytes(&again), d.signature, &is_right, err));
+  TRY(write_end(&d, &w, err));
   if (!is_exact(document, &again)) return refuse(err, "it is not written as it was signed");
   if (!is_right) return refuse(err, "the signature is wrong");
   char text[PD_PUBLIC_KEY_TEXT_SIZE];
-  if (key && memcmp(key->bytes, head.key.bytes, sizeof key->bytes) != 0)
-    return pd_error_set(err, PD_CONFLICT, "the head was signed with another key: %s", pd_public_key_text(&head.key, text));
-  if (out) *out = head;
+  if (key && memcmp(key->bytes, d.head.key.bytes, sizeof key->bytes) != 0)
+    return pd_error_set(err, PD_CONFLICT, "the head was signed with another key: %s", pd_public_key_text(&d.head.key, text));
+  if (out) *out = d.head;
   return PD_OK;
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/array.h"
 #include "base/base.h"
+#include "base/bind.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -12,133 +13,61 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+static const char *const statuses[] = {"pending", "approved", "denied", "expired", NULL};
+
 const char *pd_approval_status_name(pd_approval_status status)
 {
-  static const char *const names[] = {"pending", "approved", "denied", "expired"};
-  return names[status];
+  return statuses[status];
 }
 
 /* ---- one item ---- */
 
-/* As perdure writes it, and no other way. */
-static bool take_time(pd_json value, int64_t *out)
-{
-  char text[PD_TIME_TEXT_SIZE], again[PD_TIME_TEXT_SIZE];
-  if (value.kind == PD_JSON_NONE || value.kind == PD_JSON_NULL) return true;
-  if (value.kind != PD_JSON_STRING || value.raw.size - 2 >= sizeof text) return false;
-  memcpy(text, (const char *)value.raw.data + 1, value.raw.size - 2);
-  text[value.raw.size - 2] = 0;
-  return pd_time_parse(text, out) && *out > 0 && strcmp(pd_time_text(*out, again), text) == 0;
-}
+#define JSON_AT(name, member)                                                                                                              \
+  {                                                                                                                                        \
+    name, PD_BIND_JSON, PD_BIND_AT(pd_approval, member), .is_optional = true                                                               \
+  }
+#define STRING_AT(name, member)                                                                                                            \
+  {                                                                                                                                        \
+    name, PD_BIND_STRING, PD_BIND_AT(pd_approval, member)                                                                                  \
+  }
+#define TIME_AT(name, member)                                                                                                              \
+  {                                                                                                                                        \
+    name, PD_BIND_TIME, PD_BIND_AT(pd_approval, member), .is_optional = true                                                               \
+  }
 
-static bool take_status(pd_json value, pd_approval_status *out)
-{
-  for (int i = PD_PENDING; i <= PD_EXPIRED; i++)
-    if (pd_json_is(value, pd_approval_status_name((pd_approval_status)i))) {
-      *out = (pd_approval_status)i;
-      return true;
-    }
-  return false;
-}
+static const pd_bind members[] = {
+  STRING_AT("id", id),
+  STRING_AT("agent", agent),
+  JSON_AT("session", session),
+  STRING_AT("capability", capability),
+  STRING_AT("input_hash", input_hash),
+  JSON_AT("input", input),
+  JSON_AT("resolved", resolved),
+  JSON_AT("policy", policy),
+  TIME_AT("created_at", created_ms),
+  TIME_AT("expires_at", expires_ms),
+  {"status", PD_BIND_NAME, PD_BIND_AT(pd_approval, status), .names = statuses},
+  TIME_AT("decided_at", decided_ms),
+  JSON_AT("decided_by", decided_by),
+  JSON_AT("reason", reason),
+  TIME_AT("usable_until", usable_ms),
+  TIME_AT("used_at", used_ms),
+  TIME_AT("told_at", told_ms),
+};
 
 pd_code pd_approval_parse(pd_json object, pd_approval *out, pd_error *err)
 {
-  enum {
-    ID,
-    AGENT,
-    SESSION,
-    CAPABILITY,
-    HASH,
-    INPUT,
-    RESOLVED,
-    POLICY,
-    CREATED,
-    EXPIRES,
-    STATUS,
-    DECIDED,
-    BY,
-    REASON,
-    USABLE,
-    USED,
-    TOLD,
-    COUNT
-  };
-  pd_json_field f[COUNT] = {
-    [ID] = {.name = "id"},
-    [AGENT] = {.name = "agent"},
-    [SESSION] = {.name = "session"},
-    [CAPABILITY] = {.name = "capability"},
-    [HASH] = {.name = "input_hash"},
-    [INPUT] = {.name = "input"},
-    [RESOLVED] = {.name = "resolved"},
-    [POLICY] = {.name = "policy"},
-    [CREATED] = {.name = "created_at"},
-    [EXPIRES] = {.name = "expires_at"},
-    [STATUS] = {.name = "status"},
-    [DECIDED] = {.name = "decided_at"},
-    [BY] = {.name = "decided_by"},
-    [REASON] = {.name = "reason"},
-    [USABLE] = {.name = "usable_until"},
-    [USED] = {.name = "used_at"},
-    [TOLD] = {.name = "told_at"},
-  };
   pd_error why = {0};
-  if (pd_json_fields(object, f, COUNT, &why)) return pd_error_set(err, PD_CORRUPT, "an approval in the system store: %s", why.message);
-  pd_approval item = {
-    .id = f[ID].value,
-    .agent = f[AGENT].value,
-    .session = f[SESSION].value,
-    .capability = f[CAPABILITY].value,
-    .input_hash = f[HASH].value,
-    .input = f[INPUT].value,
-    .resolved = f[RESOLVED].value,
-    .policy = f[POLICY].value,
-    .decided_by = f[BY].value,
-    .reason = f[REASON].value,
-    .size = object.raw.size,
-  };
-  if (item.id.kind != PD_JSON_STRING || item.agent.kind != PD_JSON_STRING || item.capability.kind != PD_JSON_STRING ||
-      item.input_hash.kind != PD_JSON_STRING || !take_status(f[STATUS].value, &item.status) ||
-      !take_time(f[CREATED].value, &item.created_ms) || !take_time(f[EXPIRES].value, &item.expires_ms) ||
-      !take_time(f[DECIDED].value, &item.decided_ms) || !take_time(f[USABLE].value, &item.usable_ms) ||
-      !take_time(f[USED].value, &item.used_ms) || !take_time(f[TOLD].value, &item.told_ms))
-    return pd_error_set(err, PD_CORRUPT, "an approval in the system store is not as perdure writes it");
+  pd_approval item = {.size = object.raw.size};
+  if (pd_bind_read(object, members, COUNT_OF(members), PD_BIND_EXACT, &item, &why))
+    return pd_error_set(err, PD_CORRUPT, "an approval in the system store is not as perdure writes it: %s", why.message);
   *out = item;
   return PD_OK;
 }
 
-static void put_time(pd_json_writer *w, const char *key, int64_t time_ms)
-{
-  char text[PD_TIME_TEXT_SIZE];
-  if (time_ms) pd_json_put_text(w, key, pd_time_text(time_ms, text));
-}
-
-static void put_members(pd_json_writer *w, const pd_approval *item)
-{
-  pd_json_put_value(w, "id", item->id);
-  pd_json_put_value(w, "agent", item->agent);
-  pd_json_put_value(w, "session", item->session);
-  pd_json_put_value(w, "capability", item->capability);
-  pd_json_put_value(w, "input_hash", item->input_hash);
-  pd_json_put_value(w, "input", item->input);
-  pd_json_put_value(w, "resolved", item->resolved);
-  pd_json_put_value(w, "policy", item->policy);
-  put_time(w, "created_at", item->created_ms);
-  put_time(w, "expires_at", item->expires_ms);
-  pd_json_put_text(w, "status", pd_approval_status_name(item->status));
-  put_time(w, "decided_at", item->decided_ms);
-  pd_json_put_value(w, "decided_by", item->decided_by);
-  pd_json_put_value(w, "reason", item->reason);
-  put_time(w, "usable_until", item->usable_ms);
-  put_time(w, "used_at", item->used_ms);
-  put_time(w, "told_at", item->told_ms);
-}
-
 void pd_approval_put(pd_json_writer *w, const pd_approval *item)
 {
-  pd_json_open(w, '{');
-  put_members(w, item);
-  pd_json_close(w, '}');
+  pd_bind_object(w, members, COUNT_OF(members), item);
 }
 
 static bool is_of_host(const pd_approval *item)
@@ -153,7 +82,7 @@ void pd_approval_json(pd_json_writer *w, const pd_approval *item, bool is_operat
   if (!is_operator && is_of_host(item)) shown.resolved = (pd_json){0};
   pd_json_open(w, '{');
   pd_json_put_value(w, "approval_id", item->id);
-  put_members(w, &shown);
+  pd_bind_write(w, members, COUNT_OF(members), &shown);
   pd_json_close(w, '}');
 }
 
@@ -167,10 +96,10 @@ pd_code pd_approval_tell(pd_home *home, const pd_approval *item, pd_error *err)
   pd_json_put_value(&w, "approval_id", item->id);
   pd_json_put_value(&w, "capability", item->capability);
   pd_json_put_text(&w, "status", pd_approval_status_name(item->status));
-  put_time(&w, "decided_at", item->decided_ms);
+  if (item->decided_ms) pd_json_put_time(&w, "decided_at", item->decided_ms);
   pd_json_put_value(&w, "decided_by", item->decided_by);
   pd_json_put_value(&w, "reason", item->reason);
-  put_time(&w, "usable_until", item->usable_ms);
+  if (item->usable_ms) pd_json_put_time(&w, "usable_until", item->usable_ms);
   pd_json_close(&w, '}');
   TRY(w.code);
   TRY(pd_json_decode(item->agent, &agent, err));

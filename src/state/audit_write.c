@@ -2,6 +2,7 @@
 #include "state/audit.h"
 
 #include "base/base.h"
+#include "base/bind.h"
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/sha256.h"
@@ -81,61 +82,42 @@ pd_id pd_audit_link(const pd_id *before, pd_bytes line)
   return pd_sha256_parts(parts, COUNT_OF(parts));
 }
 
+static const pd_bind head_members[] = {
+  {"seq", PD_BIND_NUMBER, PD_BIND_AT(pd_audit_head, seq)},
+  {"chain", PD_BIND_ID, PD_BIND_AT(pd_audit_head, chain)},
+  {"batch", PD_BIND_NUMBER, PD_BIND_AT(pd_audit_head, batch)},
+  {"until", PD_BIND_MS, PD_BIND_AT(pd_audit_head, until_ms)},
+  {"start", PD_BIND_NUMBER, PD_BIND_AT(pd_audit_head, start_seq)},
+  {"start_chain", PD_BIND_ID, PD_BIND_AT(pd_audit_head, start_chain)},
+  {"start_batch", PD_BIND_NUMBER, PD_BIND_AT(pd_audit_head, start_batch)},
+};
+
+static const pd_bind top_members[] = {
+  {"first", PD_BIND_NUMBER, PD_BIND_AT(pd_audit_top, first)},   {"count", PD_BIND_NUMBER, PD_BIND_AT(pd_audit_top, count)},
+  {"before", PD_BIND_NUMBER, PD_BIND_AT(pd_audit_top, before)}, {"chain", PD_BIND_ID, PD_BIND_AT(pd_audit_top, chain)},
+  {"until", PD_BIND_MS, PD_BIND_AT(pd_audit_top, until_ms)},
+};
+
 pd_code pd_audit_head_text(const pd_audit_head *head, pd_buf *out, pd_error *err)
 {
   pd_json_writer w = {.out = out, .err = err};
-  pd_json_open(&w, '{');
-  pd_json_put_number(&w, "seq", head->seq);
-  pd_json_put_id(&w, "chain", &head->chain);
-  pd_json_put_number(&w, "batch", head->batch);
-  pd_json_put_number(&w, "until", (uint64_t)head->until_ms);
-  pd_json_put_number(&w, "start", head->start_seq);
-  pd_json_put_id(&w, "start_chain", &head->start_chain);
-  pd_json_put_number(&w, "start_batch", head->start_batch);
-  pd_json_close(&w, '}');
+  pd_bind_object(&w, head_members, COUNT_OF(head_members), head);
   return w.code;
 }
 
 pd_code pd_audit_top_text(const pd_audit_top *top, pd_buf *out, pd_error *err)
 {
   pd_json_writer w = {.out = out, .err = err};
-  pd_json_open(&w, '{');
-  pd_json_put_number(&w, "first", top->first);
-  pd_json_put_number(&w, "count", top->count);
-  pd_json_put_number(&w, "before", top->before);
-  pd_json_put_id(&w, "chain", &top->chain);
-  pd_json_put_number(&w, "until", (uint64_t)top->until_ms);
-  pd_json_close(&w, '}');
+  pd_bind_object(&w, top_members, COUNT_OF(top_members), top);
   TRY(w.code);
   return pd_buf_byte(out, '\n', err);
 }
 
-static bool take_id(pd_json object, const char *key, pd_id *out)
-{
-  char hex[PD_ID_HEX_SIZE];
-  pd_json value = pd_json_member(object, key);
-  if (value.kind != PD_JSON_STRING || value.raw.size != PD_ID_HEX_SIZE + 1) return false;
-  memcpy(hex, (const char *)value.raw.data + 1, PD_ID_HEX_SIZE - 1);
-  hex[PD_ID_HEX_SIZE - 1] = 0;
-  return pd_id_parse(hex, out);
-}
-
-static bool take_number(pd_json object, const char *key, uint64_t *out)
-{
-  return pd_json_u64(pd_json_member(object, key), out);
-}
-
 pd_code pd_audit_head_parse(pd_bytes text, pd_audit_head *out, pd_error *err)
 {
-  pd_json json;
   pd_audit_head head = {0};
-  uint64_t until = 0;
   CLEANUP(pd_buf_done) pd_buf again = {0};
-  bool is_good = pd_json_parse(text, &json, NULL) == PD_OK && take_number(json, "seq", &head.seq) && take_id(json, "chain", &head.chain) &&
-                 take_number(json, "batch", &head.batch) && take_number(json, "until", &until) &&
-                 take_number(json, "start", &head.start_seq) && take_id(json, "start_chain", &head.start_chain) &&
-                 take_number(json, "start_batch", &head.start_batch) && until <= INT64_MAX;
-  head.until_ms = (int64_t)until;
+  bool is_good = pd_bind_parse(text, head_members, COUNT_OF(head_members), PD_BIND_EXACT, &head, NULL) == PD_OK;
   if (is_good) TRY(pd_audit_head_text(&head, &again, err));
   if (!is_good || !pd_bytes_equal(text, pd_buf_bytes(&again)))
     return pd_error_set(err, PD_CORRUPT, "the audit's entry '%s' is not as perdure writes it", PD_AUDIT_HEAD);
@@ -145,17 +127,11 @@ pd_code pd_audit_head_parse(pd_bytes text, pd_audit_head *out, pd_error *err)
 
 pd_code pd_audit_top_parse(pd_bytes batch, pd_audit_top *out, pd_bytes *out_rest, pd_error *err)
 {
-  pd_json json;
   pd_audit_top top = {0};
-  uint64_t until = 0;
   const char *end = batch.size ? memchr(batch.data, '\n', batch.size) : NULL;
   size_t size = end ? (size_t)(end - (const char *)batch.data) : 0;
-  pd_bytes line = {batch.data, size};
   CLEANUP(pd_buf_done) pd_buf again = {0};
-  bool is_good = end && pd_json_parse(line, &json, NULL) == PD_OK && take_number(json, "first", &top.first) &&
-                 take_number(json, "count", &top.count) && take_number(json, "before", &top.before) && take_id(json, "chain", &top.chain) &&
-                 take_number(json, "until", &until) && until <= INT64_MAX;
-  top.until_ms = (int64_t)until;
+  bool is_good = end && pd_bind_parse((pd_bytes){batch.data, size}, top_members, COUNT_OF(top_members), PD_BIND_EXACT, &top, NULL) == PD_OK;
   if (is_good) TRY(pd_audit_top_text(&top, &again, err));
   if (!is_good || !pd_bytes_equal((pd_bytes){batch.data, size + 1}, pd_buf_bytes(&again)))
     return pd_error_set(err, PD_CORRUPT, "the first line of an audit batch is not as perdure writes it");

@@ -195,11 +195,7 @@ pd_code pd_history_put_value(pd_frame *frame, pd_store *store, const char *at, p
 
 void pd_out_next(pd_frame *frame, const char *name, pd_bytes next)
 {
-  pd_json_key(&frame->out, name);
-  if (next.size)
-    pd_json_text(&frame->out, next);
-  else
-    pd_json_null(&frame->out);
+  pd_json_put_or_null(&frame->out, name, next);
 }
 
 bool pd_change_fits(const pd_change_filter *filter, pd_bytes key)

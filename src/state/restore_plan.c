@@ -1,7 +1,7 @@
 /* restore_plan.c: FOLDER/restore.json: a restore that a perdure before joint commits had decided (R3 of restore.h). */
 #include "base/base.h"
+#include "base/bind.h"
 #include "base/error.h"
-#include "base/json.h"
 #include "state/restore.h"
 
 #include <stdio.h>
@@ -13,20 +13,14 @@ void pd_restore_plan_done(pd_restore_plan *plan)
   *plan = (pd_restore_plan){0};
 }
 
-static bool take_text(pd_json value, char *out, size_t size)
-{
-  if (value.kind != PD_JSON_STRING || value.raw.size - 2 >= size) return false;
-  snprintf(out, size, "%.*s", (int)value.raw.size - 2, (const char *)value.raw.data + 1);
-  return true;
-}
-
 static bool take_store(pd_json object, pd_restore_store *out)
 {
-  char hex[PD_ID_HEX_SIZE];
-  pd_json_field f[] = {{.name = "name"}, {.name = "head"}, {.name = "seq"}};
-  return pd_json_fields(object, f, COUNT_OF(f), NULL) == PD_OK && take_text(f[0].value, out->name, sizeof out->name) &&
-         pd_agent_check(out->name, NULL) == PD_OK && take_text(f[1].value, hex, sizeof hex) && pd_id_parse(hex, &out->head) &&
-         pd_json_u64(f[2].value, &out->seq);
+  static const pd_bind members[] = {
+    {"name", PD_BIND_TEXT, PD_BIND_AT(pd_restore_store, name)},
+    {"head", PD_BIND_ID, PD_BIND_AT(pd_restore_store, head)},
+    {"seq", PD_BIND_NUMBER, PD_BIND_AT(pd_restore_store, seq)},
+  };
+  return pd_bind_read(object, members, COUNT_OF(members), PD_BIND_EXACT, out, NULL) == PD_OK && pd_agent_check(out->name, NULL) == PD_OK;
 }
 
 pd_code pd_restore_plan_decode(pd_bytes text, pd_restore_plan *out, pd_error *err)
@@ -34,8 +28,9 @@ pd_code pd_restore_plan_decode(pd_bytes text, pd_restore_plan *out, pd_error *er
   pd_json json, item;
   pd_json_field f[] = {{.name = "id"}, {.name = "backup"}, {.name = "stores"}};
   bool is_right = pd_json_parse(text, &json, NULL) == PD_OK && pd_json_fields(json, f, COUNT_OF(f), NULL) == PD_OK &&
-                  take_text(f[0].value, out->id, sizeof out->id) && take_text(f[1].value, out->backup, sizeof out->backup) &&
-                  pd_ref_check(out->id, NULL) == PD_OK && f[2].value.kind == PD_JSON_ARRAY;
+                  pd_json_copy_text(f[0].value, out->id, sizeof out->id) &&
+                  pd_json_copy_text(f[1].value, out->backup, sizeof out->backup) && pd_ref_check(out->id, NULL) == PD_OK &&
+                  f[2].value.kind == PD_JSON_ARRAY;
   size_t count = 0;
   pd_json_walk walk = pd_json_walk_begin(f[2].value);
   while (is_right && pd_json_walk_next(&walk, NULL, &item)) count++;

@@ -2,6 +2,7 @@
 #include "state/runs.h"
 
 #include "base/base.h"
+#include "base/bind.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -116,13 +117,7 @@ static void find_members(pd_json object, pd_json out[MEMBER_COUNT])
 /* A string of at most `size` - 1 bytes, or nothing. */
 static bool take_text(pd_json value, char *out, size_t size)
 {
-  CLEANUP(pd_buf_done) pd_buf text = {0};
-  *out = 0;
-  if (value.kind == PD_JSON_NONE || value.kind == PD_JSON_NULL) return true;
-  if (pd_json_decode(value, &text, NULL) || text.size >= size || (text.size && memchr(text.data, 0, text.size))) return false;
-  if (text.size) memcpy(out, text.data, text.size);
-  out[text.size] = 0;
-  return true;
+  return value.kind == PD_JSON_NONE || value.kind == PD_JSON_NULL || pd_json_copy_text(value, out, size);
 }
 
 static bool take_count(pd_json value, uint64_t *out)

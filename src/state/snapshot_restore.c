@@ -11,6 +11,7 @@
  */
 #include "base/array.h"
 #include "base/base.h"
+#include "base/bind.h"
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/sha256.h"
@@ -55,27 +56,20 @@ static void close_lease(const plan *p, step *s)
 
 /* ---- planning ---- */
 
-static bool take_text(pd_json object, const char *name, char *out, size_t size)
-{
-  pd_json value = pd_json_member(object, name);
-  if (value.kind != PD_JSON_STRING || value.raw.size - 2 >= size) return false;
-  snprintf(out, size, "%.*s", (int)(value.raw.size - 2), (const char *)value.raw.data + 1);
-  return true;
-}
-
 static pd_code add_step(pd_frame *frame, plan *p, pd_json store, const char *only, pd_error *err)
 {
   char name[PD_NAME_SIZE_MAX + 1], hex[PD_ID_HEX_SIZE];
   pd_commit commit;
   step s = {0};
-  if (!take_text(store, "name", name, sizeof name) || strcmp(name, PD_STORE_SYSTEM) == 0 || (*only && strcmp(name, only) != 0))
+  if (!pd_json_copy_text(pd_json_member(store, "name"), name, sizeof name) || strcmp(name, PD_STORE_SYSTEM) == 0 ||
+      (*only && strcmp(name, only) != 0))
     return PD_OK;
   if (pd_backup_is_outside(frame->home, name)) { /* it cannot change at one moment with the others; write_outside names it */
     if (!*only) return PD_OK;
     return pd_error_named(err, PD_INVALID, "RestoreImpossible",
                           "the store of '%s' is placed outside of this home (`perdure agents` tells where)", name);
   }
-  if (!take_text(store, "commit", hex, sizeof hex) || !pd_id_parse(hex, &s.target))
+  if (!pd_json_copy_text(pd_json_member(store, "commit"), hex, sizeof hex) || !pd_id_parse(hex, &s.target))
     return pd_error_named(err, PD_CORRUPT, "RestoreImpossible", "the snapshot %s does not name a state of the store '%s'", p->id, name);
   snprintf(s.lease.name, sizeof s.lease.name, "%s", name);
   TRY(pd_array_grow(&p->steps, p->count, &p->capacity, sizeof p->steps[0], "a restore", err));
@@ -240,7 +234,7 @@ static void write_outside(pd_frame *frame, pd_json snapshot)
   pd_json_writer *w = &frame->out;
   pd_json_walk walk = pd_json_walk_begin(pd_json_member(pd_json_member(snapshot, "state"), "stores"));
   while (pd_json_walk_next(&walk, NULL, &store)) {
-    if (!take_text(store, "name", name, sizeof name) || !pd_backup_is_outside(frame->home, name)) continue;
+    if (!pd_json_copy_text(pd_json_member(store, "name"), name, sizeof name) || !pd_backup_is_outside(frame->home, name)) continue;
     if (!is_open) pd_json_key(w, "outside"), pd_json_open(w, '[');
     is_open = true;
     pd_json_text(w, pd_text(name));

@@ -3,6 +3,7 @@
 
 #include "base/array.h"
 #include "base/base.h"
+#include "base/bind.h"
 #include "base/buf.h"
 #include "base/error.h"
 #include "state/session.h"
@@ -75,31 +76,22 @@ static void subscription_key(const char *id, char out[PD_QUEUE_KEY_SIZE])
   snprintf(out, PD_QUEUE_KEY_SIZE, "subscription/%s", id);
 }
 
-/* A member of the object as C text. */
-static pd_code take_text(const char *key, pd_json object, const char *name, char *out, size_t size, pd_error *err)
-{
-  CLEANUP(pd_buf_done) pd_buf text = {0};
-  if (pd_json_decode(pd_json_member(object, name), &text, NULL) || text.size >= size)
-    return pd_error_set(err, PD_CORRUPT, "'%s' of the system store has no text '%s'", key, name);
-  if (text.size) memcpy(out, text.data, text.size);
-  out[text.size] = 0;
-  return PD_OK;
-}
+static const pd_bind members[] = {
+  {"session", PD_BIND_TEXT, PD_BIND_AT(pd_subscription, session)}, {"prefix", PD_BIND_TEXT, PD_BIND_AT(pd_subscription, prefix)},
+  {"cursor", PD_BIND_TEXT, PD_BIND_AT(pd_subscription, cursor)},   {"holder", PD_BIND_TEXT, PD_BIND_AT(pd_subscription, holder)},
+  {"process", PD_BIND_TEXT, PD_BIND_AT(pd_subscription, process)},
+};
 
 static pd_code parse_subscription(const pd_entry *entry, pd_bytes text, pd_subscription *out, pd_error *err)
 {
   static const size_t skip = sizeof "subscription/" - 1;
   char key[PD_QUEUE_KEY_SIZE];
-  pd_json json;
+  pd_error why = {0};
   pd_subscription s = {.updated_ms = entry->updated_ms};
   snprintf(key, sizeof key, "%.*s", (int)entry->key.size, (const char *)entry->key.data);
   snprintf(s.id, sizeof s.id, "%.*s", (int)(entry->key.size - skip), (const char *)entry->key.data + skip);
-  TRY(pd_queue_parse(key, text, &json, err));
-  TRY(take_text(key, json, "session", s.session, sizeof s.session, err));
-  TRY(take_text(key, json, "prefix", s.prefix, sizeof s.prefix, err));
-  TRY(take_text(key, json, "cursor", s.cursor, sizeof s.cursor, err));
-  TRY(take_text(key, json, "holder", s.holder, sizeof s.holder, err));
-  TRY(take_text(key, json, "process", s.process, sizeof s.process, err));
+  if (pd_bind_parse(text, members, COUNT_OF(members), PD_BIND_LOOSE, &s, &why))
+    return pd_error_set(err, PD_CORRUPT, "'%s' of the system store is not as perdure writes it: %s", key, why.message);
   *out = s;
   return PD_OK;
 }
@@ -129,13 +121,7 @@ pd_code pd_subscription_store(pd_queue_tx *tx, const pd_subscription *s, pd_erro
   CLEANUP(pd_buf_done) pd_buf text = {0};
   char key[PD_QUEUE_KEY_SIZE];
   pd_json_writer w = {.out = &text, .err = err};
-  pd_json_open(&w, '{');
-  pd_json_put_text(&w, "session", s->session);
-  pd_json_put_text(&w, "prefix", s->prefix);
-  pd_json_put_text(&w, "cursor", s->cursor);
-  pd_json_put_text(&w, "holder", s->holder);
-  pd_json_put_text(&w, "process", s->process);
-  pd_json_close(&w, '}');
+  pd_bind_object(&w, members, COUNT_OF(members), s);
   TRY(w.code);
   subscription_key(s->id, key);
   return pd_edit_put(tx->edit, pd_text(key), pd_buf_bytes(&text), PD_ANY_VERSION, err);

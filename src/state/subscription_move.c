@@ -31,15 +31,6 @@ typedef struct batch {
 
 /* ---- one event ---- */
 
-static void put_text_or_null(pd_json_writer *w, const char *key, pd_bytes text)
-{
-  pd_json_key(w, key);
-  if (text.size)
-    pd_json_text(w, text);
-  else
-    pd_json_null(w);
-}
-
 static const char *kind_of(pd_watch_kind kind)
 {
   return kind == PD_WATCH_PUT ? "set" : pd_watch_kind_name(kind);
@@ -55,10 +46,10 @@ static pd_code stage_event(batch *b, const pd_subscription *s, const pd_watch_ev
   pd_json_put_text(&w, "type", PD_QUEUE_SHARED_CHANGE);
   pd_json_put_text(&w, "subscription_id", s->id);
   pd_json_put_text(&w, "kind", kind_of(e->kind));
-  put_text_or_null(&w, "key", e->key);
+  pd_json_put_or_null(&w, "key", e->key);
   pd_json_put_number(&w, "version", e->version);
-  put_text_or_null(&w, "writer", pd_text(e->author));
-  put_text_or_null(&w, "time", e->time_ms ? pd_text(pd_time_text(e->time_ms, time_text)) : (pd_bytes){0});
+  pd_json_put_or_null(&w, "writer", pd_text(e->author));
+  pd_json_put_or_null(&w, "time", e->time_ms ? pd_text(pd_time_text(e->time_ms, time_text)) : (pd_bytes){0});
   pd_json_put_text(&w, "cursor", pd_watch_cursor_text(&e->next, cursor));
   pd_json_close(&w, '}');
   TRY(w.code);

@@ -7,6 +7,7 @@
  * P3  No password is ever written.
  */
 #include "base/base.h"
+#include "base/bind.h"
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -29,11 +30,11 @@ struct pd_supervisor {
   char note[PATH_MAX + PD_NAME_SIZE_MAX + 8];
 };
 
-static const char *const names[] = {"running", "waiting", "ended", "stopped", "gave_up", "lost"};
+static const char *const names[] = {"running", "waiting", "ended", "stopped", "gave_up", "lost", NULL};
 
 const char *pd_supervised_name(pd_supervised_state state)
 {
-  return (size_t)state < COUNT_OF(names) ? names[state] : "?";
+  return (size_t)state < COUNT_OF(names) - 1 ? names[state] : "?";
 }
 
 /* ---- the lock ---- */
@@ -97,59 +98,28 @@ void pd_supervisor_close(pd_supervisor *supervisor)
 
 /* ---- the note ---- */
 
-/* Without USER:PASSWORD@. */
-static void put_storage(pd_json_writer *w, const char *uri)
-{
-  CLEANUP(pd_buf_done) pd_buf text = {0};
-  const char *start = strstr(uri, "://"), *at = start ? strrchr(start, '@') : NULL;
-  int kept = at ? (int)(start + 3 - uri) : 0;
-  if (pd_buf_printf(&text, w->err, "%.*s%s", kept, uri, at ? at + 1 : uri) == PD_OK) pd_json_put_bytes(w, "storage", pd_buf_bytes(&text));
-}
+static const pd_bind members[] = {
+  {"state", PD_BIND_NAME, PD_BIND_AT(pd_supervised, state), .names = names},
+  {"supervisor_pid", PD_BIND_NUMBER, PD_BIND_AT(pd_supervised, supervisor_pid)},
+  {"pid", PD_BIND_NUMBER, PD_BIND_AT(pd_supervised, pid)},
+  {"restarts", PD_BIND_NUMBER, PD_BIND_AT(pd_supervised, restarts)},
+  {"started_ms", PD_BIND_MS, PD_BIND_AT(pd_supervised, started_ms)},
+  {"storage", PD_BIND_TEXT, PD_BIND_AT(pd_supervised, storage)},
+  {"config", PD_BIND_TEXT, PD_BIND_AT(pd_supervised, config)},
+};
 
 pd_code pd_supervisor_note(pd_supervisor *supervisor, const pd_supervised *now, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf text = {0};
   pd_json_writer w = {.out = &text, .err = err};
-  pd_json_open(&w, '{');
-  pd_json_put_text(&w, "state", pd_supervised_name(now->state));
-  pd_json_put_number(&w, "supervisor_pid", (uint64_t)getpid());
-  pd_json_put_number(&w, "pid", now->pid);
-  pd_json_put_number(&w, "restarts", now->restarts);
-  pd_json_put_number(&w, "started_ms", now->started_ms > 0 ? (uint64_t)now->started_ms : 0);
-  put_storage(&w, now->storage);
-  pd_json_put_text(&w, "config", now->config);
-  pd_json_close(&w, '}');
+  pd_supervised note = *now;
+  char *start = strstr(note.storage, "://"), *at = start ? strrchr(start, '@') : NULL;
+  note.supervisor_pid = (uint64_t)getpid();
+  if (at) memmove(start + 3, at + 1, strlen(at)); /* without USER:PASSWORD@ */
+  pd_bind_object(&w, members, COUNT_OF(members), &note);
   TRY(w.code);
   TRY(pd_buf_byte(&text, '\n', err));
   return pd_file_write(supervisor->note, pd_buf_bytes(&text), false, err);
-}
-
-static bool take_text(pd_json object, const char *key, char *out, size_t size)
-{
-  CLEANUP(pd_buf_done) pd_buf text = {0};
-  if (pd_json_decode(pd_json_member(object, key), &text, NULL) || text.size >= size) return false;
-  snprintf(out, size, "%.*s", (int)text.size, text.size ? (const char *)text.data : "");
-  return true;
-}
-
-static bool take_state(pd_json object, pd_supervised_state *out)
-{
-  for (size_t i = 0; i < COUNT_OF(names); i++)
-    if (pd_json_is(pd_json_member(object, "state"), names[i])) return *out = (pd_supervised_state)i, true;
-  return false;
-}
-
-static bool take_note(pd_bytes bytes, pd_supervised *out)
-{
-  pd_json json;
-  uint64_t started;
-  *out = (pd_supervised){0};
-  if (pd_json_parse(bytes, &json, NULL) || !take_state(json, &out->state)) return false;
-  if (!pd_json_u64(pd_json_member(json, "supervisor_pid"), &out->supervisor_pid)) return false;
-  if (!pd_json_u64(pd_json_member(json, "pid"), &out->pid) || !pd_json_u64(pd_json_member(json, "restarts"), &out->restarts)) return false;
-  if (!pd_json_u64(pd_json_member(json, "started_ms"), &started) || started > INT64_MAX) return false;
-  out->started_ms = (int64_t)started;
-  return take_text(json, "storage", out->storage, sizeof out->storage) && take_text(json, "config", out->config, sizeof out->config);
 }
 
 pd_code pd_supervised_read(pd_home *home, const char *agent, pd_supervised *out, pd_error *err)
@@ -162,7 +132,9 @@ pd_code pd_supervised_read(pd_home *home, const char *agent, pd_supervised *out,
   pd_code code = pd_file_read(path, NOTE_SIZE_MAX, &text, err);
   if (code == PD_NOT_FOUND) return pd_error_set(err, PD_NOT_FOUND, "agent '%s' was never supervised", agent);
   TRY(code);
-  if (!take_note(pd_buf_bytes(&text), out)) return pd_error_set(err, PD_CORRUPT, "%.300s is no note of a supervisor", path);
+  *out = (pd_supervised){0};
+  if (pd_bind_parse(pd_buf_bytes(&text), members, COUNT_OF(members), PD_BIND_LOOSE, out, NULL))
+    return pd_error_set(err, PD_CORRUPT, "%.300s is no note of a supervisor", path);
   snprintf(path, sizeof path, "%s/" FOLDER "/%s.lock", home->folder, agent);
   if (is_held(path)) return PD_OK;
   out->supervisor_pid = out->pid = 0;

@@ -2,6 +2,7 @@
 #include "state/token.h"
 
 #include "base/base.h"
+#include "base/bind.h"
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/sha256.h"
@@ -13,10 +14,11 @@
 
 #define TEXT_BEGIN "pd_"
 
+static const char *const roles[] = {"agent", "operator", "auditor", NULL};
+
 const char *pd_role_name(pd_role role)
 {
-  static const char *const names[] = {"agent", "operator", "auditor"};
-  return (unsigned)role < COUNT_OF(names) ? names[role] : "agent";
+  return (unsigned)role < COUNT_OF(roles) - 1 ? roles[role] : "agent";
 }
 
 bool pd_token_key(pd_bytes id, char out[PD_TOKEN_KEY_SIZE])
@@ -37,93 +39,35 @@ void pd_token_put_list(pd_json_writer *w, const char *key, const char (*items)[P
   pd_json_close(w, ']');
 }
 
+static const pd_bind members[] = {
+  {"hash", PD_BIND_ID, PD_BIND_AT(pd_token, hash)},
+  {"role", PD_BIND_NAME, PD_BIND_AT(pd_token, info.role), .names = roles},
+  {"agent", PD_BIND_TEXT, PD_BIND_AT(pd_token, info.agent), .is_optional = true, .is_always = true},
+  {"label", PD_BIND_TEXT, PD_BIND_AT(pd_token, label), .is_optional = true, .is_always = true},
+  {"created_ms", PD_BIND_MS, PD_BIND_AT(pd_token, created_ms), .is_optional = true, .is_always = true},
+  {"expires_ms", PD_BIND_MS, PD_BIND_AT(pd_token, info.expires_ms), .is_optional = true, .is_always = true},
+  {"rate", PD_BIND_NUMBER, PD_BIND_AT(pd_token, info.rate), .is_optional = true, .is_always = true},
+  {"capabilities", PD_BIND_TEXTS, PD_BIND_AT(pd_token, info.capabilities), .is_optional = true, .stride = PD_TOKEN_SCOPE_SIZE},
+  {"prefixes", PD_BIND_TEXTS, PD_BIND_AT(pd_token, info.prefixes), .is_optional = true, .stride = PD_TOKEN_SCOPE_SIZE},
+  {"rotated_ms", PD_BIND_MS, PD_BIND_AT(pd_token, rotated_ms), .is_optional = true},
+  {"old_hash", PD_BIND_ID, PD_BIND_AT(pd_token, old_hash), .is_optional = true},
+  {"old_until_ms", PD_BIND_MS, PD_BIND_AT(pd_token, old_until_ms), .is_optional = true},
+};
+
 pd_code pd_token_encode(const pd_token *token, pd_buf *out, pd_error *err)
 {
-  char hex[PD_ID_HEX_SIZE];
   pd_json_writer w = {.out = out, .err = err};
-  pd_json_open(&w, '{');
-  pd_json_put_text(&w, "hash", pd_id_hex(&token->hash, hex));
-  pd_json_put_text(&w, "role", pd_role_name(token->info.role));
-  pd_json_put_text(&w, "agent", token->info.agent);
-  pd_json_put_text(&w, "label", token->label);
-  pd_json_put_number(&w, "created_ms", (uint64_t)token->created_ms);
-  pd_json_put_number(&w, "expires_ms", (uint64_t)token->info.expires_ms);
-  pd_json_put_number(&w, "rate", token->info.rate);
-  pd_token_put_list(&w, "capabilities", token->info.capabilities);
-  pd_token_put_list(&w, "prefixes", token->info.prefixes);
-  if (token->rotated_ms) pd_json_put_number(&w, "rotated_ms", (uint64_t)token->rotated_ms);
-  if (token->old_until_ms) {
-    pd_json_put_text(&w, "old_hash", pd_id_hex(&token->old_hash, hex));
-    pd_json_put_number(&w, "old_until_ms", (uint64_t)token->old_until_ms);
-  }
-  pd_json_close(&w, '}');
+  pd_bind_object(&w, members, COUNT_OF(members), token);
   return w.code;
-}
-
-static bool take_text(pd_json value, char *out, size_t size)
-{
-  CLEANUP(pd_buf_done) pd_buf text = {0};
-  if (value.kind == PD_JSON_NONE) return true;
-  if (pd_json_decode(value, &text, NULL) || text.size >= size || (text.size && memchr(text.data, 0, text.size))) return false;
-  if (text.size) memcpy(out, text.data, text.size);
-  out[text.size] = 0;
-  return true;
-}
-
-static bool take_hash(pd_json value, pd_id *out)
-{
-  char hex[PD_ID_HEX_SIZE] = "";
-  return take_text(value, hex, sizeof hex) && pd_id_parse(hex, out);
-}
-
-static bool take_time(pd_json value, int64_t *out)
-{
-  return value.kind == PD_JSON_NONE || pd_json_i64(value, out);
-}
-
-static bool take_list(pd_json value, char (*out)[PD_TOKEN_SCOPE_SIZE])
-{
-  pd_json item;
-  size_t count = 0;
-  pd_json_walk walk = pd_json_walk_begin(value);
-  while (pd_json_walk_next(&walk, NULL, &item))
-    if (count == PD_TOKEN_SCOPES_MAX || !take_text(item, out[count++], PD_TOKEN_SCOPE_SIZE)) return false;
-  return true;
-}
-
-static bool take_role(pd_json value, pd_role *out)
-{
-  for (pd_role role = PD_ROLE_AGENT; role <= PD_ROLE_AUDITOR; role++) {
-    if (!pd_json_is(value, pd_role_name(role))) continue;
-    *out = role;
-    return true;
-  }
-  return false;
-}
-
-static bool take_all(pd_json json, pd_token *t)
-{
-  uint64_t rate = 0;
-  pd_json rate_json = pd_json_member(json, "rate"), old = pd_json_member(json, "old_hash");
-  if (rate_json.kind != PD_JSON_NONE && (!pd_json_u64(rate_json, &rate) || rate > UINT32_MAX)) return false;
-  t->info.rate = (uint32_t)rate;
-  return take_hash(pd_json_member(json, "hash"), &t->hash) && take_role(pd_json_member(json, "role"), &t->info.role) &&
-         take_text(pd_json_member(json, "agent"), t->info.agent, sizeof t->info.agent) &&
-         take_text(pd_json_member(json, "label"), t->label, sizeof t->label) &&
-         take_time(pd_json_member(json, "created_ms"), &t->created_ms) &&
-         take_time(pd_json_member(json, "expires_ms"), &t->info.expires_ms) &&
-         take_time(pd_json_member(json, "rotated_ms"), &t->rotated_ms) &&
-         take_time(pd_json_member(json, "old_until_ms"), &t->old_until_ms) && (old.kind == PD_JSON_NONE || take_hash(old, &t->old_hash)) &&
-         take_list(pd_json_member(json, "capabilities"), t->info.capabilities) &&
-         take_list(pd_json_member(json, "prefixes"), t->info.prefixes) && (t->info.role == PD_ROLE_AGENT) == (t->info.agent[0] != 0);
 }
 
 pd_code pd_token_decode(const char *id, pd_bytes text, pd_token *out, pd_error *err)
 {
-  pd_json json;
   *out = (pd_token){0};
   snprintf(out->info.id, sizeof out->info.id, "%s", id);
-  if (pd_json_parse(text, &json, NULL) == PD_OK && take_all(json, out)) return PD_OK;
+  if (pd_bind_parse(text, members, COUNT_OF(members), PD_BIND_LOOSE, out, NULL) == PD_OK &&
+      (out->info.role == PD_ROLE_AGENT) == (out->info.agent[0] != 0))
+    return PD_OK;
   return pd_error_set(err, PD_CORRUPT, "token %s in the system store is not as perdure writes it", id);
 }
 

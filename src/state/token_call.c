@@ -88,15 +88,6 @@ static pd_code take_owner(const pd_frame *frame, pd_token *token, pd_error *err)
   return PD_OK;
 }
 
-static void put_text_or_null(pd_json_writer *w, const char *key, const char *text)
-{
-  pd_json_key(w, key);
-  if (*text)
-    pd_json_text(w, pd_text(text));
-  else
-    pd_json_null(w);
-}
-
 pd_code pd_cap_tokens_create(pd_frame *frame, pd_error *err)
 {
   pd_token token = {.created_ms = frame->now_ms};
@@ -114,7 +105,7 @@ pd_code pd_cap_tokens_create(pd_frame *frame, pd_error *err)
   pd_json_put_text(&frame->out, "token_id", token.info.id);
   pd_json_put_text(&frame->out, "token", text);
   pd_json_put_text(&frame->out, "role", pd_role_name(token.info.role));
-  put_text_or_null(&frame->out, "agent", token.info.agent);
+  pd_json_put_or_null(&frame->out, "agent", pd_text(token.info.agent));
   pd_out_time(frame, "expires_at", token.info.expires_ms);
   explicit_bzero(text, sizeof text);
   return frame->out.code;
@@ -188,7 +179,7 @@ pd_code pd_cap_tokens_list(pd_frame *frame, pd_error *err)
   TRY(code);
   pd_json_close(&frame->out, ']');
   pd_json_put_number(&frame->out, "count", page.count);
-  put_text_or_null(&frame->out, "next_cursor", page.has_more ? page.last : "");
+  pd_json_put_or_null(&frame->out, "next_cursor", pd_text(page.has_more ? page.last : ""));
   return frame->out.code;
 }
 

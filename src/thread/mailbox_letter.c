@@ -119,11 +119,6 @@ pd_code pd_mail_read(pd_mail_tx *tx, uint64_t number, pd_mail_item *out, pd_erro
 
 /* ---- encoding ---- */
 
-static void put_text_if(pd_json_writer *w, const char *key, const char *text)
-{
-  if (*text) pd_json_put_text(w, key, text);
-}
-
 static void put_time_if(pd_json_writer *w, const char *key, int64_t time_ms)
 {
   if (time_ms) pd_json_put_number(w, key, (uint64_t)time_ms);
@@ -141,13 +136,13 @@ pd_code pd_mail_put_fixed(pd_mail_tx *tx, const pd_letter *letter, pd_error *err
   pd_json_key(&w, "body");
   pd_json_value(&w, body);
   put_time_if(&w, "created_at", letter->created_ms);
-  put_text_if(&w, "dedupe_key", letter->dedupe_key);
+  pd_json_put_said(&w, "dedupe_key", letter->dedupe_key);
   pd_json_put_number(&w, "generation", letter->generation);
-  put_text_if(&w, "kind", letter->kind);
+  pd_json_put_said(&w, "kind", letter->kind);
   snprintf(priority, sizeof priority, "%d", (int)letter->priority);
   pd_json_key(&w, "priority");
   pd_json_raw(&w, pd_text(priority));
-  put_text_if(&w, "sender", letter->sender);
+  pd_json_put_said(&w, "sender", letter->sender);
   pd_json_close(&w, '}');
   TRY(w.code);
   return pd_edit_put(tx->edit, pd_text(pd_mail_key("mail", letter->number, key)), pd_buf_bytes(&text), PD_ANY_VERSION, err);
@@ -160,13 +155,13 @@ static pd_code put_state(pd_mail_tx *tx, const pd_letter *letter, pd_error *err)
   pd_json_writer w = {.out = &text, .err = err};
   pd_json_open(&w, '{');
   pd_json_put_number(&w, "attempts", letter->attempts);
-  put_text_if(&w, "claimed_by", letter->claimed_by);
-  put_text_if(&w, "error", letter->error);
+  pd_json_put_said(&w, "claimed_by", letter->claimed_by);
+  pd_json_put_said(&w, "error", letter->error);
   put_time_if(&w, "lease_until", letter->lease_until_ms);
   put_time_if(&w, "retry_at", letter->retry_ms);
   pd_json_put_text(&w, "status", pd_mail_status_name(letter->status));
   if (letter->superseded_by) pd_json_put_number(&w, "superseded_by", letter->superseded_by);
-  put_text_if(&w, "token", letter->token);
+  pd_json_put_said(&w, "token", letter->token);
   put_time_if(&w, "updated_at", letter->updated_ms);
   pd_json_close(&w, '}');
   TRY(w.code);

@@ -5,6 +5,7 @@
  * running. So nobody sees a run that runs on what an earlier one left, and of two that begin at once only one can commit.
  */
 #include "base/base.h"
+#include "base/bind.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -341,20 +342,11 @@ static pd_code not_ours(const pd_run_context *run, pd_error *err)
                       pd_thread_id(run->thread), run->id);
 }
 
-static void read_text(pd_json object, const char *name, char *out, size_t size)
-{
-  CLEANUP(pd_buf_done) pd_buf text = {.size_max = size - 1};
-  *out = 0;
-  if (pd_json_decode(pd_json_member(object, name), &text, NULL) || !text.size) return;
-  memcpy(out, text.data, text.size);
-  out[text.size] = 0;
-}
-
 /* The run's own words, as of the version that finished it, or the newest. */
 static pd_code read_lifecycle(pd_run_context *run, uint64_t version, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf text = {0};
-  char id[PD_THREAD_ID_SIZE_MAX + 1], status[16], reason[16];
+  char id[PD_THREAD_ID_SIZE_MAX + 1] = "", status[16] = "", reason[16] = "";
   pd_error why = {0};
   pd_json json;
   pd_code code = pd_thread_state(run->thread, version, "/" PD_SCOPE_RUN_NAME, &text, &why);
@@ -362,9 +354,9 @@ static pd_code read_lifecycle(pd_run_context *run, uint64_t version, pd_error *e
   if (code && err) *err = why;
   TRY(code);
   TRY(pd_json_parse(pd_buf_bytes(&text), &json, err));
-  read_text(json, "id", id, sizeof id);
-  read_text(json, "status", status, sizeof status);
-  read_text(json, "done_reason", reason, sizeof reason);
+  (void)!pd_json_copy_text(pd_json_member(json, "id"), id, sizeof id);
+  (void)!pd_json_copy_text(pd_json_member(json, "status"), status, sizeof status);
+  (void)!pd_json_copy_text(pd_json_member(json, "done_reason"), reason, sizeof reason);
   run->status = pd_run_phase_parse(status);
   run->done_reason = pd_done_reason_parse(reason);
   bool is_whole = run->status && (run->status == PD_PHASE_DONE) == (run->done_reason != PD_DONE_NONE);

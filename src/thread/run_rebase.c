@@ -13,6 +13,7 @@
  */
 #include "base/array.h"
 #include "base/base.h"
+#include "base/bind.h"
 #include "base/buf.h"
 #include "base/error.h"
 #include "thread/run_context.h"
@@ -108,13 +109,6 @@ static void copy_text(pd_bytes text, char *out, size_t size)
   snprintf(out, size, "%.*s", (int)(text.size < size ? text.size : size - 1), (const char *)text.data);
 }
 
-static void copy_string(pd_json value, char *out, size_t size)
-{
-  CLEANUP(pd_buf_done) pd_buf text = {.size_max = size - 1};
-  *out = 0;
-  if (!pd_json_decode(value, &text, NULL)) copy_text(pd_buf_bytes(&text), out, size);
-}
-
 static bool is_name(const pd_doc_path *path, size_t index, const char *name)
 {
   return path->count > index && pd_bytes_equal(path->steps[index].name, pd_text(name));
@@ -129,7 +123,7 @@ static void read_call_patch(pd_json json, const pd_doc_path *path, patch *out)
   if (path->count > 1) copy_text(path->steps[1].name, out->call_id, sizeof out->call_id);
   if (!is_state) return;
   if (pd_json_is(pd_json_member(json, "op"), "set")) out->kind = PATCH_BEGIN;
-  copy_string(pd_json_member(pd_json_member(json, "value"), "status"), status, sizeof status);
+  (void)!pd_json_copy_text(pd_json_member(pd_json_member(json, "value"), "status"), status, sizeof status);
   out->to = pd_tool_status_parse(status);
 }
 
@@ -145,7 +139,7 @@ static pd_code read_patch(pd_json json, patch *out, pd_error *err)
   if (path.count != 3 || !is_name(&path, 1, "decisions")) return PD_OK;
   out->kind = PATCH_DECISION;
   copy_text(path.steps[2].name, out->decision, sizeof out->decision);
-  copy_string(pd_json_member(json, "value"), out->call_id, sizeof out->call_id);
+  (void)!pd_json_copy_text(pd_json_member(json, "value"), out->call_id, sizeof out->call_id);
   return PD_OK;
 }
 

@@ -34,13 +34,6 @@ static void put_schema(pd_json_writer *w, const char *description, pd_json schem
   pd_json_close(w, '}');
 }
 
-static void put_member(pd_json_writer *w, const char *key, pd_json value)
-{
-  if (value.kind == PD_JSON_NONE) return;
-  pd_json_key(w, key);
-  pd_json_value(w, value);
-}
-
 static void put_call(pd_json_writer *w, const pd_capability_info *info, pd_json document)
 {
   char path[160];
@@ -51,10 +44,10 @@ static void put_call(pd_json_writer *w, const pd_capability_info *info, pd_json 
   pd_json_open(w, '{');
   pd_json_put_text(w, "operationId", info->name);
   pd_json_put_text(w, "summary", info->summary);
-  put_member(w, "description", pd_json_member(document, "when_to_use"));
-  put_member(w, "tags", pd_json_member(document, "tags"));
+  pd_json_put_value(w, "description", pd_json_member(document, "when_to_use"));
+  pd_json_put_value(w, "tags", pd_json_member(document, "tags"));
   pd_json_put_text(w, "x-permission", pd_permission_name(info->permission));
-  put_member(w, "x-errors", pd_json_member(document, "errors"));
+  pd_json_put_value(w, "x-errors", pd_json_member(document, "errors"));
   put_raw(w, "parameters", "[{\"$ref\":\"#/components/parameters/agent\"},{\"$ref\":\"#/components/parameters/session\"}]");
   pd_json_key(w, "requestBody");
   put_schema(w, NULL, pd_json_member(document, "inputs"));

@@ -6,6 +6,7 @@
  *     that were killed when the next one makes its own (a home is served by one process at a time).
  */
 #include "base/base.h"
+#include "base/bind.h"
 #include "base/buf.h"
 #include "base/error.h"
 #include "wire/http.h"
@@ -30,12 +31,10 @@ static pd_code call(pd_server *server, const char *capability, const pd_buf *inp
   return pd_json_parse(pd_buf_bytes(out), answer, err);
 }
 
-/* A member that is a text, as far as there is room. */
+/* A member that is a text and has room; else "". */
 static void take_text(pd_json object, const char *key, char *out, size_t size)
 {
-  CLEANUP(wipe) pd_buf text = {0};
-  if (pd_json_decode(pd_json_member(object, key), &text, NULL)) return;
-  snprintf(out, size, "%.*s", (int)text.size, (const char *)text.data);
+  if (!pd_json_copy_text(pd_json_member(object, key), out, size)) out[0] = 0;
 }
 
 /* ---- revoking ---- */
@@ -79,7 +78,6 @@ static pd_code revoke_page(pd_server *server, char cursor[PAGE_CURSOR_SIZE], pd_
     if (strncmp(label, LABEL, strlen(LABEL)) == 0 && pd_json_is(pd_json_member(item, "role"), "operator"))
       TRY(revoke_token(server, id, err));
   }
-  cursor[0] = 0;
   take_text(answer, "next_cursor", cursor, PAGE_CURSOR_SIZE);
   return PD_OK;
 }
