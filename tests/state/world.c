@@ -48,6 +48,16 @@ void world_open_at(world *w, const char *uri, const char *config)
   open_home(w);
 }
 
+void world_open_folder(world *w, const char *folder, int64_t now_ms)
+{
+  memset(w, 0, sizeof *w);
+  w->folder = text_of("%s", folder);
+  w->uri = text_of("sqlite:%s", folder);
+  w->agent = "main";
+  w->now_ms = now_ms;
+  open_home(w);
+}
+
 void world_close(world *w)
 {
   assert_int_equal(pd_home_close(w->home, &w->err), PD_OK);

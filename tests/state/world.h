@@ -20,6 +20,8 @@ typedef struct world {
 void world_open(world *w, const char *config);
 /* The same with its stores at another URI, such as `gate:memory:NAME`. The folder is for files beside them. */
 void world_open_at(world *w, const char *uri, const char *config);
+/* A home that is in this folder already, which is removed in the end; the clock begins at `now_ms`. */
+void world_open_folder(world *w, const char *folder, int64_t now_ms);
 void world_close(world *w);
 /* For cmocka: each test gets a world without a configuration as its state. */
 int world_set_up(void **state);
