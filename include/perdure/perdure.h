@@ -515,6 +515,7 @@ PD_API PD_MUST_USE pd_code pd_store_keyframe(pd_store *store, pd_error *err);
 #include <perdure/thread.h>
 #include <perdure/token.h>
 #include <perdure/vault.h>
+#include <perdure/view.h>
 #include <perdure/watch.h>
 
 #endif

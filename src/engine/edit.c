@@ -3,12 +3,13 @@
  * reads look there first, then at the tree that its ref had when it began.
  */
 #include "engine/edit.h"
+
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/sha256.h"
 #include "engine/iter.h"
-#include "engine/store.h"
+#include "engine/view.h"
 
 #include <stdlib.h>
 
@@ -160,8 +161,7 @@ typedef struct staged_edit {
 
 struct pd_edit {
   pd_store *store;
-  pd_node *root;  /* the tree that reads start from */
-  pd_commit head; /* and its commit */
+  pd_view base; /* what reads start from */
   bool is_on_tip;
   pd_note note;
   char *texts[4]; /* owned copies behind note */
@@ -209,8 +209,8 @@ static pd_code begin_at_tip(pd_edit *edit, pd_edit_base *base, pd_error *err)
   }
   if (!slot || slot->tip.is_deleted) return pd_error_set(err, PD_NOT_FOUND, "there is no ref '%s'", name);
   TRY(pd_head_root(s, &slot->tip, &root, err));
-  edit->head = slot->tip.commit;
-  edit->root = pd_node_ref(root);
+  edit->base.commit = slot->tip.commit;
+  edit->base.root = pd_node_ref(root);
   return PD_OK;
 }
 
@@ -226,8 +226,8 @@ static pd_code begin_at_seen(pd_edit *edit, bool is_exact, pd_edit_base *base, p
   TRY(pd_slot_get(s, edit->note.ref, &slot, err));
   TRY(pd_head_root(s, &slot->seen, &root, err));
   base->last_seq = slot->seen.last_seq;
-  edit->head = slot->seen.commit;
-  edit->root = pd_node_ref(root);
+  edit->base.commit = slot->seen.commit;
+  edit->base.root = pd_node_ref(root);
   return PD_OK;
 }
 
@@ -236,6 +236,7 @@ pd_code pd_edit_begin_on(pd_store *store, const pd_note *note, pd_edit_place pla
   pd_edit *edit = calloc(1, sizeof *edit);
   if (!edit) return pd_error_memory(err, "an invocation");
   edit->store = store;
+  edit->base = (pd_view){.store = store, .is_base = true};
   edit->is_on_tip = place == PD_ON_TIP;
   pd_code code = copy_note(edit, note, err);
   if (!code) {
@@ -258,12 +259,17 @@ pd_code pd_edit_begin(pd_store *store, const pd_note *note, pd_edit **out, pd_er
 
 pd_commit pd_edit_head(const pd_edit *edit)
 {
-  return edit->head;
+  return edit->base.commit;
+}
+
+pd_view *pd_edit_view(pd_edit *edit)
+{
+  return &edit->base;
 }
 
 void pd_edit_expect_head(pd_edit *edit)
 {
-  edit->expect_head = edit->head.id;
+  edit->expect_head = edit->base.commit.id;
   edit->note.expect_head = &edit->expect_head;
 }
 
@@ -281,7 +287,7 @@ void pd_edit_abort(pd_edit *edit)
 {
   if (!edit) return;
   pd_store_lock(edit->store);
-  pd_node_unref(&edit->store->tree.pool, edit->root);
+  pd_view_done(&edit->base);
   pd_store_unlock(edit->store);
   pd_edit_clear(edit);
   free(edit->edits);
@@ -423,7 +429,7 @@ static pd_code find_below(pd_edit *edit, pd_bytes key, pd_buf *out_value, pd_ent
   pd_store *s = edit->store;
   pd_node *leaf;
   size_t index;
-  TRY(pd_tree_find(&s->tree, edit->root, key, &leaf, &index, err));
+  TRY(pd_tree_find(&s->tree, edit->base.root, key, &leaf, &index, err));
   *out_found = leaf != NULL;
   if (!leaf) return PD_OK;
   if (out_value) TRY(pd_value_read(s, leaf, index, out_value, err));
@@ -523,7 +529,7 @@ static pd_code tree_here(pd_edit *edit, pd_node **out_root, pd_error *err)
     edits[i].rider = (pd_rider){.version = entry.version, .created_ms = entry.created_ms, .size = (uint32_t)entry.size, .pos = PD_POS_BAG};
     code = pd_cell_new(&s->tree.pool, e->value, &edits[i].cell, err);
   }
-  if (!code) code = pd_tree_apply(&s->tree, edit->root, edits, edit->count, out_root, err);
+  if (!code) code = pd_tree_apply(&s->tree, edit->base.root, edits, edit->count, out_root, err);
   for (size_t i = 0; i < edit->count; i++) pd_cell_unref(&s->tree.pool, edits[i].cell);
   free(edits);
   return code;

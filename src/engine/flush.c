@@ -5,8 +5,9 @@
  * Why nobody waits for ever. A record is pending, then in flight, then concluded: published, failed, or void (to be staged again). Only
  * the thread that set is_flushing moves it on, and it gives the lock up in three places: while others stage (gather), during the append,
  * and while it tells those concluded. It waits for nobody: not for the gate, not for a claim. So every flush ends. Whoever needs a batch
- * to end (pd_ticket_wait, pd_settle, refresh_up_to, wait_for_batch_of, pd_publish_buffered) waits only while is_flushing is set, and
- * flushes otherwise: it needs no particular thread, and that the owner of a staged record is not there yet (pd_put_later) delays nobody.
+ * to end (pd_ticket_wait, pd_settle, pd_log_reach, refresh_up_to, wait_for_batch_of, pd_publish_buffered) waits only while is_flushing is
+ * set, and flushes otherwise: it needs no particular thread, and that the owner of a staged record is not there yet (pd_put_later) delays
+ * nobody.
  * A flusher that ends wakes all that wait on `changed`, and calls one owner of a pending record (call_next), whose semaphore keeps the
  * call.
  * The gate stops new commits while somebody settles; pd_settle holds it only until what was staged before is concluded, so it opens. A
@@ -282,6 +283,23 @@ pd_code pd_settle(pd_store *s, pd_error *err)
     if (code && err) *err = s->flush_error;
   }
   if (!--s->gate) pd_store_wake(s);
+  return code;
+}
+
+pd_code pd_log_reach(pd_store *s, uint64_t seq, pd_error *err)
+{
+  pd_code code = PD_OK;
+  s->followers++;
+  while (!code && s->log_seq < seq && (s->pending.count || s->inflight.count)) {
+    if (s->is_flushing) {
+      pd_store_wait(s);
+      continue;
+    }
+    pd_flush_batch(s);
+    code = s->flush_error.code;
+    if (code && err) *err = s->flush_error;
+  }
+  s->followers--;
   return code;
 }
 

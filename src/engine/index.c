@@ -135,11 +135,26 @@ static pd_code search_frame(pd_store *s, size_t frame, uint32_t low, uint32_t hi
   return PD_OK;
 }
 
+/* Commits of a buffered store that readers see before they are in the log, newest first. */
+static pd_code search_staged(pd_store *s, uint32_t low, uint32_t high, pd_index_visit visit, void *ctx, bool *out_stop, pd_error *err)
+{
+  const pd_batch *batches[] = {&s->pending, &s->inflight};
+  for (size_t k = 0; k < COUNT_OF(batches) && s->seen_seq > s->log_seq; k++)
+    for (size_t i = batches[k]->count; i-- > 0 && !*out_stop;) {
+      const pd_staged *st = &batches[k]->staged[i];
+      uint32_t prefix = pd_id_prefix(&st->head.commit.id);
+      bool is_there = st->kind == PD_RECORD_COMMIT && st->seq <= s->seen_seq && prefix >= low && prefix <= high;
+      if (is_there) TRY(visit(ctx, st->seq, out_stop, err));
+    }
+  return PD_OK;
+}
+
 pd_code pd_index_search(pd_store *s, uint32_t low, uint32_t high, pd_index_visit visit, void *ctx, pd_error *err)
 {
   bool stop = false;
   TRY(pd_retention_ready(s, err));
-  TRY(search_list(s, low, high, visit, ctx, &stop, err));
+  TRY(search_staged(s, low, high, visit, ctx, &stop, err));
+  if (!stop) TRY(search_list(s, low, high, visit, ctx, &stop, err));
   for (size_t i = s->frame_count; i-- > 0 && !stop;) TRY(search_frame(s, i, low, high, visit, ctx, &stop, err));
   return PD_OK;
 }

@@ -1,6 +1,6 @@
 /*
- * iter.c: walking keys in order. The lock is taken once per leaf: the iterator holds a reference to the leaf, whose entries and
- * loaded values do not change (N2), and hands them out without locking.
+ * iter.c: walking the keys of a tree in order (view.c says of which). The lock is taken once per leaf: the iterator holds a reference to
+ * the leaf, whose entries and loaded values do not change (N2), and hands them out without locking.
  */
 #include "engine/iter.h"
 
@@ -107,33 +107,6 @@ pd_code pd_iter_over(pd_store *s, pd_node *root, const pd_scan *scan, pd_iter **
   }
   *out = it;
   return PD_OK;
-}
-
-static pd_code open_locked(pd_store *s, const char *at, const pd_scan *scan, pd_iter **out, pd_error *err)
-{
-  pd_ref_slot *slot;
-  pd_node *root;
-  TRY(pd_refresh_to_read(s, err));
-  if (pd_resolve_head(s, at, &slot)) {
-    TRY(pd_head_root(s, &slot->seen, &root, err));
-    return pd_iter_over(s, root, scan, out, err);
-  }
-  pd_commit commit;
-  pd_store_yield(s);
-  TRY(pd_settle(s, err));
-  TRY(pd_resolve_to_read(s, at, &commit, err));
-  TRY(pd_tree_to_read(s, commit.seq, &root, err));
-  pd_code code = pd_iter_over(s, root, scan, out, err);
-  pd_node_unref(&s->tree.pool, root);
-  return code;
-}
-
-pd_code pd_iter_open(pd_store *store, const char *at, const pd_scan *scan, pd_iter **out, pd_error *err)
-{
-  pd_store_lock(store);
-  pd_code code = open_locked(store, at, scan, out, err);
-  pd_store_unlock(store);
-  return code;
 }
 
 static pd_code next_leaf(pd_iter *it, pd_error *err)

@@ -342,10 +342,25 @@ pd_code pd_tree_of(pd_store *s, uint64_t seq, pd_node **out_root, pd_error *err)
   return tree_of(s, seq, false, out_root, err);
 }
 
+/* Borrowed; NULL if it is not in memory. */
+static pd_node *find_tree(pd_store *s, uint64_t seq)
+{
+  near_heads near;
+  pd_node *root = find_past(s, seq);
+  const pd_head *head = root ? NULL : look_at_heads(s, seq, &near);
+  return head ? head->root : root;
+}
+
 /* One at a time: others may want the same tree, and a tree of the past is large. If gc came in between, what it left of the commit is
  * asked for once more. */
 pd_code pd_tree_to_read(pd_store *s, uint64_t seq, pd_node **out_root, pd_error *err)
 {
+  pd_node *root = seq ? find_tree(s, seq) : NULL;
+  if (root) {
+    *out_root = pd_node_ref(root);
+    return PD_OK;
+  }
+  TRY(pd_log_reach(s, seq, err)); /* before others have to wait for the tree */
   while (s->is_building) pd_store_wait(s);
   uint64_t forgotten = s->forgotten;
   pd_error why;

@@ -16,7 +16,7 @@ static pd_code not_found(pd_bytes key, pd_error *err)
   return pd_error_set(err, PD_NOT_FOUND, "there is no key '%.*s'", (int)(key.size < 200 ? key.size : 200), (const char *)key.data);
 }
 
-static pd_code get_in_tree(pd_store *s, pd_node *root, pd_bytes key, pd_buf *out_value, pd_entry *out_entry, pd_error *err)
+pd_code pd_get_in_tree(pd_store *s, pd_node *root, pd_bytes key, pd_buf *out_value, pd_entry *out_entry, pd_error *err)
 {
   pd_node *leaf;
   size_t index;
@@ -34,7 +34,7 @@ static pd_code take_value(pd_store *s, const pd_rec_change *ch, pd_buf *out_valu
 {
   if (ch->is_erased) return pd_erased_error(s, ch->key, &ch->value_id, err);
   if (ch->is_chunked) return pd_pieces_read(s, &ch->list_id, &ch->value_id, ch->size, out_value, err);
-  if (ch->is_in_bag) return pd_load_blob(s, &ch->value_id, "a value", out_value, err);
+  if (ch->is_in_bag) return pd_value_blob(s, &ch->value_id, out_value, err);
   pd_buf_clear(out_value);
   return pd_buf_append(out_value, ch->value.data, ch->value.size, err);
 }
@@ -53,7 +53,7 @@ static pd_code created_before(pd_store *s, pd_segment *seg, uint64_t outside, pd
   pd_error why;
   pd_node *root = NULL;
   if (outside) TRY(pd_segment_base_root(s, seg, outside, &root, err));
-  pd_code code = root ? get_in_tree(s, root, key, NULL, &before, &why) : PD_NOT_FOUND;
+  pd_code code = root ? pd_get_in_tree(s, root, key, NULL, &before, &why) : PD_NOT_FOUND;
   if (code && code != PD_NOT_FOUND && err) *err = why;
   if (code == PD_NOT_FOUND) code = get_at(s, outside, key, may_yield, NULL, &before, err);
   if (!code) *out_ms = before.created_ms;
@@ -85,7 +85,7 @@ static pd_code get_at_point(pd_store *s, uint64_t seq, pd_bytes key, bool may_yi
   pd_node *root;
   if (pd_is_retired(s, seq)) return pd_retired_error(s, seq, err);
   TRY(may_yield ? pd_tree_to_read(s, seq, &root, err) : pd_tree_of(s, seq, &root, err));
-  pd_code code = get_in_tree(s, root, key, out_value, out_entry, err);
+  pd_code code = pd_get_in_tree(s, root, key, out_value, out_entry, err);
   pd_node_unref(&s->tree.pool, root);
   return code;
 }
@@ -109,7 +109,7 @@ static pd_code get_at(pd_store *s, uint64_t seq, pd_bytes key, bool may_yield, p
     }
     pd_node *root = NULL;
     if (seq) TRY(pd_segment_base_root(s, seg, seq, &root, err));
-    if (root) return get_in_tree(s, root, key, out_value, out_entry, err);
+    if (root) return pd_get_in_tree(s, root, key, out_value, out_entry, err);
   }
   return not_found(key, err);
 }
@@ -131,7 +131,7 @@ pd_code pd_get_at_head(pd_store *s, pd_head *head, pd_bytes key, pd_buf *out_val
   s->slow_reads = 0;
   pd_node *root;
   TRY(pd_head_root(s, head, &root, err));
-  return get_in_tree(s, root, key, out_value, out_entry, err);
+  return pd_get_in_tree(s, root, key, out_value, out_entry, err);
 }
 
 static pd_code get_locked(pd_store *s, const char *at, pd_bytes key, pd_buf *out_value, pd_entry *out_entry, pd_error *err)
@@ -141,7 +141,6 @@ static pd_code get_locked(pd_store *s, const char *at, pd_bytes key, pd_buf *out
   if (pd_resolve_head(s, at, &slot)) return pd_get_at_head(s, &slot->seen, key, out_value, out_entry, err);
   pd_commit commit;
   pd_store_yield(s);
-  TRY(pd_settle(s, err));
   TRY(pd_resolve_to_read(s, at, &commit, err));
   return pd_get_to_read(s, commit.seq, key, out_value, out_entry, err);
 }
@@ -217,7 +216,6 @@ static pd_code get_version_locked(pd_store *s, const char *at, pd_bytes key, uin
   pd_entry entry;
   pd_rec rec;
   pd_rec_change ch;
-  TRY(pd_settle(s, err));
   TRY(get_locked(s, at, key, NULL, &entry, err));
   uint64_t seq = entry.seq;
   if (!version || version > entry.version) return no_version(key, version, entry.version, err);

@@ -21,13 +21,31 @@ static pd_code take_record(void *ctx, uint64_t seq, pd_bytes record, pd_error *e
   return pd_buf_append(one->scratch, record.data, record.size, err);
 }
 
+/* Staged records are numbered without gaps (E3). */
+static bool find_staged(const pd_batch *batch, uint64_t seq, pd_bytes *out)
+{
+  if (!batch->count || seq < batch->staged[0].seq || seq - batch->staged[0].seq >= batch->count) return false;
+  const pd_staged *st = &batch->staged[seq - batch->staged[0].seq];
+  *out = (pd_bytes){batch->bytes.data + st->record_at, st->record_size};
+  return true;
+}
+
+bool pd_record_staged(const pd_store *s, uint64_t seq, pd_bytes *out)
+{
+  return seq > s->log_seq && (find_staged(&s->inflight, seq, out) || find_staged(&s->pending, seq, out));
+}
+
 pd_code pd_record_at(pd_store *s, uint64_t seq, pd_buf *scratch, pd_rec *out, pd_error *err)
 {
   if (seq == PD_SEQ_GONE) return pd_retired_error(s, seq, err);
   pd_segment *seg = pd_segment_loaded(s, seq);
   if (seg) return pd_segment_record(seg, seq, out, err);
   one_record one = {.scratch = scratch, .seq = seq};
-  TRY(s->ops->log_read(s->backend, seq, seq, take_record, &one, err));
+  pd_bytes staged;
+  if (pd_record_staged(s, seq, &staged))
+    TRY(take_record(&one, seq, staged, err));
+  else
+    TRY(s->ops->log_read(s->backend, seq, seq, take_record, &one, err));
   if (!one.was_met) return pd_error_set(err, PD_CORRUPT, "record %llu of the log is missing", (unsigned long long)seq);
   if (!scratch->size) return pd_retired_error(s, seq, err);
   return pd_rec_decode(seq, pd_buf_bytes(scratch), out, err);

@@ -158,7 +158,7 @@ pd_code pd_commit_find(pd_store *s, const pd_id *id, uint64_t seq, pd_commit *ou
 pd_code pd_last_before(pd_store *s, int64_t time_ms, uint64_t *out_seq, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf scratch = {0};
-  uint64_t cut = s->retention.state.cut, low = cut ? cut : 1, high = s->log_seq + 1;
+  uint64_t cut = s->retention.state.cut, low = cut ? cut : 1, high = s->seen_seq + 1;
   pd_rec rec;
   if (s->back_seq > low && s->back_seq < high) {
     TRY(pd_record_at(s, s->back_seq, &scratch, &rec, err));

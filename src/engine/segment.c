@@ -310,6 +310,7 @@ pd_code pd_segment_bring(pd_store *s, uint64_t seq, pd_error *err)
   for (bool again = true; again;) {
     TRY(pd_retention_ready(s, err));
     if (!seq || seq == PD_SEQ_GONE || seq < s->retention.state.cut) return PD_OK;
+    if (seq > s->log_seq) TRY(pd_log_reach(s, seq, err));
     size_t frame = frame_before(s, seq);
     const pd_segment *seg = find_by_base(s, base_of(s, frame));
     if (seg && seg->last >= seq) return PD_OK;

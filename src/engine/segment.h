@@ -52,9 +52,9 @@ typedef struct pd_segment {
 
 /* The segment that holds record `seq`, loaded up to it at least. Borrowed until the next call of this room. */
 PD_MUST_USE pd_code pd_segment_of(pd_store *s, uint64_t seq, pd_segment **out, pd_error *err);
-/* For readers, before pd_segment_of: load it without the lock. As after pd_store_yield, whatever was borrowed
- * or looked up may be another; the segment may be gone, too, which is only slow. PD_OK for a record that is retired: whoever reads it says
- * so. */
+/* For readers, before pd_segment_of: load it without the lock, and append it first if it is buffered. As after pd_store_yield, whatever
+ * was borrowed or looked up may be another; the segment may be gone, too, which is only slow. PD_OK for a record that is retired: whoever
+ * reads it says so. */
 PD_MUST_USE pd_code pd_segment_bring(pd_store *s, uint64_t seq, pd_error *err);
 /* pd_segment_of if it is in memory already, else NULL. */
 pd_segment *pd_segment_loaded(pd_store *s, uint64_t seq);

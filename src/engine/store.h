@@ -306,7 +306,9 @@ void pd_index_done(pd_store *s);
 
 /* ---- record_read.c ---- */
 
-/* Record `seq`, decoded; its slices are borrowed from `scratch` or from a segment: use them before the next call. */
+/* The bytes of a record that waits to be appended, borrowed until the lock is given up; false: it is not staged. */
+bool pd_record_staged(const pd_store *s, uint64_t seq, pd_bytes *out);
+/* Record `seq`, decoded, also if it is staged; its slices are borrowed from `scratch` or from a segment: use them before the next call. */
 PD_MUST_USE pd_code pd_record_at(pd_store *s, uint64_t seq, pd_buf *scratch, pd_rec *out, pd_error *err);
 /* The same, but loads the whole segment: for long walks. */
 PD_MUST_USE pd_code pd_record_walk(pd_store *s, uint64_t seq, pd_buf *scratch, pd_rec *out, pd_error *err);
@@ -361,9 +363,8 @@ PD_MUST_USE pd_code pd_apply_record(pd_tree *tree, pd_node *root, const pd_rec *
 
 /* The bytes of a leaf entry's value replace what `out` holds, compared with their id. */
 PD_MUST_USE pd_code pd_value_read(pd_store *s, pd_node *leaf, size_t index, pd_buf *out, pd_error *err);
-/* The change of `key` in record `seq`, which may be staged still; slices as in pd_record_at. */
-PD_MUST_USE pd_code pd_change_at(pd_store *s, pd_bytes key, uint64_t seq, pd_buf *scratch, pd_rec *out_rec, pd_rec_change *out_change,
-                                 pd_error *err);
+/* A large value by its id, in the bag or on its way there; replaces what `out` holds. */
+PD_MUST_USE pd_code pd_value_blob(pd_store *s, const pd_id *id, pd_buf *out, pd_error *err);
 /* Load the value of an entry into its cell if it is small enough. */
 PD_MUST_USE pd_code pd_value_load(pd_store *s, pd_node *leaf, size_t index, pd_error *err);
 void pd_entry_of(const pd_node *leaf, size_t index, pd_entry *out);
@@ -410,6 +411,8 @@ PD_MUST_USE pd_code pd_pieces_read(pd_store *s, const pd_id *list_id, const pd_i
 
 /* ---- read.c ---- */
 
+/* Read a key of a tree. */
+PD_MUST_USE pd_code pd_get_in_tree(pd_store *s, pd_node *root, pd_bytes key, pd_buf *out_value, pd_entry *out_entry, pd_error *err);
 /* Read a key at a head of a ref. */
 PD_MUST_USE pd_code pd_get_at_head(pd_store *s, pd_head *head, pd_bytes key, pd_buf *out_value, pd_entry *out_entry, pd_error *err);
 /* Read a key at the commit that record `seq` made, through segments. */
@@ -418,7 +421,7 @@ PD_MUST_USE pd_code pd_get_at(pd_store *s, uint64_t seq, pd_bytes key, pd_buf *o
 PD_MUST_USE pd_code pd_get_to_read(pd_store *s, uint64_t seq, pd_bytes key, pd_buf *out_value, pd_entry *out_entry, pd_error *err);
 /* The bytes of a change's value replace what `out` holds. PD_ERASED. */
 PD_MUST_USE pd_code pd_change_value(pd_store *s, const pd_rec_change *ch, pd_buf *out, pd_error *err);
-/* The change of `key` in record `seq`. */
+/* The change of `key` in record `seq`; slices as in pd_record_at. */
 PD_MUST_USE pd_code pd_version_step(pd_store *s, pd_bytes key, uint64_t seq, pd_buf *scratch, pd_rec *out_rec, pd_rec_change *out_change,
                                     pd_error *err);
 /* The value that record `seq` gave to `key`; its id comes even if the bytes were erased, unless they are asked for. `out_value` may be
@@ -505,8 +508,11 @@ bool pd_intent_points_back(const pd_intent *intent);
 PD_MUST_USE pd_code pd_stage(pd_store *s, const pd_intent *intent, pd_ticket *ticket, pd_ack *out, pd_error *err);
 /* Append what is pending as one batch. With the lock held and nobody flushing; gives the lock up while it syncs. */
 void pd_flush_batch(pd_store *s);
-/* Wait until nothing is staged: then tip, seen and log are one, until the lock is given up. What looks into the past needs it. */
+/* Wait until nothing is staged: then tip, seen and log are one, until the lock is given up. Commits wait meanwhile: it is for what moves
+ * bytes or refs. Readers have no need of it: all that they can name is in the log, but for what a buffered store has not appended yet. */
 PD_MUST_USE pd_code pd_settle(pd_store *s, pd_error *err);
+/* Wait until record `seq`, which readers see, is in the log; commits go on. Only buffered stores have to wait. May give the lock up. */
+PD_MUST_USE pd_code pd_log_reach(pd_store *s, uint64_t seq, pd_error *err);
 PD_MUST_USE pd_code pd_batch_blob(pd_batch *batch, const pd_id *id, pd_bytes blob, pd_error *err);
 void pd_batch_clear(pd_store *s, pd_batch *batch);
 

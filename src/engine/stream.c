@@ -131,7 +131,7 @@ static pd_code locate(pd_store *s, const char *at, pd_bytes key, uint64_t versio
   pd_rec rec;
   pd_rec_change ch;
   pd_store_lock(s);
-  code = pd_change_at(s, key, out->entry.seq, &scratch, &rec, &ch, err);
+  code = pd_version_step(s, key, out->entry.seq, &scratch, &rec, &ch, err);
   out->is_chunked = !code && ch.is_chunked && !ch.is_erased;
   if (out->is_chunked)
     out->list_id = ch.list_id;

@@ -103,7 +103,7 @@ static pd_code find_basis(pd_store *s, const char *ref, pd_bytes key, uint64_t *
   CLEANUP(pd_buf_done) pd_buf scratch = {0};
   pd_rec rec;
   pd_rec_change ch;
-  TRY(pd_change_at(s, key, leaf->riders[index].seq, &scratch, &rec, &ch, err));
+  TRY(pd_version_step(s, key, leaf->riders[index].seq, &scratch, &rec, &ch, err));
   if (!ch.is_chunked || ch.is_erased) return PD_OK;
   *out_seq = leaf->riders[index].seq;
   *out_list = ch.list_id;

@@ -55,18 +55,6 @@ static pd_code take_slice(void *ctx, uint64_t seq, pd_bytes record, pd_error *er
   return pd_buf_append(sl->out, value.data, value.size, err);
 }
 
-/* A record of a buffered store that is not in the log yet is still in one of two batches. */
-static bool find_staged(const pd_batch *batch, uint64_t seq, pd_bytes *out)
-{
-  for (size_t i = 0; i < batch->count; i++) {
-    const pd_staged *st = &batch->staged[i];
-    if (st->seq != seq) continue;
-    *out = (pd_bytes){batch->bytes.data + st->record_at, st->record_size};
-    return true;
-  }
-  return false;
-}
-
 static const pd_buf *find_blob(const pd_batch *batch, const pd_id *id)
 {
   for (size_t i = 0; i < batch->blob_count; i++)
@@ -84,13 +72,12 @@ static pd_code read_slice(pd_store *s, const pd_rider *rider, pd_buf *out, pd_bu
     record = (pd_bytes){seg->data.data + r->at, r->size};
     return take_slice(&sl, rider->seq, record, err);
   }
-  if (rider->seq > s->log_seq && (find_staged(&s->pending, rider->seq, &record) || find_staged(&s->inflight, rider->seq, &record)))
-    return take_slice(&sl, rider->seq, record, err);
+  if (pd_record_staged(s, rider->seq, &record)) return take_slice(&sl, rider->seq, record, err);
   TRY(s->ops->log_read(s->backend, rider->seq, rider->seq, take_slice, &sl, err));
   return sl.was_met ? PD_OK : pd_error_set(err, PD_CORRUPT, "record %llu of the log is missing", (unsigned long long)rider->seq);
 }
 
-static pd_code read_blob(pd_store *s, const pd_id *id, pd_buf *out, pd_error *err)
+pd_code pd_value_blob(pd_store *s, const pd_id *id, pd_buf *out, pd_error *err)
 {
   const pd_buf *staged = find_blob(&s->pending, id);
   if (!staged) staged = find_blob(&s->inflight, id);
@@ -101,22 +88,13 @@ static pd_code read_blob(pd_store *s, const pd_id *id, pd_buf *out, pd_error *er
   return pd_load_blob(s, id, "a value", out, err);
 }
 
-pd_code pd_change_at(pd_store *s, pd_bytes key, uint64_t seq, pd_buf *scratch, pd_rec *out_rec, pd_rec_change *out_change, pd_error *err)
-{
-  pd_bytes record;
-  if (seq <= s->log_seq || !(find_staged(&s->pending, seq, &record) || find_staged(&s->inflight, seq, &record)))
-    return pd_version_step(s, key, seq, scratch, out_rec, out_change, err);
-  TRY(pd_rec_decode_checked(seq, record, out_rec, err));
-  return pd_rec_find(out_rec, key, out_change, err);
-}
-
 /* Its record names the list of its pieces. */
 static pd_code read_pieces(pd_store *s, pd_bytes key, const pd_rider *rider, const pd_id *id, pd_buf *out, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf scratch = {0};
   pd_rec rec;
   pd_rec_change ch;
-  TRY(pd_change_at(s, key, rider->seq, &scratch, &rec, &ch, err));
+  TRY(pd_version_step(s, key, rider->seq, &scratch, &rec, &ch, err));
   if (ch.is_chunked && !pd_id_equal(&ch.value_id, id))
     return pd_error_set(err, PD_CORRUPT, "record %llu has another value than its tree", (unsigned long long)rider->seq);
   return pd_change_value(s, &ch, out, err);
@@ -178,7 +156,7 @@ pd_code pd_value_read(pd_store *s, pd_node *leaf, size_t index, pd_buf *out, pd_
   memcpy(id.bytes, pd_node_value_id(leaf, index), PD_ID_SIZE);
   if (rider->pos == PD_POS_BAG) {
     TRY(check_erased(s, leaf, index, &id, err));
-    TRY(read_blob(s, &id, out, err));
+    TRY(pd_value_blob(s, &id, out, err));
     return out->size == rider->size ? PD_OK : wrong_value(leaf, index, err);
   }
   if (rider->pos == PD_POS_CHUNKED) return read_pieces(s, pd_node_key(leaf, index), rider, &id, out, err);

@@ -83,7 +83,7 @@ static void note_bound(const attempt *a, const pd_id *before, const pd_id *after
 /* The state that patches apply to. It is read through the edit: at the commit that the edit began on, staged or not. */
 static pd_code take_doc(attempt *a, pd_edit *edit, pd_doc **out, pd_error *err)
 {
-  pd_view view = {.edit = edit};
+  pd_old_view view = {.edit = edit};
   if (a->is_elsewhere) {
     TRY(pd_stateleaves_load(&view, &a->fresh, err));
     *out = a->fresh;
@@ -101,7 +101,7 @@ static pd_code apply_to_part(attempt *a, pd_edit *edit, bool *out_is_done, pd_er
 {
   CLEANUP(pd_touched_done) pd_touched wanted = {0};
   pd_error why = {0};
-  pd_view view = {.edit = edit};
+  pd_old_view view = {.edit = edit};
   pd_commit at = pd_edit_head(edit);
   *out_is_done = false;
   if (!a->is_elsewhere && (a->t->doc || a->t->part_count >= PARTS_MAX)) return PD_OK;

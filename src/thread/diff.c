@@ -130,13 +130,13 @@ static pd_code take_string(pd_json value, pd_buf *out, size_t *out_at, pd_error 
   return pd_buf_byte(out, 0, err);
 }
 
-static pd_code take_change(blamer *b, const pd_view *view, uint64_t version, pd_error *err)
+static pd_code take_change(blamer *b, const pd_old_view *view, uint64_t version, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf text = {0};
   char key[PD_THREAD_KEY_SIZE];
   pd_change_parts parts;
   pd_error why = {0};
-  TRY(pd_view_get(view, pd_text(pd_thread_key(PD_KEY_CHANGE, version, key)), &text, NULL, err));
+  TRY(pd_old_view_get(view, pd_text(pd_thread_key(PD_KEY_CHANGE, version, key)), &text, NULL, err));
   TRY(pd_thread_stored(b->t->id, key, pd_change_parse(pd_buf_bytes(&text), &parts, &why), &why, err));
   TRY(take_string(parts.run_id, &b->texts, &b->run_at, err));
   TRY(take_string(parts.reason, &b->texts, &b->reason_at, err));
@@ -150,14 +150,14 @@ static pd_code take_change(blamer *b, const pd_view *view, uint64_t version, pd_
 }
 
 /* Which change set was made by record `seq`: they are in the order of their records, so the last that is not newer. */
-static pd_code find_version(const pd_view *view, uint64_t newest, uint64_t seq, uint64_t *out, pd_error *err)
+static pd_code find_version(const pd_old_view *view, uint64_t newest, uint64_t seq, uint64_t *out, pd_error *err)
 {
   uint64_t low = 0, high = newest;
   char key[PD_THREAD_KEY_SIZE];
   pd_entry entry;
   while (low < high) {
     uint64_t mid = low + (high - low + 1) / 2;
-    TRY(pd_view_get(view, pd_text(pd_thread_key(PD_KEY_CHANGE, mid, key)), NULL, &entry, err));
+    TRY(pd_old_view_get(view, pd_text(pd_thread_key(PD_KEY_CHANGE, mid, key)), NULL, &entry, err));
     if (entry.seq <= seq)
       low = mid;
     else
@@ -181,7 +181,7 @@ static pd_code find_author(blamer *b, uint64_t seq, pd_error *err)
 }
 
 /* The record that wrote it, and the change set that this was. */
-static pd_code look_at_record(blamer *b, const pd_view *view, uint64_t seq, pd_error *err)
+static pd_code look_at_record(blamer *b, const pd_old_view *view, uint64_t seq, pd_error *err)
 {
   uint64_t version;
   b->seq = 0;
@@ -199,12 +199,12 @@ static pd_code look_at_record(blamer *b, const pd_view *view, uint64_t seq, pd_e
   return PD_OK;
 }
 
-static pd_code blame_leaf(blamer *b, const pd_view *view, pd_bytes key, pd_bytes value,
+static pd_code blame_leaf(blamer *b, const pd_old_view *view, pd_bytes key, pd_bytes value,
                           bool (*visit)(void *ctx, const pd_thread_blame_line *line), void *ctx, bool *out_goes_on, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf pointer = {0};
   pd_entry entry;
-  TRY(pd_view_get(view, key, NULL, &entry, err));
+  TRY(pd_old_view_get(view, key, NULL, &entry, err));
   if (entry.seq != b->seq) TRY(look_at_record(b, view, entry.seq, err));
   TRY(write_pointer(key, value, &pointer, err));
   b->line.path = pd_buf_bytes(&pointer);
@@ -223,7 +223,7 @@ pd_code pd_thread_blame(pd_thread *thread, uint64_t version, const char *path, b
   size_t used;
   bool goes_on = true;
   TRY(pd_thread_point_get(thread, version, &point, err));
-  pd_view view = pd_thread_view(thread, point.commit.seq, at);
+  pd_old_view view = pd_thread_view(thread, point.commit.seq, at);
   b.newest = point.version;
   if (path && *path) { /* inside of what is kept whole, too, it must be there */
     CLEANUP(pd_buf_done) pd_buf text = {0};

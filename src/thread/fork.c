@@ -45,7 +45,7 @@ static pd_code stage_over(void *ctx, pd_edit *edit, pd_error *err)
 static pd_code read_point(pd_thread *t, const pd_thread_point *point, over *o, pd_error *err)
 {
   char at[PD_THREAD_AT_SIZE];
-  pd_view view = pd_thread_view(t, point->commit.seq, at);
+  pd_old_view view = pd_thread_view(t, point->commit.seq, at);
   TRY(pd_thread_read_identity(&view, t->id, &o->before, err));
   return pd_thread_read_head(&view, t->id, &o->head, err);
 }
@@ -143,7 +143,7 @@ static pd_code rewind_once(pd_thread *t, uint64_t version, uint64_t expect_versi
   if (expect_version != PD_ANY_VERSION && expect_version != t->head.version) return pd_thread_conflict(t, expect_version, err);
   TRY(pd_thread_find_point(t, version, &point, err));
   if (point.commit.seq == t->commit.seq) return PD_OK;
-  pd_view view = pd_thread_view(t, point.commit.seq, at);
+  pd_old_view view = pd_thread_view(t, point.commit.seq, at);
   TRY(pd_thread_read_identity(&view, t->id, &there, err));
   pd_note own = {.author = note ? note->author : NULL,
                  .run = note ? note->run : NULL,

@@ -65,8 +65,8 @@ static pd_code read_change(pd_thread *t, uint64_t version, const char *mark, con
   pd_change_parts parts;
   pd_entry entry;
   pd_error why = {0};
-  pd_view view = pd_thread_view(t, t->commit.seq, at);
-  TRY(pd_view_get(&view, pd_text(pd_thread_key(PD_KEY_CHANGE, version, key)), &text, &entry, err));
+  pd_old_view view = pd_thread_view(t, t->commit.seq, at);
+  TRY(pd_old_view_get(&view, pd_text(pd_thread_key(PD_KEY_CHANGE, version, key)), &text, &entry, err));
   TRY(pd_thread_stored(t->id, key, pd_change_parse(pd_buf_bytes(&text), &parts, &why), &why, err));
   if (mark && parts.operation_mark.kind == PD_JSON_STRING && !pd_json_is(parts.operation_mark, mark))
     return pd_error_named(err, PD_CONFLICT, "OperationUsed",
@@ -91,8 +91,8 @@ pd_code pd_operation_find(pd_thread *t, const char *id, const char *mark, bool *
   pd_error why = {0};
   *out_is_found = false;
   TRY(id_key(id, &key, err));
-  pd_view view = pd_thread_view(t, t->commit.seq, at);
-  pd_code code = pd_view_get(&view, pd_buf_bytes(&key), &text, NULL, &why);
+  pd_old_view view = pd_thread_view(t, t->commit.seq, at);
+  pd_code code = pd_old_view_get(&view, pd_buf_bytes(&key), &text, NULL, &why);
   if (code == PD_NOT_FOUND) return PD_OK;
   if (code && err) *err = why;
   TRY(code);
@@ -141,12 +141,12 @@ static void old_ones_done(old_one (*old)[FORGET_AT_ONCE])
 static pd_code find_old(pd_edit *edit, uint64_t version, old_one old[FORGET_AT_ONCE], size_t *out_count, pd_error *err)
 {
   CLEANUP(pd_iter_close_at) pd_iter *iter = NULL;
-  pd_view view = {.edit = edit};
+  pd_old_view view = {.edit = edit};
   pd_entry entry;
   pd_bytes id;
   pd_code code = PD_OK;
   *out_count = 0;
-  TRY(pd_view_scan(&view, &(pd_scan){.prefix = pd_text(KEY_OPERATION "-at/")}, &iter, err));
+  TRY(pd_old_view_scan(&view, &(pd_scan){.prefix = pd_text(KEY_OPERATION "-at/")}, &iter, err));
   while (*out_count < FORGET_AT_ONCE && (code = pd_iter_next(iter, &entry, &id, err)) == PD_OK) {
     if (pd_thread_key_number(entry.key) + PD_THREAD_OPERATIONS_KEPT > version) break;
     TRY(pd_buf_append(&old[*out_count].at_key, entry.key.data, entry.key.size, err));

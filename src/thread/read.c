@@ -20,7 +20,7 @@ pd_code pd_thread_state(pd_thread *thread, uint64_t version, const char *path, p
   pd_thread_point point;
   char at[PD_THREAD_AT_SIZE];
   TRY(pd_thread_point_get(thread, version, &point, err));
-  pd_view view = pd_thread_view(thread, point.commit.seq, at);
+  pd_old_view view = pd_thread_view(thread, point.commit.seq, at);
   bool is_head = point.commit.seq == thread->commit.seq;
   TRY(is_head && (!path || !*path) ? state_here(thread, &text, err) : pd_stateleaves_text(&view, path ? path : "", &text, err));
   pd_buf_done(out);
@@ -123,8 +123,8 @@ pd_code pd_thread_message_find(pd_thread *thread, const char *message_id, uint64
   TRY(pd_message_id_check(pd_text(message_id), err));
   TRY(pd_thread_follow(thread, false, err));
   TRY(pd_buf_printf(&key, err, PD_KEY_MESSAGE "-id/%s", message_id));
-  pd_view view = pd_thread_view(thread, thread->commit.seq, at);
-  pd_code code = pd_view_get(&view, pd_buf_bytes(&key), &text, NULL, &why);
+  pd_old_view view = pd_thread_view(thread, thread->commit.seq, at);
+  pd_code code = pd_old_view_get(&view, pd_buf_bytes(&key), &text, NULL, &why);
   if (code == PD_NOT_FOUND)
     return pd_error_named(err, PD_NOT_FOUND, "MessageNotFound", "thread '%s' has no message '%.200s'", thread->id, message_id);
   if (code && err) *err = why;

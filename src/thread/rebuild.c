@@ -38,8 +38,8 @@ static pd_code read_next(teller *tl, pd_error *err)
   pd_identity_done(&tl->next);
   tl->next = (pd_identity){0};
   if (tl->told > t->identity.forks) return PD_OK;
-  pd_view view = pd_thread_view(t, t->commit.seq, at);
-  TRY(pd_view_get(&view, pd_text(key), &text, NULL, err));
+  pd_old_view view = pd_thread_view(t, t->commit.seq, at);
+  TRY(pd_old_view_get(&view, pd_text(key), &text, NULL, err));
   pd_code code = pd_json_parse(pd_buf_bytes(&text), &json, &why);
   if (!code) code = pd_identity_parse(json, &tl->next, &why);
   return pd_thread_stored(t->id, key, code, &why, err);

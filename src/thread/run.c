@@ -189,12 +189,12 @@ pd_code pd_thread_run_get(pd_thread *thread, const char *run_id, pd_thread_run_v
   bool goes_on;
   TRY(pd_thread_id_check(run_id, "run", err));
   TRY(pd_thread_follow(thread, false, err));
-  pd_view view = pd_thread_view(thread, thread->commit.seq, at);
-  pd_code code = pd_view_get(&view, pd_text(run_id_key(run_id, key)), &text, NULL, &why);
+  pd_old_view view = pd_thread_view(thread, thread->commit.seq, at);
+  pd_code code = pd_old_view_get(&view, pd_text(run_id_key(run_id, key)), &text, NULL, &why);
   if (code == PD_NOT_FOUND) return pd_error_named(err, PD_NOT_FOUND, "RunNotFound", "thread '%s' has no run '%s'", thread->id, run_id);
   if (code && err) *err = why;
   TRY(code);
   TRY(parse_number(&text, key, &number, err));
-  TRY(pd_view_get(&view, pd_text(pd_thread_key(PD_KEY_RUN, number, run_key)), &text, NULL, err));
+  TRY(pd_old_view_get(&view, pd_text(pd_thread_key(PD_KEY_RUN, number, run_key)), &text, NULL, err));
   return show_run(thread, number, pd_buf_bytes(&text), thread->head.active_run, visit, ctx, &goes_on, err);
 }

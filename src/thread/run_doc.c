@@ -107,7 +107,7 @@ static pd_code load_part(pd_run_context *run, const pd_touched *wanted, pd_part 
   char at[PD_THREAD_AT_SIZE];
   pd_thread_point point;
   TRY(pd_thread_point_get(run->thread, run->version, &point, err));
-  pd_view view = pd_thread_view(run->thread, point.commit.seq, at);
+  pd_old_view view = pd_thread_view(run->thread, point.commit.seq, at);
   TRY(pd_part_load(&view, &point.commit.tree, wanted, &part, err));
   TRY(apply_items(&run->patches, part.doc, err));
   pd_doc_keep(part.doc);

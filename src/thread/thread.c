@@ -23,9 +23,9 @@ char *pd_thread_at(uint64_t seq, char out[PD_THREAD_AT_SIZE])
   return out;
 }
 
-pd_view pd_thread_view(const pd_thread *t, uint64_t seq, char at[PD_THREAD_AT_SIZE])
+pd_old_view pd_thread_view(const pd_thread *t, uint64_t seq, char at[PD_THREAD_AT_SIZE])
 {
-  return (pd_view){.store = t->store, .at = pd_thread_at(seq, at), .is_past = seq != t->commit.seq};
+  return (pd_old_view){.store = t->store, .at = pd_thread_at(seq, at), .is_past = seq != t->commit.seq};
 }
 
 char *pd_thread_key(const char *noun, uint64_t number, char out[PD_THREAD_KEY_SIZE])
@@ -65,22 +65,22 @@ static pd_code no_thread(const char *id, pd_error *err)
 
 /* ---- reading records ---- */
 
-pd_code pd_thread_read_identity(const pd_view *view, const char *id, pd_identity *out, pd_error *err)
+pd_code pd_thread_read_identity(const pd_old_view *view, const char *id, pd_identity *out, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf text = {0};
   pd_json json;
   pd_error why = {0};
-  TRY(pd_view_get(view, pd_text(PD_KEY_THREAD), &text, NULL, err));
+  TRY(pd_old_view_get(view, pd_text(PD_KEY_THREAD), &text, NULL, err));
   pd_code code = pd_json_parse(pd_buf_bytes(&text), &json, &why);
   if (!code) code = pd_identity_parse(json, out, &why);
   return pd_thread_stored(id, PD_KEY_THREAD, code, &why, err);
 }
 
-pd_code pd_thread_read_head(const pd_view *view, const char *id, pd_thread_head *out, pd_error *err)
+pd_code pd_thread_read_head(const pd_old_view *view, const char *id, pd_thread_head *out, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf text = {0};
   pd_error why = {0};
-  TRY(pd_view_get(view, pd_text(PD_KEY_VERSION), &text, NULL, err));
+  TRY(pd_old_view_get(view, pd_text(PD_KEY_VERSION), &text, NULL, err));
   return pd_thread_stored(id, PD_KEY_VERSION, pd_thread_head_parse(pd_buf_bytes(&text), out, &why), &why, err);
 }
 
@@ -114,7 +114,7 @@ void pd_thread_close(pd_thread *thread)
 pd_code pd_thread_look(const char *id, pd_edit *edit, pd_identity *out, pd_thread_head *out_head, pd_error *err)
 {
   CLEANUP(pd_identity_done) pd_identity identity = {0};
-  pd_view view = {.edit = edit};
+  pd_old_view view = {.edit = edit};
   pd_error why;
   pd_code code = pd_edit_head(edit).seq ? pd_thread_read_identity(&view, id, &identity, &why) : PD_NOT_FOUND;
   if (code == PD_NOT_FOUND || (!code && strcmp(identity.id, id) != 0)) return no_thread(id, err); /* R2 */
@@ -173,7 +173,7 @@ pd_code pd_thread_need_doc(pd_thread *t, pd_error *err)
 {
   char at[PD_THREAD_AT_SIZE];
   if (t->doc) return PD_OK;
-  pd_view view = pd_thread_view(t, t->commit.seq, at);
+  pd_old_view view = pd_thread_view(t, t->commit.seq, at);
   return pd_stateleaves_load(&view, &t->doc, err);
 }
 
@@ -237,8 +237,8 @@ static pd_code find_seq(pd_thread *t, uint64_t version, uint64_t *out, pd_error 
   if (version == t->head.version) return PD_OK;
   bool is_fork = t->identity.forks && version == t->identity.since;
   pd_bytes wanted = pd_text(is_fork ? PD_KEY_THREAD : pd_thread_key(PD_KEY_CHANGE, version, key));
-  pd_view view = pd_thread_view(t, t->commit.seq, at);
-  TRY(pd_view_get(&view, wanted, NULL, &entry, err));
+  pd_old_view view = pd_thread_view(t, t->commit.seq, at);
+  TRY(pd_old_view_get(&view, wanted, NULL, &entry, err));
   *out = entry.seq;
   return PD_OK;
 }
@@ -256,7 +256,7 @@ pd_code pd_thread_find_point(pd_thread *t, uint64_t version, pd_thread_point *ou
   TRY(find_seq(t, version, &seq, err));
   point.commit = t->commit;
   if (seq != t->commit.seq) {
-    pd_view view = pd_thread_view(t, seq, at);
+    pd_old_view view = pd_thread_view(t, seq, at);
     TRY(pd_resolve(t->store, at, &point.commit, err));
     TRY(pd_thread_read_head(&view, t->id, &head, err));
   }

@@ -89,7 +89,7 @@ char *pd_thread_ref(const char *id, char out[PD_THREAD_REF_SIZE]);
 /* "#17" */
 char *pd_thread_at(uint64_t seq, char out[PD_THREAD_AT_SIZE]);
 /* The tree that record `seq` made, where the handle is or before. `at` holds the words for it. */
-pd_view pd_thread_view(const pd_thread *t, uint64_t seq, char at[PD_THREAD_AT_SIZE]);
+pd_old_view pd_thread_view(const pd_thread *t, uint64_t seq, char at[PD_THREAD_AT_SIZE]);
 /* "message/00000000000000000017" */
 char *pd_thread_key(const char *noun, uint64_t number, char out[PD_THREAD_KEY_SIZE]);
 /* The number at the end of such a key. */
@@ -138,8 +138,8 @@ PD_MUST_USE pd_code pd_thread_stage_first(pd_edit *edit, const pd_identity *iden
 PD_MUST_USE pd_code pd_thread_stage_identity(pd_edit *edit, const pd_identity *identity, const pd_identity *before,
                                              const pd_thread_head *head, pd_error *err);
 /* Read the identity and the head at a point. */
-PD_MUST_USE pd_code pd_thread_read_identity(const pd_view *view, const char *id, pd_identity *out, pd_error *err);
-PD_MUST_USE pd_code pd_thread_read_head(const pd_view *view, const char *id, pd_thread_head *out, pd_error *err);
+PD_MUST_USE pd_code pd_thread_read_identity(const pd_old_view *view, const char *id, pd_identity *out, pd_error *err);
+PD_MUST_USE pd_code pd_thread_read_head(const pd_old_view *view, const char *id, pd_thread_head *out, pd_error *err);
 
 /* The index (ref `threads`). */
 PD_MUST_USE pd_code pd_threads_add(pd_store *store, const pd_identity *identity, pd_error *err);

@@ -6,13 +6,13 @@
 #include "base/error.h"
 #include "thread/thread.h"
 
-pd_code pd_view_scan(const pd_view *view, const pd_scan *scan, pd_iter **out, pd_error *err)
+pd_code pd_old_view_scan(const pd_old_view *view, const pd_scan *scan, pd_iter **out, pd_error *err)
 {
   return view->edit ? pd_edit_iter(view->edit, scan, out, err) : pd_iter_open(view->store, view->at, scan, out, err);
 }
 
 /* No key has a NUL, so nothing lies between a key and itself with one behind it. */
-static pd_code open_at_key(const pd_view *view, pd_bytes key, bool keys_only, pd_iter **out, pd_error *err)
+static pd_code open_at_key(const pd_old_view *view, pd_bytes key, bool keys_only, pd_iter **out, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf next = {0};
   TRY(pd_buf_append(&next, key.data, key.size, err));
@@ -20,7 +20,7 @@ static pd_code open_at_key(const pd_view *view, pd_bytes key, bool keys_only, pd
   return pd_iter_open(view->store, view->at, &(pd_scan){.from = key, .to = pd_buf_bytes(&next), .keys_only = keys_only}, out, err);
 }
 
-pd_code pd_view_get(const pd_view *view, pd_bytes key, pd_buf *out_value, pd_entry *out_entry, pd_error *err)
+pd_code pd_old_view_get(const pd_old_view *view, pd_bytes key, pd_buf *out_value, pd_entry *out_entry, pd_error *err)
 {
   CLEANUP(pd_iter_close_at) pd_iter *iter = NULL;
   pd_entry entry;

@@ -26,12 +26,23 @@ void op_resolve(world *w)
   world_require(w, maker && maker->kind == PD_RECORD_COMMIT && maker->commit == p.commit);
 }
 
+/* pd_get, or the same through a view. */
+static pd_code get(world *w, pd_store *store, const char *at, size_t key, pd_buf *value, pd_entry *entry, pd_error *err)
+{
+  if (world_chance(w, 50)) return pd_get(store, at, w->keys[key], value, entry, err);
+  pd_view *view = NULL;
+  pd_code code = pd_view_open(store, at, &view, err);
+  if (!code) code = pd_view_get(view, w->keys[key], value, entry, err);
+  pd_view_close(view);
+  return code;
+}
+
 static void check_get(world *w, pd_store *store, const char *at, size_t key, const model_entry *expected)
 {
   pd_buf value = {0};
   pd_entry entry;
   pd_error err = {0};
-  pd_code code = pd_get(store, at, w->keys[key], &value, &entry, &err);
+  pd_code code = get(w, store, at, key, &value, &entry, &err);
   world_expect(w, code, expected->is_present ? PD_OK : PD_NOT_FOUND, &err);
   w->hits += code == PD_OK;
   w->misses += code != PD_OK;
@@ -54,7 +65,7 @@ void op_get(world *w)
   }
   pd_buf value = {0};
   pd_error err = {0};
-  world_expect(w, pd_get(store, p.at, w->keys[key], &value, NULL, &err), p.code, &err);
+  world_expect(w, get(w, store, p.at, key, &value, NULL, &err), p.code, &err);
   world_require(w, value.size == 0);
   pd_buf_done(&value);
 }
@@ -91,6 +102,17 @@ static void pick_scan(world *w, pd_scan *out)
   out->keys_only = world_chance(w, 30);
 }
 
+/* pd_iter_open, or the same through a view; the iterator outlives it. */
+static pd_code scan_at(world *w, pd_store *store, const char *at, const pd_scan *scan, pd_iter **out, pd_error *err)
+{
+  if (world_chance(w, 50)) return pd_iter_open(store, at, scan, out, err);
+  pd_view *view = NULL;
+  pd_code code = pd_view_open(store, at, &view, err);
+  if (!code) code = pd_view_scan(view, scan, out, err);
+  pd_view_close(view);
+  return code;
+}
+
 /* At most `limit` entries of a scan, as a page; the rest is left unread. */
 static void check_scan(world *w, pd_store *store, const char *at, uint32_t commit, const pd_scan *scan, size_t limit)
 {
@@ -98,7 +120,7 @@ static void check_scan(world *w, pd_store *store, const char *at, uint32_t commi
   pd_error err = {0};
   pd_entry entry;
   pd_bytes value;
-  world_expect(w, pd_iter_open(store, at, scan, &iter, &err), PD_OK, &err);
+  world_expect(w, scan_at(w, store, at, scan, &iter, &err), PD_OK, &err);
   const model_entry *entries = model_entries(&w->model, commit);
   for (size_t key = 0; key < w->key_count && limit; key++) {
     if (!entries[key].is_present || !is_in_scan(w->keys[key], scan)) continue;
@@ -127,7 +149,7 @@ void op_list(world *w)
   }
   pd_iter *iter = NULL;
   pd_error err = {0};
-  world_expect(w, pd_iter_open(store, p.at, &scan, &iter, &err), p.code, &err);
+  world_expect(w, scan_at(w, store, p.at, &scan, &iter, &err), p.code, &err);
   world_require(w, !iter);
 }
 
