@@ -83,13 +83,12 @@ static void note_bound(const attempt *a, const pd_id *before, const pd_id *after
 /* The state that patches apply to. It is read through the edit: at the commit that the edit began on, staged or not. */
 static pd_code take_doc(attempt *a, pd_edit *edit, pd_doc **out, pd_error *err)
 {
-  pd_old_view view = {.edit = edit};
   if (a->is_elsewhere) {
-    TRY(pd_stateleaves_load(&view, &a->fresh, err));
+    TRY(pd_stateleaves_load(pd_edit_view(edit), &a->fresh, err));
     *out = a->fresh;
     return PD_OK;
   }
-  if (!a->t->doc) TRY(pd_stateleaves_load(&view, &a->t->doc, err));
+  if (!a->t->doc) TRY(pd_stateleaves_load(pd_edit_view(edit), &a->t->doc, err));
   a->mark = pd_doc_mark(a->t->doc);
   a->is_marked = true;
   *out = a->t->doc;
@@ -101,13 +100,12 @@ static pd_code apply_to_part(attempt *a, pd_edit *edit, bool *out_is_done, pd_er
 {
   CLEANUP(pd_touched_done) pd_touched wanted = {0};
   pd_error why = {0};
-  pd_old_view view = {.edit = edit};
   pd_commit at = pd_edit_head(edit);
   *out_is_done = false;
   if (!a->is_elsewhere && (a->t->doc || a->t->part_count >= PARTS_MAX)) return PD_OK;
   TRY(pd_patches_paths(a->p->patches, &wanted, err));
   pd_touched_minimize(&wanted);
-  pd_code code = pd_part_load(&view, &at.tree, &wanted, &a->part, &why);
+  pd_code code = pd_part_load(pd_edit_view(edit), &at.tree, &wanted, &a->part, &why);
   if (!code) code = pd_patches_apply(a->p->patches, a->part.doc, &a->touched, &why);
   *out_is_done = !code && pd_part_is_sound(&a->part, &a->touched);
   if (*out_is_done) a->t->part_count = a->is_elsewhere ? 0 : a->t->part_count + 1;
@@ -226,7 +224,7 @@ static pd_code look(attempt *a, pd_edit *edit, pd_error *err)
   pd_commit at = pd_edit_head(edit);
   a->is = a->t->head;
   a->is_elsewhere = !pd_id_equal(&at.id, &a->t->commit.id);
-  if (a->is_elsewhere) TRY(pd_thread_look(a->t->id, edit, &a->identity, &a->is, err));
+  if (a->is_elsewhere) TRY(pd_thread_look(a->t->id, pd_edit_view(edit), &a->identity, &a->is, err));
   pd_edit_expect_head(edit);
   return PD_OK;
 }
@@ -319,7 +317,7 @@ static pd_code answer_duplicate(pd_thread *t, const pd_prepared *p, pd_thread_ac
   pd_json message;
   uint64_t count = 0;
   bool is_found;
-  TRY(pd_thread_follow(t, false, err));
+  TRY(pd_thread_follow(t, err));
   TRY(pd_operation_find(t, p->set->operation_id, p->operation_mark, &is_found, &ack, err));
   if (!is_found) return pd_error_set(err, PD_STORAGE, "thread '%s' was rewound while an operation was repeated; try again", t->id);
   if (!out) return PD_OK;
@@ -347,7 +345,7 @@ pd_code pd_thread_append(pd_thread *thread, const pd_changeset *changeset, uint6
   append_job_done(&job);
   job.a = (attempt){0};
   pd_error gone = {0};
-  pd_code followed = pd_thread_follow(thread, false, &gone); /* a caller that is refused looks at the handle next */
+  pd_code followed = pd_thread_follow(thread, &gone); /* a caller that is refused looks at the handle next */
   if (err) *err = followed == PD_NOT_FOUND ? gone : why;
   return followed == PD_NOT_FOUND ? followed : code;
 }

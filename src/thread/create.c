@@ -231,7 +231,7 @@ pd_code pd_thread_conflict(const pd_thread *t, uint64_t expected, pd_error *err)
 
 static pd_code delete_once(pd_thread *t, uint64_t expect_version, const pd_note *note, pd_error *err)
 {
-  TRY(pd_thread_follow(t, true, err));
+  TRY(pd_thread_follow(t, err));
   if (expect_version != PD_ANY_VERSION && expect_version != t->head.version) {
     pd_thread_conflict(t, expect_version, err);
     return PD_INVALID; /* told apart from a race, by the caller */

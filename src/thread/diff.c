@@ -29,11 +29,11 @@ static bool find_key(void *ctx, const pd_difference *difference)
   return !f->code;
 }
 
-static pd_code get_optional(pd_store *store, const char *at, pd_bytes key, pd_buf *out, pd_error *err)
+static pd_code get_optional(pd_view *view, pd_bytes key, pd_buf *out, pd_error *err)
 {
   pd_error why;
   pd_buf_clear(out);
-  pd_code code = pd_get(store, at, key, out, NULL, &why);
+  pd_code code = pd_view_get(view, key, out, NULL, &why);
   if (code == PD_NOT_FOUND) return PD_OK;
   if (code && err) *err = why;
   return code;
@@ -48,13 +48,12 @@ static pd_code write_pointer(pd_bytes key, pd_bytes value, pd_buf *out, pd_error
   return pd_doc_path_write(path.steps, path.count, out, err);
 }
 
-static pd_code show_difference(pd_store *store, const char *before_at, const char *after_at, pd_bytes key, diff_visit visit, void *ctx,
-                               bool *out_goes_on, pd_error *err)
+static pd_code show_difference(pd_view *from, pd_view *to, pd_bytes key, diff_visit visit, void *ctx, bool *out_goes_on, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf before = {0}, after = {0}, pointer = {0};
   pd_json was = {.kind = PD_JSON_NONE}, is = {.kind = PD_JSON_NONE};
-  TRY(get_optional(store, before_at, key, &before, err));
-  TRY(get_optional(store, after_at, key, &after, err));
+  TRY(get_optional(from, key, &before, err));
+  TRY(get_optional(to, key, &after, err));
   if (before.size) TRY(pd_stateleaf_json(key, pd_buf_bytes(&before), &was, err));
   if (after.size) TRY(pd_stateleaf_json(key, pd_buf_bytes(&after), &is, err));
   TRY(write_pointer(key, pd_buf_bytes(after.size ? &after : &before), &pointer, err));
@@ -74,19 +73,23 @@ pd_code pd_thread_diff(pd_thread *thread, uint64_t from, uint64_t to, diff_visit
                        pd_error *err)
 {
   CLEANUP(found_done) found_keys found = {.err = err};
+  CLEANUP(pd_view_close_at) pd_view *was = NULL;
+  CLEANUP(pd_view_close_at) pd_view *is = NULL;
   pd_thread_diff_report report = {0};
   char before[PD_THREAD_AT_SIZE], after[PD_THREAD_AT_SIZE];
   bool goes_on = true;
-  TRY(pd_thread_follow(thread, false, err));
+  TRY(pd_thread_follow(thread, err));
   TRY(pd_thread_find_point(thread, from, &report.from, err));
   TRY(pd_thread_find_point(thread, to, &report.to, err));
   pd_thread_at(report.from.commit.seq, before);
   pd_thread_at(report.to.commit.seq, after);
+  TRY(pd_thread_view(thread, &report.from.commit, &was, err));
+  TRY(pd_thread_view(thread, &report.to.commit, &is, err));
   TRY(pd_diff(thread->store, before, after, find_key, &found, err));
   TRY(found.code);
   for (size_t i = 0; goes_on && i < found.keys.count; i++) {
     report.paths++;
-    if (visit) TRY(show_difference(thread->store, before, after, pd_stateleaf_key_of(&found.keys, i), visit, ctx, &goes_on, err));
+    if (visit) TRY(show_difference(was, is, pd_stateleaf_key_of(&found.keys, i), visit, ctx, &goes_on, err));
   }
   count_messages(&report);
   if (out) *out = report;
@@ -130,13 +133,13 @@ static pd_code take_string(pd_json value, pd_buf *out, size_t *out_at, pd_error 
   return pd_buf_byte(out, 0, err);
 }
 
-static pd_code take_change(blamer *b, const pd_old_view *view, uint64_t version, pd_error *err)
+static pd_code take_change(blamer *b, pd_view *view, uint64_t version, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf text = {0};
   char key[PD_THREAD_KEY_SIZE];
   pd_change_parts parts;
   pd_error why = {0};
-  TRY(pd_old_view_get(view, pd_text(pd_thread_key(PD_KEY_CHANGE, version, key)), &text, NULL, err));
+  TRY(pd_view_get(view, pd_text(pd_thread_key(PD_KEY_CHANGE, version, key)), &text, NULL, err));
   TRY(pd_thread_stored(b->t->id, key, pd_change_parse(pd_buf_bytes(&text), &parts, &why), &why, err));
   TRY(take_string(parts.run_id, &b->texts, &b->run_at, err));
   TRY(take_string(parts.reason, &b->texts, &b->reason_at, err));
@@ -150,14 +153,14 @@ static pd_code take_change(blamer *b, const pd_old_view *view, uint64_t version,
 }
 
 /* Which change set was made by record `seq`: they are in the order of their records, so the last that is not newer. */
-static pd_code find_version(const pd_old_view *view, uint64_t newest, uint64_t seq, uint64_t *out, pd_error *err)
+static pd_code find_version(pd_view *view, uint64_t newest, uint64_t seq, uint64_t *out, pd_error *err)
 {
   uint64_t low = 0, high = newest;
   char key[PD_THREAD_KEY_SIZE];
   pd_entry entry;
   while (low < high) {
     uint64_t mid = low + (high - low + 1) / 2;
-    TRY(pd_old_view_get(view, pd_text(pd_thread_key(PD_KEY_CHANGE, mid, key)), NULL, &entry, err));
+    TRY(pd_view_get(view, pd_text(pd_thread_key(PD_KEY_CHANGE, mid, key)), NULL, &entry, err));
     if (entry.seq <= seq)
       low = mid;
     else
@@ -181,7 +184,7 @@ static pd_code find_author(blamer *b, uint64_t seq, pd_error *err)
 }
 
 /* The record that wrote it, and the change set that this was. */
-static pd_code look_at_record(blamer *b, const pd_old_view *view, uint64_t seq, pd_error *err)
+static pd_code look_at_record(blamer *b, pd_view *view, uint64_t seq, pd_error *err)
 {
   uint64_t version;
   b->seq = 0;
@@ -199,12 +202,12 @@ static pd_code look_at_record(blamer *b, const pd_old_view *view, uint64_t seq, 
   return PD_OK;
 }
 
-static pd_code blame_leaf(blamer *b, const pd_old_view *view, pd_bytes key, pd_bytes value,
+static pd_code blame_leaf(blamer *b, pd_view *view, pd_bytes key, pd_bytes value,
                           bool (*visit)(void *ctx, const pd_thread_blame_line *line), void *ctx, bool *out_goes_on, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf pointer = {0};
   pd_entry entry;
-  TRY(pd_old_view_get(view, key, NULL, &entry, err));
+  TRY(pd_view_get(view, key, NULL, &entry, err));
   if (entry.seq != b->seq) TRY(look_at_record(b, view, entry.seq, err));
   TRY(write_pointer(key, value, &pointer, err));
   b->line.path = pd_buf_bytes(&pointer);
@@ -218,19 +221,19 @@ pd_code pd_thread_blame(pd_thread *thread, uint64_t version, const char *path, b
   CLEANUP(pd_stateleaves_done) pd_stateleaves leaves = {0};
   CLEANUP(pd_doc_path_done) pd_doc_path steps = {0};
   CLEANUP(blamer_done) blamer b = {.t = thread};
+  CLEANUP(pd_view_close_at) pd_view *view = NULL;
   pd_thread_point point;
-  char at[PD_THREAD_AT_SIZE];
   size_t used;
   bool goes_on = true;
   TRY(pd_thread_point_get(thread, version, &point, err));
-  pd_old_view view = pd_thread_view(thread, point.commit.seq, at);
+  TRY(pd_thread_view(thread, &point.commit, &view, err));
   b.newest = point.version;
   if (path && *path) { /* inside of what is kept whole, too, it must be there */
     CLEANUP(pd_buf_done) pd_buf text = {0};
-    TRY(pd_stateleaves_text(&view, path, &text, err));
+    TRY(pd_stateleaves_text(view, path, &text, err));
   }
-  TRY(pd_stateleaves_at(&view, path ? path : "", &leaves, &steps, &used, err));
+  TRY(pd_stateleaves_at(view, path ? path : "", &leaves, &steps, &used, err));
   for (size_t i = 0; goes_on && i < leaves.count; i++)
-    TRY(blame_leaf(&b, &view, pd_stateleaf_key_of(&leaves, i), pd_stateleaf_value_of(&leaves, i), visit, ctx, &goes_on, err));
+    TRY(blame_leaf(&b, view, pd_stateleaf_key_of(&leaves, i), pd_stateleaf_value_of(&leaves, i), visit, ctx, &goes_on, err));
   return PD_OK;
 }

@@ -78,7 +78,7 @@ pd_code pd_thread_export(pd_thread *thread, const pd_sink *sink, uint64_t *out_l
 {
   CLEANUP(exporter_done) exporter e = {.t = thread, .sink = sink};
   pd_story story = {.identity = export_identity, .change = export_change, .ctx = &e};
-  TRY(pd_thread_follow(thread, false, err));
+  TRY(pd_thread_follow(thread, err));
   TRY(pd_thread_tell(thread, &story, err));
   TRY(export_end(&e, err));
   if (out_lines) *out_lines = e.lines;

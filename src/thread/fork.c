@@ -44,10 +44,10 @@ static pd_code stage_over(void *ctx, pd_edit *edit, pd_error *err)
 
 static pd_code read_point(pd_thread *t, const pd_thread_point *point, over *o, pd_error *err)
 {
-  char at[PD_THREAD_AT_SIZE];
-  pd_old_view view = pd_thread_view(t, point->commit.seq, at);
-  TRY(pd_thread_read_identity(&view, t->id, &o->before, err));
-  return pd_thread_read_head(&view, t->id, &o->head, err);
+  CLEANUP(pd_view_close_at) pd_view *view = NULL;
+  TRY(pd_thread_view(t, &point->commit, &view, err));
+  TRY(pd_thread_read_identity(view, t->id, &o->before, err));
+  return pd_thread_read_head(view, t->id, &o->head, err);
 }
 
 /* ---- forks ---- */
@@ -136,20 +136,22 @@ static pd_code rewind_behind_fork(pd_thread *t, const pd_thread_point *point, co
 static pd_code rewind_once(pd_thread *t, uint64_t version, uint64_t expect_version, const pd_note *note, bool *out_again, pd_error *err)
 {
   CLEANUP(pd_identity_done) pd_identity there = {0};
+  CLEANUP(pd_view_close_at) pd_view *view = NULL;
   pd_thread_point point;
   char at[PD_THREAD_AT_SIZE];
   *out_again = false;
-  TRY(pd_thread_follow(t, true, err));
+  TRY(pd_thread_follow(t, err));
   if (expect_version != PD_ANY_VERSION && expect_version != t->head.version) return pd_thread_conflict(t, expect_version, err);
   TRY(pd_thread_find_point(t, version, &point, err));
   if (point.commit.seq == t->commit.seq) return PD_OK;
-  pd_old_view view = pd_thread_view(t, point.commit.seq, at);
-  TRY(pd_thread_read_identity(&view, t->id, &there, err));
+  TRY(pd_thread_view(t, &point.commit, &view, err));
+  TRY(pd_thread_read_identity(view, t->id, &there, err));
   pd_note own = {.author = note ? note->author : NULL,
                  .run = note ? note->run : NULL,
                  .reason = note && note->reason ? note->reason : "ThreadRewound",
                  .expect_head = &t->commit.id};
-  pd_code code = strcmp(there.id, t->id) == 0 ? pd_reset(t->store, t->ref, at, &own, NULL, err) : rewind_behind_fork(t, &point, &own, err);
+  pd_code code = strcmp(there.id, t->id) == 0 ? pd_reset(t->store, t->ref, pd_thread_at(point.commit.seq, at), &own, NULL, err)
+                                              : rewind_behind_fork(t, &point, &own, err);
   *out_again = code == PD_CONFLICT;
   return code;
 }
@@ -161,6 +163,6 @@ pd_code pd_thread_rewind(pd_thread *thread, uint64_t version, uint64_t expect_ve
   pd_code code = PD_OK;
   while (again) code = rewind_once(thread, version, expect_version, note, &again, err);
   TRY(code);
-  TRY(pd_thread_follow(thread, false, err));
+  TRY(pd_thread_follow(thread, err));
   return out ? pd_thread_find_point(thread, thread->head.version, out, err) : PD_OK;
 }

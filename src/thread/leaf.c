@@ -112,14 +112,14 @@ pd_code pd_stateleaves_of(const pd_doc *doc, const pd_doc_step *steps, size_t us
 
 /* ---- of a tree ---- */
 
-pd_code pd_stateleaves_read(const pd_old_view *view, pd_bytes key, pd_stateleaves *out, pd_error *err)
+pd_code pd_stateleaves_read(pd_view *view, pd_bytes key, pd_stateleaves *out, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf value = {0}, prefix = {0};
   CLEANUP(pd_iter_close_at) pd_iter *iter = NULL;
   pd_error why;
   pd_entry entry;
   pd_bytes found;
-  pd_code code = pd_old_view_get(view, key, &value, NULL, &why);
+  pd_code code = pd_view_get(view, key, &value, NULL, &why);
   if (!code) return pd_stateleaves_add(out, key, pd_buf_bytes(&value), err); /* a leaf has nothing below it */
   if (code != PD_NOT_FOUND) {
     if (err) *err = why;
@@ -127,7 +127,7 @@ pd_code pd_stateleaves_read(const pd_old_view *view, pd_bytes key, pd_stateleave
   }
   TRY(pd_buf_append(&prefix, key.data, key.size, err));
   TRY(pd_buf_byte(&prefix, '/', err));
-  TRY(pd_old_view_scan(view, &(pd_scan){.prefix = pd_buf_bytes(&prefix)}, &iter, err));
+  TRY(pd_view_scan(view, &(pd_scan){.prefix = pd_buf_bytes(&prefix)}, &iter, err));
   while ((code = pd_iter_next(iter, &entry, &found, err)) == PD_OK) TRY(pd_stateleaves_add(out, entry.key, found, err));
   return code == PD_NOT_FOUND ? PD_OK : code;
 }
@@ -170,7 +170,7 @@ static void all_leaves_done(all_leaves *all)
   free(all->items);
 }
 
-static pd_code compare_path(const pd_old_view *view, const pd_doc *doc, const pd_doc_path *path, path_leaves *out, pd_error *err)
+static pd_code compare_path(pd_view *view, const pd_doc *doc, const pd_doc_path *path, path_leaves *out, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf key = {0};
   size_t used;
@@ -181,13 +181,12 @@ static pd_code compare_path(const pd_old_view *view, const pd_doc *doc, const pd
 
 pd_code pd_stateleaves_stage(pd_edit *edit, const pd_doc *doc, const pd_doc_path *paths, size_t count, pd_error *err)
 {
-  pd_old_view view = {.edit = edit};
   CLEANUP(all_leaves_done) all_leaves all = {.items = calloc(count + 1, sizeof *all.items), .count = count};
   if (!all.items) {
     all.count = 0;
     return pd_error_memory(err, "leaves of a state");
   }
-  for (size_t i = 0; i < count; i++) TRY(compare_path(&view, doc, &paths[i], &all.items[i], err));
+  for (size_t i = 0; i < count; i++) TRY(compare_path(pd_edit_view(edit), doc, &paths[i], &all.items[i], err));
   for (size_t i = 0; i < count; i++) TRY(stage_difference(&all.items[i].was, &all.items[i].is, edit, err));
   return PD_OK;
 }
@@ -221,7 +220,7 @@ pd_code pd_stateleaf_put(pd_doc *doc, pd_bytes key, pd_bytes value, pd_error *er
   return put_leaf(doc, key, value, 0, err);
 }
 
-pd_code pd_stateleaves_load(const pd_old_view *view, pd_doc **out, pd_error *err)
+pd_code pd_stateleaves_load(pd_view *view, pd_doc **out, pd_error *err)
 {
   CLEANUP(free_doc) pd_doc *doc = NULL;
   CLEANUP(pd_iter_close_at) pd_iter *iter = NULL;
@@ -229,7 +228,7 @@ pd_code pd_stateleaves_load(const pd_old_view *view, pd_doc **out, pd_error *err
   pd_bytes value;
   pd_code code;
   TRY(pd_doc_new((pd_json){.kind = PD_JSON_NONE}, 0, &doc, err));
-  TRY(pd_old_view_scan(view, &(pd_scan){.prefix = pd_text(PD_LEAF_ROOT "/")}, &iter, err));
+  TRY(pd_view_scan(view, &(pd_scan){.prefix = pd_text(PD_LEAF_ROOT "/")}, &iter, err));
   while ((code = pd_iter_next(iter, &entry, &value, err)) == PD_OK) TRY(put_leaf(doc, entry.key, value, 0, err));
   if (code != PD_NOT_FOUND) return code;
   *out = doc;
@@ -245,7 +244,7 @@ static pd_code no_path(const char *pointer, pd_error *err)
 }
 
 /* A numeral of a pointer is an index if what it is looked up in is an array: the first key below says so. */
-static pd_code settle_step(const pd_old_view *view, pd_bytes key, pd_doc_step *step, pd_error *err)
+static pd_code settle_step(pd_view *view, pd_bytes key, pd_doc_step *step, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf prefix = {0};
   CLEANUP(pd_iter_close_at) pd_iter *iter = NULL;
@@ -253,7 +252,7 @@ static pd_code settle_step(const pd_old_view *view, pd_bytes key, pd_doc_step *s
   uint64_t index = 0;
   TRY(pd_buf_append(&prefix, key.data, key.size, err));
   TRY(pd_buf_byte(&prefix, '/', err));
-  TRY(pd_old_view_scan(view, &(pd_scan){.prefix = pd_buf_bytes(&prefix), .keys_only = true}, &iter, err));
+  TRY(pd_view_scan(view, &(pd_scan){.prefix = pd_buf_bytes(&prefix), .keys_only = true}, &iter, err));
   pd_code code = pd_iter_next(iter, &entry, NULL, err);
   if (code && code != PD_NOT_FOUND) return code;
   bool is_array = !code && entry.key.size > prefix.size && ((const char *)entry.key.data)[prefix.size] == '#';
@@ -265,7 +264,7 @@ static pd_code settle_step(const pd_old_view *view, pd_bytes key, pd_doc_step *s
 }
 
 /* pd_stateleaf_key, with the steps made certain on the way. */
-static pd_code settle_path(const pd_old_view *view, pd_doc_path *path, pd_buf *key, size_t *out_used, pd_error *err)
+static pd_code settle_path(pd_view *view, pd_doc_path *path, pd_buf *key, size_t *out_used, pd_error *err)
 {
   for (size_t i = 0; i < path->count; i++) {
     TRY(pd_stateleaf_key(path->steps, i, key, out_used, err));
@@ -275,8 +274,7 @@ static pd_code settle_path(const pd_old_view *view, pd_doc_path *path, pd_buf *k
   return pd_stateleaf_key(path->steps, path->count, key, out_used, err);
 }
 
-pd_code pd_stateleaves_at(const pd_old_view *view, const char *pointer, pd_stateleaves *out, pd_doc_path *out_path, size_t *out_used,
-                          pd_error *err)
+pd_code pd_stateleaves_at(pd_view *view, const char *pointer, pd_stateleaves *out, pd_doc_path *out_path, size_t *out_used, pd_error *err)
 {
   CLEANUP(pd_doc_path_done) pd_doc_path path = {0};
   CLEANUP(pd_buf_done) pd_buf key = {0};
@@ -302,7 +300,7 @@ static bool is_item_list(const pd_stateleaves *leaves, size_t used)
   return at && at < end && *at == '#';
 }
 
-pd_code pd_stateleaves_text(const pd_old_view *view, const char *pointer, pd_buf *out, pd_error *err)
+pd_code pd_stateleaves_text(pd_view *view, const char *pointer, pd_buf *out, pd_error *err)
 {
   CLEANUP(free_doc) pd_doc *doc = NULL;
   CLEANUP(pd_stateleaves_done) pd_stateleaves leaves = {0};

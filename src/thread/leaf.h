@@ -17,7 +17,6 @@
 #define PD_THREAD_LEAF_H
 
 #include "base/doc.h"
-#include "thread/view.h"
 
 #define PD_LEAF_ROOT "state"
 #define PD_LEAF_SPLIT_MAX 700
@@ -52,7 +51,7 @@ PD_MUST_USE pd_code pd_stateleaves_add(pd_stateleaves *leaves, pd_bytes key, pd_
 PD_MUST_USE pd_code pd_stateleaves_of(const pd_doc *doc, const pd_doc_step *steps, size_t used, pd_bytes key, pd_stateleaves *out,
                                       pd_error *err);
 /* Those that a tree has for `key`: itself and what is below it. */
-PD_MUST_USE pd_code pd_stateleaves_read(const pd_old_view *view, pd_bytes key, pd_stateleaves *out, pd_error *err);
+PD_MUST_USE pd_code pd_stateleaves_read(pd_view *view, pd_bytes key, pd_stateleaves *out, pd_error *err);
 
 /* Stage what differs at these paths between the tree that `edit` began with and the doc. Nothing is staged yet. */
 PD_MUST_USE pd_code pd_stateleaves_stage(pd_edit *edit, const pd_doc *doc, const pd_doc_path *paths, size_t count, pd_error *err);
@@ -60,12 +59,12 @@ PD_MUST_USE pd_code pd_stateleaves_stage(pd_edit *edit, const pd_doc *doc, const
 /* Put one leaf into the doc, and keep all edits of the doc so far. The items of an array come in order. PD_CORRUPT if it does not fit. */
 PD_MUST_USE pd_code pd_stateleaf_put(pd_doc *doc, pd_bytes key, pd_bytes value, pd_error *err);
 /* The state as a doc. */
-PD_MUST_USE pd_code pd_stateleaves_load(const pd_old_view *view, pd_doc **out, pd_error *err);
+PD_MUST_USE pd_code pd_stateleaves_load(pd_view *view, pd_doc **out, pd_error *err);
 /* Append the canonical JSON of what is at the pointer; PD_NOT_FOUND (PathNotFound). */
-PD_MUST_USE pd_code pd_stateleaves_text(const pd_old_view *view, const char *pointer, pd_buf *out, pd_error *err);
+PD_MUST_USE pd_code pd_stateleaves_text(pd_view *view, const char *pointer, pd_buf *out, pd_error *err);
 /* The leaves at the pointer; there is at least one, unless the pointer is the root's. PD_NOT_FOUND (PathNotFound). *out_path is its path,
  * as far as keys have it; it is yours. */
-PD_MUST_USE pd_code pd_stateleaves_at(const pd_old_view *view, const char *pointer, pd_stateleaves *out, pd_doc_path *out_path,
-                                      size_t *out_used, pd_error *err);
+PD_MUST_USE pd_code pd_stateleaves_at(pd_view *view, const char *pointer, pd_stateleaves *out, pd_doc_path *out_path, size_t *out_used,
+                                      pd_error *err);
 
 #endif

@@ -4,28 +4,27 @@
 #include "base/error.h"
 #include "base/key.h"
 #include "thread/mailbox.h"
+#include "thread/thread.h"
 
 /* ---- looking ---- */
 
-/* All reads of one call are of one moment: the commit that the ref is at. False: there is no such mailbox, so it is empty. */
-static pd_code moment_of(pd_mailbox *box, char out[PD_ID_HEX_SIZE], bool *out_is_there, pd_error *err)
+/* All reads of one call are of one moment. *out stays NULL if there is no such mailbox, so it is empty. */
+static pd_code view_of(pd_mailbox *box, pd_view **out, pd_error *err)
 {
-  pd_commit commit;
-  pd_code code = pd_resolve(box->store, box->ref, &commit, err);
-  *out_is_there = code == PD_OK;
-  if (code == PD_NOT_FOUND) return PD_OK;
-  if (!code) pd_id_hex(&commit.id, out);
-  return code;
+  pd_error why;
+  pd_code code = pd_view_open(box->store, box->ref, out, &why);
+  if (code && code != PD_NOT_FOUND && err) *err = why;
+  return code == PD_NOT_FOUND ? PD_OK : code;
 }
 
-static pd_code read_fixed(pd_mailbox *box, const char *at, uint64_t number, pd_mail_item *item, pd_error *err)
+static pd_code read_fixed(pd_mailbox *box, pd_view *view, uint64_t number, pd_mail_item *item, pd_error *err)
 {
   char key[PD_MAIL_KEY_SIZE];
-  TRY(pd_get(box->store, at, pd_text(pd_mail_key("mail", number, key)), &item->fixed, NULL, err));
+  TRY(pd_view_get(view, pd_text(pd_mail_key("mail", number, key)), &item->fixed, NULL, err));
   return pd_mail_decode(box, number, item, err);
 }
 
-static pd_code walk(pd_mailbox *box, const char *at, pd_iter *iter, const pd_letter_query *query, pd_letter_visit visit, void *ctx,
+static pd_code walk(pd_mailbox *box, pd_view *view, pd_iter *iter, const pd_letter_query *query, pd_letter_visit visit, void *ctx,
                     pd_error *err)
 {
   CLEANUP(pd_mail_item_done) pd_mail_item item = {0};
@@ -37,7 +36,7 @@ static pd_code walk(pd_mailbox *box, const char *at, pd_iter *iter, const pd_let
   while ((!query->limit || shown < query->limit) && (code = pd_iter_next(iter, &entry, &state, err)) == PD_OK) {
     pd_buf_clear(&item.state);
     TRY(pd_buf_append(&item.state, state.data, state.size, err));
-    TRY(read_fixed(box, at, pd_key_number(entry.key), &item, err));
+    TRY(read_fixed(box, view, pd_key_number(entry.key), &item, err));
     if (!(statuses & 1u << item.letter.status)) continue;
     shown++;
     if (!visit(ctx, &item.letter)) return PD_OK;
@@ -48,17 +47,15 @@ static pd_code walk(pd_mailbox *box, const char *at, pd_iter *iter, const pd_let
 pd_code pd_mailbox_list(pd_mailbox *box, const pd_letter_query *query, pd_letter_visit visit, void *ctx, pd_error *err)
 {
   static const pd_letter_query all = {0};
-  char at[PD_ID_HEX_SIZE], after[PD_MAIL_KEY_SIZE];
-  bool is_there;
-  pd_iter *iter;
+  CLEANUP(pd_view_close_at) pd_view *view = NULL;
+  CLEANUP(pd_iter_close_at) pd_iter *iter = NULL;
+  char after[PD_MAIL_KEY_SIZE];
   pd_scan scan = {.prefix = pd_text("letter/")};
-  TRY(moment_of(box, at, &is_there, err));
-  if (!is_there) return PD_OK;
+  TRY(view_of(box, &view, err));
+  if (!view) return PD_OK;
   if (query && query->after) scan.after = pd_text(pd_mail_key("letter", query->after, after));
-  TRY(pd_iter_open(box->store, at, &scan, &iter, err));
-  pd_code code = walk(box, at, iter, query ? query : &all, visit, ctx, err);
-  pd_iter_close(iter);
-  return code;
+  TRY(pd_view_scan(view, &scan, &iter, err));
+  return walk(box, view, iter, query ? query : &all, visit, ctx, err);
 }
 
 static pd_code no_letter(const pd_mailbox *box, uint64_t number, pd_error *err)
@@ -69,14 +66,14 @@ static pd_code no_letter(const pd_mailbox *box, uint64_t number, pd_error *err)
 pd_code pd_mailbox_show(pd_mailbox *box, uint64_t number, pd_letter_visit visit, void *ctx, pd_error *err)
 {
   CLEANUP(pd_mail_item_done) pd_mail_item item = {0};
-  char at[PD_ID_HEX_SIZE], key[PD_MAIL_KEY_SIZE];
-  bool is_there;
-  TRY(moment_of(box, at, &is_there, err));
-  if (!is_there) return no_letter(box, number, err);
-  pd_code code = pd_get(box->store, at, pd_text(pd_mail_key("letter", number, key)), &item.state, NULL, err);
+  CLEANUP(pd_view_close_at) pd_view *view = NULL;
+  char key[PD_MAIL_KEY_SIZE];
+  TRY(view_of(box, &view, err));
+  if (!view) return no_letter(box, number, err);
+  pd_code code = pd_view_get(view, pd_text(pd_mail_key("letter", number, key)), &item.state, NULL, err);
   if (code == PD_NOT_FOUND) return no_letter(box, number, err);
   TRY(code);
-  TRY(read_fixed(box, at, number, &item, err));
+  TRY(read_fixed(box, view, number, &item, err));
   (void)visit(ctx, &item.letter);
   return PD_OK;
 }

@@ -58,15 +58,15 @@ static pd_code id_key(const char *id, pd_buf *out, pd_error *err)
   return pd_buf_printf(out, err, KEY_OPERATION "/%s", id);
 }
 
-static pd_code read_change(pd_thread *t, uint64_t version, const char *mark, const char *id, pd_thread_ack *out, pd_error *err)
+static pd_code read_change(pd_thread *t, pd_view *view, uint64_t version, const char *mark, const char *id, pd_thread_ack *out,
+                           pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf text = {0};
-  char key[PD_THREAD_KEY_SIZE], at[PD_THREAD_AT_SIZE];
+  char key[PD_THREAD_KEY_SIZE];
   pd_change_parts parts;
   pd_entry entry;
   pd_error why = {0};
-  pd_old_view view = pd_thread_view(t, t->commit.seq, at);
-  TRY(pd_old_view_get(&view, pd_text(pd_thread_key(PD_KEY_CHANGE, version, key)), &text, &entry, err));
+  TRY(pd_view_get(view, pd_text(pd_thread_key(PD_KEY_CHANGE, version, key)), &text, &entry, err));
   TRY(pd_thread_stored(t->id, key, pd_change_parse(pd_buf_bytes(&text), &parts, &why), &why, err));
   if (mark && parts.operation_mark.kind == PD_JSON_STRING && !pd_json_is(parts.operation_mark, mark))
     return pd_error_named(err, PD_CONFLICT, "OperationUsed",
@@ -84,21 +84,21 @@ static pd_code read_change(pd_thread *t, uint64_t version, const char *mark, con
 pd_code pd_operation_find(pd_thread *t, const char *id, const char *mark, bool *out_is_found, pd_thread_ack *out, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf key = {0}, text = {0};
-  char at[PD_THREAD_AT_SIZE];
+  CLEANUP(pd_view_close_at) pd_view *view = NULL;
   pd_thread_ack ack;
   pd_json number;
   uint64_t version;
   pd_error why = {0};
   *out_is_found = false;
   TRY(id_key(id, &key, err));
-  pd_old_view view = pd_thread_view(t, t->commit.seq, at);
-  pd_code code = pd_old_view_get(&view, pd_buf_bytes(&key), &text, NULL, &why);
+  TRY(pd_thread_view(t, &t->commit, &view, err));
+  pd_code code = pd_view_get(view, pd_buf_bytes(&key), &text, NULL, &why);
   if (code == PD_NOT_FOUND) return PD_OK;
   if (code && err) *err = why;
   TRY(code);
   if (pd_json_parse(pd_buf_bytes(&text), &number, NULL) || !pd_json_u64(number, &version))
     return pd_thread_corrupt(t->id, KEY_OPERATION "/", "no number", err);
-  TRY(read_change(t, version, mark, id, &ack, err));
+  TRY(read_change(t, view, version, mark, id, &ack, err));
   TRY(pd_store_flush(t->store, err)); /* the answer says that it is durable */
   *out_is_found = true;
   *out = ack;
@@ -141,12 +141,11 @@ static void old_ones_done(old_one (*old)[FORGET_AT_ONCE])
 static pd_code find_old(pd_edit *edit, uint64_t version, old_one old[FORGET_AT_ONCE], size_t *out_count, pd_error *err)
 {
   CLEANUP(pd_iter_close_at) pd_iter *iter = NULL;
-  pd_old_view view = {.edit = edit};
   pd_entry entry;
   pd_bytes id;
   pd_code code = PD_OK;
   *out_count = 0;
-  TRY(pd_old_view_scan(&view, &(pd_scan){.prefix = pd_text(KEY_OPERATION "-at/")}, &iter, err));
+  TRY(pd_view_scan(pd_edit_view(edit), &(pd_scan){.prefix = pd_text(KEY_OPERATION "-at/")}, &iter, err));
   while (*out_count < FORGET_AT_ONCE && (code = pd_iter_next(iter, &entry, &id, err)) == PD_OK) {
     if (pd_thread_key_number(entry.key) + PD_THREAD_OPERATIONS_KEPT > version) break;
     TRY(pd_buf_append(&old[*out_count].at_key, entry.key.data, entry.key.size, err));
@@ -190,7 +189,8 @@ pd_code pd_thread_operation_get(pd_thread *thread, const char *operation_id, con
   bool is_found;
   pd_thread_ack ack;
   TRY(pd_operation_check(operation_id, mark, err));
-  TRY(pd_thread_follow(thread, true, err));
+  TRY(pd_store_flush(thread->store, err)); /* it may be what another thread of this process is just writing */
+  TRY(pd_thread_follow(thread, err));
   if (operation_id) TRY(pd_operation_find(thread, operation_id, mark, &is_found, &ack, err));
   if (!operation_id || !is_found)
     return pd_error_named(err, PD_NOT_FOUND, "OperationNotFound", "thread '%s' remembers no operation '%.64s'", thread->id,

@@ -52,18 +52,18 @@ bool pd_state_bound_known(const pd_id *tree, uint64_t *out)
 
 /* A name takes one byte of its leaf's key and six of the text at most (\u0000). For the slash before it the text has two quotes, a colon,
  * a comma and two brackets, which is six as well. */
-static pd_code count_bound(const pd_old_view *view, uint64_t *out, pd_error *err)
+static pd_code count_bound(pd_view *view, uint64_t *out, pd_error *err)
 {
   CLEANUP(pd_iter_close_at) pd_iter *iter = NULL;
   pd_entry entry;
   pd_code code;
   *out = 2;
-  TRY(pd_old_view_scan(view, &(pd_scan){.prefix = pd_text(PD_LEAF_ROOT "/"), .keys_only = true}, &iter, err));
+  TRY(pd_view_scan(view, &(pd_scan){.prefix = pd_text(PD_LEAF_ROOT "/"), .keys_only = true}, &iter, err));
   while ((code = pd_iter_next(iter, &entry, NULL, err)) == PD_OK) *out += 6 * (uint64_t)entry.key.size + entry.size;
   return code == PD_NOT_FOUND ? PD_OK : code;
 }
 
-static pd_code find_bound(const pd_old_view *view, const pd_id *tree, uint64_t *out, pd_error *err)
+static pd_code find_bound(pd_view *view, const pd_id *tree, uint64_t *out, pd_error *err)
 {
   if (pd_state_bound_known(tree, out)) return PD_OK;
   TRY(count_bound(view, out, err));
@@ -101,7 +101,7 @@ uint64_t pd_part_bound(const pd_part *part)
 /* ---- loading ---- */
 
 typedef struct loader {
-  const pd_old_view *view;
+  pd_view *view;
   const pd_doc_path *paths;
   pd_part *part;
   pd_buf key; /* of what is being looked at */
@@ -134,7 +134,7 @@ static pd_code first_below(const loader *l, pd_bytes from, pd_buf *out_key, pd_e
   pd_entry entry;
   TRY(pd_buf_append(&prefix, l->key.data, l->key.size, err));
   TRY(pd_buf_byte(&prefix, '/', err));
-  TRY(pd_old_view_scan(l->view, &(pd_scan){.prefix = pd_buf_bytes(&prefix), .from = from, .keys_only = true}, &iter, err));
+  TRY(pd_view_scan(l->view, &(pd_scan){.prefix = pd_buf_bytes(&prefix), .from = from, .keys_only = true}, &iter, err));
   pd_code code = pd_iter_next(iter, &entry, NULL, err);
   if (code) return code == PD_NOT_FOUND ? PD_OK : code;
   return pd_buf_append(out_key, entry.key.data, entry.key.size, err);
@@ -179,7 +179,7 @@ static pd_code add_placeholder(loader *l, pd_bytes child, pd_error *err)
   CLEANUP(pd_buf_done) pd_buf value = {0};
   pd_touched *all = &l->part->placeholders;
   pd_doc_path path = {0};
-  if (pd_stateleaf_is_hashed(child)) TRY(pd_old_view_get(l->view, child, &value, NULL, err)); /* it has the name */
+  if (pd_stateleaf_is_hashed(child)) TRY(pd_view_get(l->view, child, &value, NULL, err)); /* it has the name */
   TRY(pd_stateleaf_path(child, pd_buf_bytes(&value), &path, err));
   pd_code code = pd_touched_add(all, path.steps, path.count, err);
   if (!code) code = pd_doc_set(l->part->doc, path.steps, path.count, (pd_json){{"null", 4}, PD_JSON_NULL}, err);
@@ -228,7 +228,7 @@ static pd_code load_level(loader *l, level here, bool is_whole, pd_error *err)
   pd_error why;
   bool is_end = l->paths[here.from].count == here.depth; /* then it is the only path here: they are minimal */
   if (is_end || is_whole || l->key.size > PD_LEAF_SPLIT_MAX) return put_subtree(l, err);
-  pd_code code = here.depth ? pd_old_view_get(l->view, pd_buf_bytes(&l->key), &value, NULL, &why) : PD_NOT_FOUND;
+  pd_code code = here.depth ? pd_view_get(l->view, pd_buf_bytes(&l->key), &value, NULL, &why) : PD_NOT_FOUND;
   if (!code) return pd_stateleaf_put(l->part->doc, pd_buf_bytes(&l->key), pd_buf_bytes(&value), err);
   if (code != PD_NOT_FOUND) {
     if (err) *err = why;
@@ -240,7 +240,7 @@ static pd_code load_level(loader *l, level here, bool is_whole, pd_error *err)
   return is_array ? put_subtree(l, err) : load_members(l, here, err);
 }
 
-pd_code pd_part_load(const pd_old_view *view, const pd_id *tree, const pd_touched *wanted, pd_part *out, pd_error *err)
+pd_code pd_part_load(pd_view *view, const pd_id *tree, const pd_touched *wanted, pd_part *out, pd_error *err)
 {
   CLEANUP(pd_part_done) pd_part part = {0};
   CLEANUP(loader_done) loader l = {.view = view, .paths = wanted->paths, .part = &part};

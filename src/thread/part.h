@@ -14,7 +14,6 @@
 #define PD_THREAD_PART_H
 
 #include "thread/patch.h"
-#include "thread/view.h"
 
 #define PD_PART_PATHS_MAX 100 /* more wanted paths than this: the whole state is loaded */
 
@@ -30,7 +29,7 @@ void pd_part_done(pd_part *part);
 
 /* Load what lies at the paths, which are minimal (pd_touched_minimize) and are not the root's. `tree` is the id of the tree that `view`
  * reads. See pd_part_is_refused for errors. */
-PD_MUST_USE pd_code pd_part_load(const pd_old_view *view, const pd_id *tree, const pd_touched *wanted, pd_part *out, pd_error *err);
+PD_MUST_USE pd_code pd_part_load(pd_view *view, const pd_id *tree, const pd_touched *wanted, pd_part *out, pd_error *err);
 /* Is this a reason to use the whole state instead, be it of loading the part or of applying a list to it? Else it is a failure. */
 bool pd_part_is_refused(pd_code code);
 /* May the leaves at these paths be taken from the part? (Q2) */

@@ -17,12 +17,12 @@ static pd_code state_here(pd_thread *t, pd_buf *out, pd_error *err)
 pd_code pd_thread_state(pd_thread *thread, uint64_t version, const char *path, pd_buf *out, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf text = {.size_max = out->size_max};
+  CLEANUP(pd_view_close_at) pd_view *view = NULL;
   pd_thread_point point;
-  char at[PD_THREAD_AT_SIZE];
   TRY(pd_thread_point_get(thread, version, &point, err));
-  pd_old_view view = pd_thread_view(thread, point.commit.seq, at);
-  bool is_head = point.commit.seq == thread->commit.seq;
-  TRY(is_head && (!path || !*path) ? state_here(thread, &text, err) : pd_stateleaves_text(&view, path ? path : "", &text, err));
+  bool is_here = point.commit.seq == thread->commit.seq && (!path || !*path);
+  if (!is_here) TRY(pd_thread_view(thread, &point.commit, &view, err));
+  TRY(is_here ? state_here(thread, &text, err) : pd_stateleaves_text(view, path ? path : "", &text, err));
   pd_buf_done(out);
   *out = text;
   text = (pd_buf){0};
@@ -30,6 +30,13 @@ pd_code pd_thread_state(pd_thread *thread, uint64_t version, const char *path, p
 }
 
 /* ---- messages ---- */
+
+static pd_code scan_head(const pd_thread *t, const pd_scan *scan, pd_iter **out, pd_error *err)
+{
+  CLEANUP(pd_view_close_at) pd_view *view = NULL;
+  TRY(pd_thread_view(t, &t->commit, &view, err));
+  return pd_view_scan(view, scan, out, err);
+}
 
 /* Which places: first..last, and none if first > last. */
 typedef struct places {
@@ -58,11 +65,11 @@ static void message_walk_done(message_walk *w)
 
 static pd_code begin_messages(pd_thread *t, uint64_t first, uint64_t last, message_walk *out, pd_error *err)
 {
-  char at[PD_THREAD_AT_SIZE], from[PD_THREAD_KEY_SIZE], to[PD_THREAD_KEY_SIZE];
+  char from[PD_THREAD_KEY_SIZE], to[PD_THREAD_KEY_SIZE];
   *out = (message_walk){.t = t, .next = first, .last = last};
   if (first > last) return PD_OK;
   pd_scan scan = {.from = pd_text(pd_thread_key(PD_KEY_MESSAGE, first, from)), .to = pd_text(pd_thread_key(PD_KEY_MESSAGE, last + 1, to))};
-  return pd_iter_open(t->store, pd_thread_at(t->commit.seq, at), &scan, &out->iter, err);
+  return scan_head(t, &scan, &out->iter, err);
 }
 
 /* PD_NOT_FOUND at the end. A place that is empty is damage. */
@@ -117,14 +124,14 @@ pd_code pd_thread_messages(pd_thread *thread, const pd_message_query *query, pd_
 pd_code pd_thread_message_find(pd_thread *thread, const char *message_id, uint64_t *out_place, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf key = {0}, text = {0};
-  char at[PD_THREAD_AT_SIZE];
+  CLEANUP(pd_view_close_at) pd_view *view = NULL;
   pd_json json;
   pd_error why;
   TRY(pd_message_id_check(pd_text(message_id), err));
-  TRY(pd_thread_follow(thread, false, err));
+  TRY(pd_thread_follow(thread, err));
   TRY(pd_buf_printf(&key, err, PD_KEY_MESSAGE "-id/%s", message_id));
-  pd_old_view view = pd_thread_view(thread, thread->commit.seq, at);
-  pd_code code = pd_old_view_get(&view, pd_buf_bytes(&key), &text, NULL, &why);
+  TRY(pd_thread_view(thread, &thread->commit, &view, err));
+  pd_code code = pd_view_get(view, pd_buf_bytes(&key), &text, NULL, &why);
   if (code == PD_NOT_FOUND)
     return pd_error_named(err, PD_NOT_FOUND, "MessageNotFound", "thread '%s' has no message '%.200s'", thread->id, message_id);
   if (code && err) *err = why;
@@ -189,13 +196,13 @@ static pd_code show_change(pd_thread *t, uint64_t version, pd_bytes text, const 
 pd_code pd_thread_walk_changes(pd_thread *t, uint64_t first, uint64_t last, pd_delta_visit visit, void *ctx, pd_error *err)
 {
   CLEANUP(pd_iter_close_at) pd_iter *iter = NULL;
-  char at[PD_THREAD_AT_SIZE], from[PD_THREAD_KEY_SIZE], to[PD_THREAD_KEY_SIZE], key[PD_THREAD_KEY_SIZE];
+  char from[PD_THREAD_KEY_SIZE], to[PD_THREAD_KEY_SIZE], key[PD_THREAD_KEY_SIZE];
   bool goes_on = true;
   pd_entry entry;
   pd_bytes text;
   if (first > last) return PD_OK;
   pd_scan scan = {.from = pd_text(pd_thread_key(PD_KEY_CHANGE, first, from)), .to = pd_text(pd_thread_key(PD_KEY_CHANGE, last + 1, to))};
-  TRY(pd_iter_open(t->store, pd_thread_at(t->commit.seq, at), &scan, &iter, err));
+  TRY(scan_head(t, &scan, &iter, err));
   for (uint64_t version = first; goes_on && version <= last; version++) {
     pd_code code = pd_iter_next(iter, &entry, &text, err);
     if (code == PD_NOT_FOUND || (!code && pd_thread_key_number(entry.key) != version))
@@ -214,7 +221,7 @@ static pd_code no_version(const pd_thread *t, uint64_t version, pd_error *err)
 
 pd_code pd_thread_deltas(pd_thread *thread, uint64_t after_version, uint64_t limit, pd_delta_visit visit, void *ctx, pd_error *err)
 {
-  TRY(pd_thread_follow(thread, false, err));
+  TRY(pd_thread_follow(thread, err));
   uint64_t last = thread->head.version;
   if (after_version > last) return no_version(thread, after_version, err);
   if (limit && last - after_version > limit) last = after_version + limit;
@@ -223,7 +230,7 @@ pd_code pd_thread_deltas(pd_thread *thread, uint64_t after_version, uint64_t lim
 
 pd_code pd_thread_delta_get(pd_thread *thread, uint64_t version, pd_delta_visit visit, void *ctx, pd_error *err)
 {
-  TRY(pd_thread_follow(thread, false, err));
+  TRY(pd_thread_follow(thread, err));
   if (version == PD_VERSION_HEAD) version = thread->head.version;
   if (version > thread->head.version) return no_version(thread, version, err);
   return pd_thread_walk_changes(thread, version, version, visit, ctx, err);

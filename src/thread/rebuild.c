@@ -28,8 +28,9 @@ static void teller_done(teller *tl)
 static pd_code read_next(teller *tl, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf text = {0};
+  CLEANUP(pd_view_close_at) pd_view *view = NULL;
   pd_thread *t = tl->t;
-  char key[PD_THREAD_KEY_SIZE], at[PD_THREAD_AT_SIZE];
+  char key[PD_THREAD_KEY_SIZE];
   pd_json json;
   pd_error why = {0};
   bool is_last = tl->told == t->identity.forks;
@@ -38,8 +39,8 @@ static pd_code read_next(teller *tl, pd_error *err)
   pd_identity_done(&tl->next);
   tl->next = (pd_identity){0};
   if (tl->told > t->identity.forks) return PD_OK;
-  pd_old_view view = pd_thread_view(t, t->commit.seq, at);
-  TRY(pd_old_view_get(&view, pd_text(key), &text, NULL, err));
+  TRY(pd_thread_view(t, &t->commit, &view, err));
+  TRY(pd_view_get(view, pd_text(key), &text, NULL, err));
   pd_code code = pd_json_parse(pd_buf_bytes(&text), &json, &why);
   if (!code) code = pd_identity_parse(json, &tl->next, &why);
   return pd_thread_stored(t->id, key, code, &why, err);

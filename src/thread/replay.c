@@ -96,7 +96,7 @@ pd_code pd_thread_replay(pd_thread *thread, bool (*progress)(void *ctx, uint64_t
   CLEANUP(replay_done) replay rp = {.progress = progress, .ctx = ctx, .report = {.is_same = true}};
   pd_story story = {.identity = replay_identity, .change = replay_change, .ctx = &rp};
   pd_error why;
-  TRY(pd_thread_follow(thread, false, err));
+  TRY(pd_thread_follow(thread, err));
   rp.total = thread->head.version;
   TRY(pd_rebuild_open(&rp.r, err));
   pd_code code = pd_thread_tell(thread, &story, &why);

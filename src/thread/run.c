@@ -165,16 +165,18 @@ pd_code pd_thread_runs(pd_thread *thread, uint64_t version, uint64_t after, uint
                        pd_error *err)
 {
   CLEANUP(pd_iter_close_at) pd_iter *iter = NULL;
+  CLEANUP(pd_view_close_at) pd_view *view = NULL;
   pd_thread_point point;
   pd_entry entry;
   pd_bytes text;
-  char at[PD_THREAD_AT_SIZE], from[PD_THREAD_KEY_SIZE];
+  char from[PD_THREAD_KEY_SIZE];
   pd_code code = PD_OK;
   bool goes_on = true;
   TRY(pd_thread_point_get(thread, version, &point, err));
   if (after >= point.run_count) return PD_OK;
   pd_scan scan = {.prefix = pd_text(PD_KEY_RUN "/"), .from = pd_text(pd_thread_key(PD_KEY_RUN, after + 1, from))};
-  TRY(pd_iter_open(thread->store, pd_thread_at(point.commit.seq, at), &scan, &iter, err));
+  TRY(pd_thread_view(thread, &point.commit, &view, err));
+  TRY(pd_view_scan(view, &scan, &iter, err));
   for (uint64_t i = 0; goes_on && (!limit || i < limit) && (code = pd_iter_next(iter, &entry, &text, err)) == PD_OK; i++)
     TRY(show_run(thread, pd_thread_key_number(entry.key), text, point.active_run, visit, ctx, &goes_on, err));
   return code == PD_NOT_FOUND ? PD_OK : code;
@@ -183,18 +185,19 @@ pd_code pd_thread_runs(pd_thread *thread, uint64_t version, uint64_t after, uint
 pd_code pd_thread_run_get(pd_thread *thread, const char *run_id, pd_thread_run_visit visit, void *ctx, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf text = {0};
-  char at[PD_THREAD_AT_SIZE], key[RUN_ID_KEY_SIZE], run_key[PD_THREAD_KEY_SIZE];
+  CLEANUP(pd_view_close_at) pd_view *view = NULL;
+  char key[RUN_ID_KEY_SIZE], run_key[PD_THREAD_KEY_SIZE];
   uint64_t number;
   pd_error why;
   bool goes_on;
   TRY(pd_thread_id_check(run_id, "run", err));
-  TRY(pd_thread_follow(thread, false, err));
-  pd_old_view view = pd_thread_view(thread, thread->commit.seq, at);
-  pd_code code = pd_old_view_get(&view, pd_text(run_id_key(run_id, key)), &text, NULL, &why);
+  TRY(pd_thread_follow(thread, err));
+  TRY(pd_thread_view(thread, &thread->commit, &view, err));
+  pd_code code = pd_view_get(view, pd_text(run_id_key(run_id, key)), &text, NULL, &why);
   if (code == PD_NOT_FOUND) return pd_error_named(err, PD_NOT_FOUND, "RunNotFound", "thread '%s' has no run '%s'", thread->id, run_id);
   if (code && err) *err = why;
   TRY(code);
   TRY(parse_number(&text, key, &number, err));
-  TRY(pd_old_view_get(&view, pd_text(pd_thread_key(PD_KEY_RUN, number, run_key)), &text, NULL, err));
+  TRY(pd_view_get(view, pd_text(pd_thread_key(PD_KEY_RUN, number, run_key)), &text, NULL, err));
   return show_run(thread, number, pd_buf_bytes(&text), thread->head.active_run, visit, ctx, &goes_on, err);
 }

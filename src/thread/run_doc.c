@@ -104,11 +104,11 @@ static bool has_paths(const pd_touched *outer, const pd_touched *inner)
 static pd_code load_part(pd_run_context *run, const pd_touched *wanted, pd_part *out, pd_error *err)
 {
   CLEANUP(pd_part_done) pd_part part = {0};
-  char at[PD_THREAD_AT_SIZE];
+  CLEANUP(pd_view_close_at) pd_view *view = NULL;
   pd_thread_point point;
   TRY(pd_thread_point_get(run->thread, run->version, &point, err));
-  pd_old_view view = pd_thread_view(run->thread, point.commit.seq, at);
-  TRY(pd_part_load(&view, &point.commit.tree, wanted, &part, err));
+  TRY(pd_thread_view(run->thread, &point.commit, &view, err));
+  TRY(pd_part_load(view, &point.commit.tree, wanted, &part, err));
   TRY(apply_items(&run->patches, part.doc, err));
   pd_doc_keep(part.doc);
   *out = part;

@@ -23,11 +23,6 @@ char *pd_thread_at(uint64_t seq, char out[PD_THREAD_AT_SIZE])
   return out;
 }
 
-pd_old_view pd_thread_view(const pd_thread *t, uint64_t seq, char at[PD_THREAD_AT_SIZE])
-{
-  return (pd_old_view){.store = t->store, .at = pd_thread_at(seq, at), .is_past = seq != t->commit.seq};
-}
-
 char *pd_thread_key(const char *noun, uint64_t number, char out[PD_THREAD_KEY_SIZE])
 {
   snprintf(out, PD_THREAD_KEY_SIZE, "%s/%020llu", noun, (unsigned long long)number);
@@ -65,22 +60,22 @@ static pd_code no_thread(const char *id, pd_error *err)
 
 /* ---- reading records ---- */
 
-pd_code pd_thread_read_identity(const pd_old_view *view, const char *id, pd_identity *out, pd_error *err)
+pd_code pd_thread_read_identity(pd_view *view, const char *id, pd_identity *out, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf text = {0};
   pd_json json;
   pd_error why = {0};
-  TRY(pd_old_view_get(view, pd_text(PD_KEY_THREAD), &text, NULL, err));
+  TRY(pd_view_get(view, pd_text(PD_KEY_THREAD), &text, NULL, err));
   pd_code code = pd_json_parse(pd_buf_bytes(&text), &json, &why);
   if (!code) code = pd_identity_parse(json, out, &why);
   return pd_thread_stored(id, PD_KEY_THREAD, code, &why, err);
 }
 
-pd_code pd_thread_read_head(const pd_old_view *view, const char *id, pd_thread_head *out, pd_error *err)
+pd_code pd_thread_read_head(pd_view *view, const char *id, pd_thread_head *out, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf text = {0};
   pd_error why = {0};
-  TRY(pd_old_view_get(view, pd_text(PD_KEY_VERSION), &text, NULL, err));
+  TRY(pd_view_get(view, pd_text(PD_KEY_VERSION), &text, NULL, err));
   return pd_thread_stored(id, PD_KEY_VERSION, pd_thread_head_parse(pd_buf_bytes(&text), out, &why), &why, err);
 }
 
@@ -111,48 +106,54 @@ void pd_thread_close(pd_thread *thread)
   free(thread);
 }
 
-pd_code pd_thread_look(const char *id, pd_edit *edit, pd_identity *out, pd_thread_head *out_head, pd_error *err)
+/* Where the handle is, the ref most likely is, too: a head has its tree in memory. */
+pd_code pd_thread_view(const pd_thread *t, const pd_commit *commit, pd_view **out, pd_error *err)
+{
+  CLEANUP(pd_view_close_at) pd_view *view = NULL;
+  bool is_open = commit->seq == t->commit.seq && !pd_view_open(t->store, t->ref, &view, NULL);
+  if (!is_open || pd_view_commit(view).seq != commit->seq) return pd_view_open_commit(t->store, commit, out, err);
+  *out = view;
+  view = NULL;
+  return PD_OK;
+}
+
+pd_code pd_thread_look(const char *id, pd_view *view, pd_identity *out, pd_thread_head *out_head, pd_error *err)
 {
   CLEANUP(pd_identity_done) pd_identity identity = {0};
-  pd_old_view view = {.edit = edit};
   pd_error why;
-  pd_code code = pd_edit_head(edit).seq ? pd_thread_read_identity(&view, id, &identity, &why) : PD_NOT_FOUND;
+  pd_code code = pd_view_commit(view).seq ? pd_thread_read_identity(view, id, &identity, &why) : PD_NOT_FOUND;
   if (code == PD_NOT_FOUND || (!code && strcmp(identity.id, id) != 0)) return no_thread(id, err); /* R2 */
   if (code && err) *err = why;
   TRY(code);
-  TRY(pd_thread_read_head(&view, id, out_head, err));
+  TRY(pd_thread_read_head(view, id, out_head, err));
   *out = identity;
   identity.texts = (pd_buf){0};
   return PD_OK;
 }
 
-/* Read what the handle knows where the ref is. An invocation that writes nothing is a view of it that needs no moment with nothing
- * staged. */
+/* Read what the handle knows where the ref is. */
 static pd_code take_commit(pd_thread *t, pd_error *err)
 {
-  CLEANUP(pd_edit_abort_at) pd_edit *edit = NULL;
+  CLEANUP(pd_view_close_at) pd_view *view = NULL;
   pd_identity identity;
   pd_thread_head head;
   pd_error why;
-  pd_note note = {.ref = t->ref};
-  pd_code code = pd_edit_begin(t->store, &note, &edit, &why);
+  pd_code code = pd_view_open(t->store, t->ref, &view, &why);
   if (code == PD_NOT_FOUND) return no_thread(t->id, err);
   if (code && err) *err = why;
   TRY(code);
-  TRY(pd_thread_look(t->id, edit, &identity, &head, err));
+  TRY(pd_thread_look(t->id, view, &identity, &head, err));
   pd_identity_done(&t->identity);
   t->identity = identity;
   t->head = head;
-  t->commit = pd_edit_head(edit);
+  t->commit = pd_view_commit(view);
   pd_thread_drop_doc(t);
   return PD_OK;
 }
 
-pd_code pd_thread_follow(pd_thread *t, bool must_settle, pd_error *err)
+pd_code pd_thread_follow(pd_thread *t, pd_error *err)
 {
   pd_ref ref;
-  pd_commit settled;
-  if (must_settle && pd_resolve(t->store, t->ref, &settled, NULL) == PD_NOT_FOUND) return no_thread(t->id, err);
   pd_error why;
   pd_code code = pd_ref_get(t->store, t->ref, &ref, &why);
   if (code == PD_NOT_FOUND) return no_thread(t->id, err);
@@ -171,10 +172,10 @@ void pd_thread_moved(pd_thread *t, const pd_thread_head *head, const pd_ack *ack
 
 pd_code pd_thread_need_doc(pd_thread *t, pd_error *err)
 {
-  char at[PD_THREAD_AT_SIZE];
+  CLEANUP(pd_view_close_at) pd_view *view = NULL;
   if (t->doc) return PD_OK;
-  pd_old_view view = pd_thread_view(t, t->commit.seq, at);
-  return pd_stateleaves_load(&view, &t->doc, err);
+  TRY(pd_thread_view(t, &t->commit, &view, err));
+  return pd_stateleaves_load(view, &t->doc, err);
 }
 
 pd_code pd_thread_open(pd_store *store, const char *id, pd_thread **out, pd_error *err)
@@ -183,7 +184,7 @@ pd_code pd_thread_open(pd_store *store, const char *id, pd_thread **out, pd_erro
   char ref[PD_THREAD_REF_SIZE];
   TRY(pd_thread_id_check(id, "thread", err));
   TRY(pd_thread_new(store, id, pd_thread_ref(id, ref), &t, err));
-  TRY(pd_thread_follow(t, false, err));
+  TRY(pd_thread_follow(t, err));
   *out = t;
   t = NULL;
   return PD_OK;
@@ -193,7 +194,7 @@ pd_code pd_thread_open(pd_store *store, const char *id, pd_thread **out, pd_erro
 
 pd_code pd_thread_info_get(pd_thread *thread, pd_thread_info *out, pd_error *err)
 {
-  TRY(pd_thread_follow(thread, false, err));
+  TRY(pd_thread_follow(thread, err));
   const pd_identity *identity = &thread->identity;
   *out = (pd_thread_info){.id = thread->id,
                           .owner = identity->owner,
@@ -231,14 +232,15 @@ pd_store *pd_thread_store(const pd_thread *thread)
 /* Which record made it: R3. The newest version, and the one that a fork began with, have commits that came after their change set. */
 static pd_code find_seq(pd_thread *t, uint64_t version, uint64_t *out, pd_error *err)
 {
-  char key[PD_THREAD_KEY_SIZE], at[PD_THREAD_AT_SIZE];
+  CLEANUP(pd_view_close_at) pd_view *view = NULL;
+  char key[PD_THREAD_KEY_SIZE];
   pd_entry entry;
   *out = t->commit.seq;
   if (version == t->head.version) return PD_OK;
   bool is_fork = t->identity.forks && version == t->identity.since;
   pd_bytes wanted = pd_text(is_fork ? PD_KEY_THREAD : pd_thread_key(PD_KEY_CHANGE, version, key));
-  pd_old_view view = pd_thread_view(t, t->commit.seq, at);
-  TRY(pd_old_view_get(&view, wanted, NULL, &entry, err));
+  TRY(pd_thread_view(t, &t->commit, &view, err));
+  TRY(pd_view_get(view, wanted, NULL, &entry, err));
   *out = entry.seq;
   return PD_OK;
 }
@@ -248,7 +250,6 @@ pd_code pd_thread_find_point(pd_thread *t, uint64_t version, pd_thread_point *ou
   pd_thread_point point = {0};
   pd_thread_head head = t->head;
   uint64_t seq;
-  char at[PD_THREAD_AT_SIZE];
   if (version == PD_VERSION_HEAD) version = t->head.version;
   if (version > t->head.version)
     return pd_error_named(err, PD_NOT_FOUND, "VersionNotFound", "thread '%s' has no version %llu: it is at %llu", t->id,
@@ -256,9 +257,10 @@ pd_code pd_thread_find_point(pd_thread *t, uint64_t version, pd_thread_point *ou
   TRY(find_seq(t, version, &seq, err));
   point.commit = t->commit;
   if (seq != t->commit.seq) {
-    pd_old_view view = pd_thread_view(t, seq, at);
-    TRY(pd_resolve(t->store, at, &point.commit, err));
-    TRY(pd_thread_read_head(&view, t->id, &head, err));
+    CLEANUP(pd_view_close_at) pd_view *view = NULL;
+    TRY(pd_view_open_record(t->store, seq, &view, err));
+    TRY(pd_thread_read_head(view, t->id, &head, err));
+    point.commit = pd_view_commit(view);
   }
   if (head.version != version) /* carried over to a later commit when the history was cut */
     return pd_error_set(err, PD_RETIRED, "version %llu of thread '%s' is not kept any more, but for its change set",
@@ -273,18 +275,17 @@ pd_code pd_thread_find_point(pd_thread *t, uint64_t version, pd_thread_point *ou
 
 pd_code pd_thread_commit_id(pd_store *store, uint64_t seq, pd_id *out, pd_error *err)
 {
-  char at[PD_THREAD_AT_SIZE];
-  pd_commit commit = {0};
+  CLEANUP(pd_view_close_at) pd_view *view = NULL;
   pd_error why;
-  pd_code code = pd_resolve(store, pd_thread_at(seq, at), &commit, &why);
+  pd_code code = pd_view_open_record(store, seq, &view, &why);
   if (code && code != PD_RETIRED && err) *err = why;
   if (code && code != PD_RETIRED) return code;
-  *out = commit.id;
+  *out = view ? pd_view_commit(view).id : (pd_id){{0}};
   return PD_OK;
 }
 
 pd_code pd_thread_point_get(pd_thread *thread, uint64_t version, pd_thread_point *out, pd_error *err)
 {
-  TRY(pd_thread_follow(thread, false, err));
+  TRY(pd_thread_follow(thread, err));
   return pd_thread_find_point(thread, version, out, err);
 }

@@ -12,12 +12,11 @@
 #define PD_THREAD_THREAD_H
 
 #include "base/doc.h"
-#include "thread/view.h"
 
 #include <perdure/perdure.h>
 
 #define PD_THREAD_REF_SIZE 96
-#define PD_THREAD_AT_SIZE 80  /* "#seq", or a commit's digits */
+#define PD_THREAD_AT_SIZE 24  /* "#seq" */
 #define PD_THREAD_KEY_SIZE 40 /* a word, a slash, 20 digits */
 #define PD_THREADS_REF "threads"
 #define PD_THREAD_META_SIZE_MAX 65536
@@ -74,10 +73,10 @@ struct pd_thread {
 
 /* A handle on `ref` whatever its `thread` key says; for replays. Nothing is read. */
 PD_MUST_USE pd_code pd_thread_new(pd_store *store, const char *id, const char *ref, pd_thread **out, pd_error *err);
-/* Be where the ref is. `must_settle`: also see what other threads of this process are just writing. */
-PD_MUST_USE pd_code pd_thread_follow(pd_thread *t, bool must_settle, pd_error *err);
-/* Who and where the thread is, as an invocation on its ref sees it. PD_NOT_FOUND (NotFound). `out` is yours to finish, on success. */
-PD_MUST_USE pd_code pd_thread_look(const char *id, pd_edit *edit, pd_identity *out, pd_thread_head *out_head, pd_error *err);
+/* Be where the ref is. */
+PD_MUST_USE pd_code pd_thread_follow(pd_thread *t, pd_error *err);
+/* Who and where the thread is, as a view of its ref says. PD_NOT_FOUND (NotFound). `out` is yours to finish, on success. */
+PD_MUST_USE pd_code pd_thread_look(const char *id, pd_view *view, pd_identity *out, pd_thread_head *out_head, pd_error *err);
 /* What the commit just made by this handle is. */
 void pd_thread_moved(pd_thread *t, const pd_thread_head *head, const pd_ack *ack);
 /* Have the doc (R5). */
@@ -86,10 +85,10 @@ void pd_thread_drop_doc(pd_thread *t);
 
 /* "thread/ID" */
 char *pd_thread_ref(const char *id, char out[PD_THREAD_REF_SIZE]);
-/* "#17" */
+/* "#17", for what takes points as text. */
 char *pd_thread_at(uint64_t seq, char out[PD_THREAD_AT_SIZE]);
-/* The tree that record `seq` made, where the handle is or before. `at` holds the words for it. */
-pd_old_view pd_thread_view(const pd_thread *t, uint64_t seq, char at[PD_THREAD_AT_SIZE]);
+/* The tree of a commit of the thread, where the handle is or before. pd_view_close it. */
+PD_MUST_USE pd_code pd_thread_view(const pd_thread *t, const pd_commit *commit, pd_view **out, pd_error *err);
 /* "message/00000000000000000017" */
 char *pd_thread_key(const char *noun, uint64_t number, char out[PD_THREAD_KEY_SIZE]);
 /* The number at the end of such a key. */
@@ -138,8 +137,8 @@ PD_MUST_USE pd_code pd_thread_stage_first(pd_edit *edit, const pd_identity *iden
 PD_MUST_USE pd_code pd_thread_stage_identity(pd_edit *edit, const pd_identity *identity, const pd_identity *before,
                                              const pd_thread_head *head, pd_error *err);
 /* Read the identity and the head at a point. */
-PD_MUST_USE pd_code pd_thread_read_identity(const pd_old_view *view, const char *id, pd_identity *out, pd_error *err);
-PD_MUST_USE pd_code pd_thread_read_head(const pd_old_view *view, const char *id, pd_thread_head *out, pd_error *err);
+PD_MUST_USE pd_code pd_thread_read_identity(pd_view *view, const char *id, pd_identity *out, pd_error *err);
+PD_MUST_USE pd_code pd_thread_read_head(pd_view *view, const char *id, pd_thread_head *out, pd_error *err);
 
 /* The index (ref `threads`). */
 PD_MUST_USE pd_code pd_threads_add(pd_store *store, const pd_identity *identity, pd_error *err);
@@ -148,6 +147,11 @@ PD_MUST_USE pd_code pd_threads_remove(pd_store *store, const pd_identity *identi
 static inline void pd_edit_abort_at(pd_edit **edit)
 {
   pd_edit_abort(*edit);
+}
+
+static inline void pd_view_close_at(pd_view **view)
+{
+  pd_view_close(*view);
 }
 
 static inline void pd_iter_close_at(pd_iter **iter)
