@@ -204,29 +204,17 @@ static pd_code follow(blame *b, pd_error *err)
 
 /* ---- the door ---- */
 
-static pd_code take_head_locked(blame *b, const char *at, uint64_t *out_seq, pd_error *err)
-{
-  pd_commit commit;
-  pd_entry entry;
-  TRY(pd_refresh_to_read(b->s, err));
-  TRY(pd_settle(b->s, err));
-  TRY(pd_resolve_to_read(b->s, at, &commit, err));
-  TRY(pd_get_to_read(b->s, commit.seq, b->key, &b->head, &entry, err));
-  *out_seq = entry.seq;
-  return PD_OK;
-}
-
 static pd_code take_head(blame *b, const char *at, pd_error *err)
 {
-  uint64_t seq;
+  pd_entry entry;
   pd_store_lock_to_read(b->s);
-  pd_code code = take_head_locked(b, at, &seq, err);
+  pd_code code = pd_get_locked(b->s, at, b->key, &b->head, &entry, err);
   pd_store_unlock(b->s);
   if (code) return code;
   pd_json json;
   b->is_json = !pd_json_parse(pd_buf_bytes(&b->head), &json, NULL);
   TRY(b->is_json ? pd_leaves_take(&b->leaves, json, err) : pd_leaves_take_opaque(&b->leaves, pd_buf_bytes(&b->head), err));
-  for (size_t i = 0; i < b->leaves.count; i++) b->leaves.items[i].holder = seq;
+  for (size_t i = 0; i < b->leaves.count; i++) b->leaves.items[i].holder = entry.seq;
   return PD_OK;
 }
 

@@ -163,7 +163,7 @@ static pd_code choose_moment(pd_exporter *ex, pd_error *err)
 {
   pd_store *s = ex->s;
   TRY(pd_refresh_to_read(s, err));
-  TRY(pd_settle(s, err));
+  if (s->is_buffered) TRY(pd_settle(s, err)); /* a moment that is in the log as a whole */
   ex->tail = ex->head.tail = s->log_seq;
   ex->head.audit = s->seen_audit;
   ex->head.made_ms = s->now_ms(s->now_ctx);

@@ -291,11 +291,10 @@ static pd_code learn(grafter *g, pd_error *err)
 static pd_code load_trees(grafter *g, pd_error *err)
 {
   pd_store *s = g->ex->s;
-  pd_store_lock(s);
-  pd_code code = pd_settle(s, err);
-  if (!code) code = learn(g, err);
-  if (!code) code = g->base ? pd_tree_of(s, g->base->seq, &g->from, err) : pd_tree_empty(&s->tree, &g->from, err);
-  if (!code) code = pd_tree_of(s, g->knot->seq, &g->to, err);
+  pd_store_lock_to_read(s);
+  pd_code code = learn(g, err);
+  if (!code) code = g->base ? pd_tree_to_read(s, g->base->seq, &g->from, err) : pd_tree_empty(&s->tree, &g->from, err);
+  if (!code) code = pd_tree_to_read(s, g->knot->seq, &g->to, err);
   pd_store_unlock(s);
   return code;
 }

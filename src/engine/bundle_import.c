@@ -199,7 +199,6 @@ static pd_code keep_known(pd_store *from, known *k, pd_error *err)
   size_t count = 0;
   pd_store_lock(from);
   code = pd_refresh_to_read(from, err);
-  if (!code) code = pd_settle(from, err);
   for (size_t i = 0; !code && i < k->count; i++) {
     pd_id id;
     pd_commit commit;

@@ -139,7 +139,6 @@ static pd_code diff_locked(pd_store *s, const char *before, const char *after, d
 {
   pd_commit a, b;
   TRY(pd_refresh_to_read(s, err));
-  TRY(pd_settle(s, err));
   TRY(pd_resolve_to_read(s, before, &a, err));
   TRY(pd_resolve_to_read(s, after, &b, err));
   if (pd_id_equal(&a.tree, &b.tree)) return PD_OK;

@@ -92,8 +92,7 @@ static void scout_move(pd_store *s, const char *ref, pd_record_kind kind, uint64
 {
   pd_ref_slot *slot;
   pd_store_lock_to_read(s);
-  if (!pd_refresh_to_read(s, NULL) && !pd_settle(s, NULL) && !pd_slot_get(s, ref, &slot, NULL))
-    (void)!scout_count(s, &slot->seen, kind, count);
+  if (!pd_refresh_to_read(s, NULL) && !pd_slot_get(s, ref, &slot, NULL)) (void)!scout_count(s, &slot->seen, kind, count);
   pd_store_unlock(s);
 }
 

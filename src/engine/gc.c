@@ -338,7 +338,7 @@ static pd_code try_gc(pd_gc_run *run, pd_error *err)
 static uint64_t epoch_of(pd_store *s)
 {
   pd_store_lock(s);
-  bool is_known = !pd_settle(s, NULL) && !pd_refresh(s, NULL) && !pd_retention_ready(s, NULL); /* nobody reads on beside a batch */
+  bool is_known = !pd_refresh_to_read(s, NULL) && !pd_retention_ready(s, NULL);
   uint64_t epoch = is_known ? s->retention.epoch : 0;
   pd_store_unlock(s);
   return epoch;

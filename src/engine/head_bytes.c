@@ -37,8 +37,11 @@ pd_code pd_head_count(pd_store *s, pd_ref_slot *slot, pd_error *err)
   pd_tree_cursor_done(&cursor);
   pd_node_unref(&s->tree.pool, root);
   if (code) return code;
-  slot->seen.bytes = slot->tip.bytes = bytes;
-  slot->seen.has_bytes = slot->tip.has_bytes = true;
+  bool is_one = slot->tip.last_seq == slot->seen.last_seq || !(s->pending.count || s->inflight.count); /* nothing is staged on it */
+  slot->seen.bytes = bytes;
+  slot->seen.has_bytes = true;
+  if (is_one) slot->tip.bytes = bytes;
+  if (is_one) slot->tip.has_bytes = true;
   return PD_OK;
 }
 
@@ -64,11 +67,7 @@ static pd_code bytes_locked(pd_store *s, const char *name, uint64_t *out, pd_err
   pd_ref_slot *slot;
   TRY(pd_refresh_to_read(s, err));
   TRY(pd_slot_get(s, name, &slot, err));
-  if (!slot->seen.has_bytes) {
-    TRY(pd_settle(s, err));
-    TRY(pd_slot_get(s, name, &slot, err));
-    TRY(pd_head_count(s, slot, err));
-  }
+  if (!slot->seen.has_bytes) TRY(pd_head_count(s, slot, err));
   *out = slot->seen.bytes;
   return PD_OK;
 }

@@ -122,7 +122,7 @@ static pd_code no_such_ref(const pd_store *s, const char *name, pd_error *err)
 static pd_code first_record(pd_store *s, const pd_log_query *q, uint64_t *out_seq, pd_error *err)
 {
   if (q->whole_store) {
-    *out_seq = q->before && q->before <= s->log_seq ? q->before - 1 : s->log_seq;
+    *out_seq = q->before && q->before <= s->seen_seq ? q->before - 1 : s->seen_seq;
   } else if (q->ref) {
     pd_ref_slot *slot = pd_slot_find(s, q->ref);
     if (!slot || !slot->seen.last_seq || pd_is_forgotten(&slot->seen, s->retention.state.cut)) return no_such_ref(s, q->ref, err);
@@ -168,7 +168,6 @@ static pd_code log_locked(pd_store *s, const pd_log_query *q, pd_record_visit vi
   uint64_t seq = 0, shown_count = 0, steps = 0;
   bool goes_on = true;
   TRY(pd_refresh_to_read(s, err));
-  TRY(pd_settle(s, err));
   TRY(pd_retention_ready(s, err));
   TRY(first_record(s, q, &seq, err));
   seq = left_record(s, q, seq); /* 0: a ref whose last mover is before the cut, or a page that ends there */
@@ -207,7 +206,6 @@ static pd_code show_locked(pd_store *s, const char *at, pd_record_visit visit, v
   pd_rec rec;
   bool goes_on;
   TRY(pd_refresh_to_read(s, err));
-  TRY(pd_settle(s, err));
   TRY(pd_resolve_to_read(s, at, &commit, err));
   if (!commit.seq) { /* the root commit has no record of its own */
     pd_record root = {.kind = PD_RECORD_COMMIT, .ref = "", .commit = commit, .author = "", .run = "", .reason = ""};
@@ -227,15 +225,6 @@ pd_code pd_show(pd_store *store, const char *at, pd_record_visit visit, void *ct
 }
 
 /* ---- versions of a key ---- */
-
-static pd_code find_entry(pd_store *s, const char *at, pd_bytes key, pd_entry *out, pd_error *err)
-{
-  pd_commit commit;
-  TRY(pd_refresh_to_read(s, err));
-  TRY(pd_settle(s, err));
-  TRY(pd_resolve_to_read(s, at, &commit, err));
-  return pd_get_to_read(s, commit.seq, key, NULL, out, err);
-}
 
 typedef struct history_query {
   pd_bytes key;
@@ -260,7 +249,7 @@ static pd_code history_locked(pd_store *s, const char *at, const history_query *
   CLEANUP(pd_buf_done) pd_buf value = {0};
   pd_bytes key = q->key;
   pd_entry entry;
-  TRY(find_entry(s, at, key, &entry, err));
+  TRY(pd_get_locked(s, at, key, NULL, &entry, err));
   uint64_t count = 0;
   bool goes_on = true;
   for (uint64_t seq = entry.seq; seq && goes_on && !(q->limit && count == q->limit); count++) {

@@ -9,6 +9,7 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "engine/segment.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -203,6 +204,7 @@ static pd_code compare_one(attempt *a, pd_error *err)
   size_t count, wanted = a->options.parent_number ? a->options.parent_number - 1 : 0;
   pd_commit parent;
   if (!a->target.seq) return pd_error_set(err, PD_INVALID, "the root commit changed nothing");
+  if (a->may_yield) TRY(pd_segment_bring(a->store, a->target.seq, err));
   TRY(pd_parents_of(a->store, a->target.seq, parents, &count, err));
   if (wanted >= count)
     return pd_error_set(err, PD_INVALID, "'%.100s' has %zu parent%s, there is no parent %zu", a->at, count, count == 1 ? "" : "s",
@@ -231,7 +233,7 @@ static pd_code compare_locked(attempt *a, pd_error *err)
   pd_store *s = a->store;
   pd_ref_slot *slot;
   TRY(pd_refresh_to_read(s, err));
-  TRY(pd_settle(s, err));
+  if (!a->may_yield) TRY(pd_settle(s, err)); /* else it may always be compared with what others have moved on from */
   TRY(pd_slot_get(s, a->note.ref, &slot, err));
   snprintf(a->ref, sizeof a->ref, "%s", slot->name);
   a->result.ours = slot->seen.commit;

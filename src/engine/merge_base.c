@@ -133,7 +133,6 @@ pd_code pd_common_ancestors(pd_store *store, const char *a, const char *b, pd_co
   pd_seq_set bases;
   pd_store_lock_to_read(store);
   pd_code code = pd_refresh_to_read(store, err);
-  if (!code) code = pd_settle(store, err);
   if (!code) code = pd_resolve_to_read(store, a, &left, err);
   if (!code) code = pd_resolve_to_read(store, b, &right, err);
   pd_seq_set sides[2] = {{.count = 1}, {.count = 1}};

@@ -76,7 +76,6 @@ static pd_code prove_locked(pd_store *s, const char *at, pd_bytes key, bool with
   pd_commit commit;
   pd_node *root;
   TRY(pd_refresh_to_read(s, err));
-  TRY(pd_settle(s, err));
   TRY(pd_resolve_to_read(s, at, &commit, err));
   TRY(pd_tree_to_read(s, commit.seq, &root, err));
   pd_code code = prove_under(s, &commit, root, key, with_value, out, err);
@@ -216,7 +215,6 @@ static pd_code descent_locked(pd_store *s, const char *ancestor_at, const char *
   pd_commit commit, ancestor;
   size_t last;
   TRY(pd_refresh_to_read(s, err));
-  TRY(pd_settle(s, err));
   TRY(pd_resolve_to_read(s, ancestor_at, &ancestor, err));
   TRY(pd_resolve_to_read(s, at, &commit, err));
   TRY(oldest_of(s, &ancestor, &q.oldest, err));

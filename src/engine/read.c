@@ -134,7 +134,7 @@ pd_code pd_get_at_head(pd_store *s, pd_head *head, pd_bytes key, pd_buf *out_val
   return pd_get_in_tree(s, root, key, out_value, out_entry, err);
 }
 
-static pd_code get_locked(pd_store *s, const char *at, pd_bytes key, pd_buf *out_value, pd_entry *out_entry, pd_error *err)
+pd_code pd_get_locked(pd_store *s, const char *at, pd_bytes key, pd_buf *out_value, pd_entry *out_entry, pd_error *err)
 {
   pd_ref_slot *slot;
   TRY(pd_refresh_to_read(s, err));
@@ -149,7 +149,7 @@ pd_code pd_get(pd_store *store, const char *at, pd_bytes key, pd_buf *out_value,
 {
   if (!key.size || key.size > PD_KEY_SIZE_MAX) TRY(pd_key_check(key, err));
   pd_store_lock(store);
-  pd_code code = get_locked(store, at, key, out_value, out_entry, err);
+  pd_code code = pd_get_locked(store, at, key, out_value, out_entry, err);
   pd_cache_trim(store);
   pd_store_unlock(store);
   return code;
@@ -216,7 +216,7 @@ static pd_code get_version_locked(pd_store *s, const char *at, pd_bytes key, uin
   pd_entry entry;
   pd_rec rec;
   pd_rec_change ch;
-  TRY(get_locked(s, at, key, NULL, &entry, err));
+  TRY(pd_get_locked(s, at, key, NULL, &entry, err));
   uint64_t seq = entry.seq;
   if (!version || version > entry.version) return no_version(key, version, entry.version, err);
   for (unsigned steps = 1;; steps++) {

@@ -330,7 +330,6 @@ pd_code pd_resolve(pd_store *store, const char *at, pd_commit *out, pd_error *er
 {
   pd_store_lock_to_read(store);
   pd_code code = pd_refresh_to_read(store, err);
-  if (!code) code = pd_settle(store, err);
   if (!code) code = pd_resolve_to_read(store, at, out, err);
   pd_store_unlock(store);
   return code;

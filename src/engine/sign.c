@@ -71,9 +71,12 @@ static pd_code look_up(pd_store *s, const char *at, pd_signed_head *out, pd_erro
   pd_commit commit;
   pd_ref_slot *slot;
   TRY(pd_refresh_to_read(s, err));
-  TRY(pd_settle(s, err));
   TRY(pd_resolve_to_read(s, at, &commit, err));
-  if (pd_resolve_head(s, at, &slot)) strcpy(out->ref, slot->name);
+  if (s->is_buffered) TRY(pd_settle(s, err)); /* what is signed must be in the log */
+  if (pd_resolve_head(s, at, &slot)) {
+    commit = slot->seen.commit; /* of the same moment as the end of the log */
+    strcpy(out->ref, slot->name);
+  }
   strcpy(out->agent, s->agent);
   out->commit = commit.id;
   out->seq = s->seen_seq;
@@ -195,7 +198,6 @@ static pd_code verify_head_locked(pd_store *s, const pd_signed_head *head, pd_er
   pd_commit commit;
   pd_error why;
   TRY(pd_refresh_to_read(s, err));
-  TRY(pd_settle(s, err));
   TRY(check_audit(s, head, err));
   pd_code code = pd_resolve_locked(s, pd_id_hex(&head->commit, hex), &commit, &why);
   if (code == PD_NOT_FOUND) return changed(head, "the commit is not in the store", err);

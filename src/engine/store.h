@@ -262,7 +262,7 @@ void pd_head_share_root(pd_store *s, pd_head *head);
 
 /* ---- head_bytes.c ---- */
 
-/* Make the bytes of a ref's head known. Only with nothing staged. */
+/* Make the bytes of a ref's head known; of its tip, too, if nothing is staged on it. */
 PD_MUST_USE pd_code pd_head_count(pd_store *s, pd_ref_slot *slot, pd_error *err);
 /* What commits by others did to them: from the tree `before`, whose bytes are known, to `after`. */
 PD_MUST_USE pd_code pd_head_recount(pd_store *s, pd_node *before, pd_node *after, uint64_t *bytes, pd_error *err);
@@ -415,6 +415,8 @@ PD_MUST_USE pd_code pd_pieces_read(pd_store *s, const pd_id *list_id, const pd_i
 PD_MUST_USE pd_code pd_get_in_tree(pd_store *s, pd_node *root, pd_bytes key, pd_buf *out_value, pd_entry *out_entry, pd_error *err);
 /* Read a key at a head of a ref. */
 PD_MUST_USE pd_code pd_get_at_head(pd_store *s, pd_head *head, pd_bytes key, pd_buf *out_value, pd_entry *out_entry, pd_error *err);
+/* pd_get, with the lock held, which may be given up. */
+PD_MUST_USE pd_code pd_get_locked(pd_store *s, const char *at, pd_bytes key, pd_buf *out_value, pd_entry *out_entry, pd_error *err);
 /* Read a key at the commit that record `seq` made, through segments. */
 PD_MUST_USE pd_code pd_get_at(pd_store *s, uint64_t seq, pd_bytes key, pd_buf *out_value, pd_entry *out_entry, pd_error *err);
 /* The same for those that only read: the lock may be given up (pd_store_yield). */

@@ -480,8 +480,8 @@ static pd_code verify_once(pd_verifier *v, pd_verify_report *out, pd_error *err)
 {
   pd_store *s = v->s;
   pd_store_lock(s);
-  pd_code code = pd_settle(s, err);
-  if (!code) code = pd_refresh(s, err);
+  pd_code code = pd_refresh_to_read(s, err);
+  if (!code && s->is_buffered) code = pd_settle(s, err); /* all that was acknowledged is verified */
   if (!code) code = choose_base(v, err);
   v->tail = s->log_seq;
   pd_store_unlock(s);

@@ -121,7 +121,7 @@ static bool is_overtaken(checker *c)
 {
   pd_store *s = c->s;
   pd_store_lock(s);
-  bool is_known = !pd_settle(s, NULL) && !pd_refresh(s, NULL) && !pd_retention_ready(s, NULL);
+  bool is_known = !pd_refresh_to_read(s, NULL) && !pd_retention_ready(s, NULL);
   const pd_points *now = &s->retention.state;
   bool is_same = is_known && now->cut == c->points->cut && pd_id_equal(&now->run, &c->points->run);
   pd_store_unlock(s);

@@ -131,7 +131,7 @@ static pd_code read_near_diff(pd_store *store)
 
 static pd_code read_blame(pd_store *store)
 {
-  return pd_blame(store, NULL, pd_text("doc"), see_line, NULL, NULL);
+  return pd_blame(store, "main~8000", pd_text("doc"), see_line, NULL, NULL); /* at a head only single records are read */
 }
 
 static pd_code read_log(pd_store *store)
