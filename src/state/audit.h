@@ -89,7 +89,7 @@ PD_MUST_USE pd_code pd_audit_next(pd_bytes *rest, pd_id *out_chain, pd_bytes *ou
 /* When the last of the calls that a line tells of was made; 0 for what is no line. */
 int64_t pd_audit_time(pd_json line);
 /* `head` and its version (0: there is none yet, and *out is a chain's beginning). PD_NOT_FOUND if there is no ref `audit`. */
-PD_MUST_USE pd_code pd_audit_head_read(pd_store *store, const char *at, pd_audit_head *out, uint64_t *out_version, pd_error *err);
+PD_MUST_USE pd_code pd_audit_head_read(pd_view *view, pd_audit_head *out, uint64_t *out_version, pd_error *err);
 
 /* Write one batch, whatever others write meanwhile; durable when it returns. */
 PD_MUST_USE pd_code pd_audit_write(pd_home *home, const pd_audit_batch *batch, pd_error *err);
@@ -122,5 +122,11 @@ bool pd_audit_must_wait(pd_home *home);
 
 /* For system.health. */
 void pd_audit_status_get(pd_home *home, pd_audit_status *out);
+
+/* For CLEANUP. */
+static inline void pd_audit_view_close(pd_view **view)
+{
+  pd_view_close(*view);
+}
 
 #endif

@@ -91,14 +91,14 @@ static pd_code visit_batch(line_query *q, pd_bytes rest, uint64_t count, pd_json
 }
 
 /* Does a batch begin at a line after `after` and before `before`? The first such one in *out. */
-static pd_code next_batch(pd_store *store, const char *at, uint64_t after, uint64_t before, uint64_t *out, pd_error *err)
+static pd_code next_batch(pd_view *view, uint64_t after, uint64_t before, uint64_t *out, pd_error *err)
 {
   char from[PD_AUDIT_KEY_SIZE], to[PD_AUDIT_KEY_SIZE];
   pd_scan scan = {.from = pd_text(pd_audit_key(after + 1, from)), .to = pd_text(pd_audit_key(before, to)), .keys_only = true};
   pd_iter *iter = NULL;
   pd_entry entry;
   *out = 0;
-  TRY(pd_iter_open(store, at, &scan, &iter, err));
+  TRY(pd_view_scan(view, &scan, &iter, err));
   pd_code code = pd_iter_next(iter, &entry, NULL, err);
   if (!code && entry.key.size == strlen(from)) {
     memcpy(from, entry.key.data, entry.key.size);
@@ -109,14 +109,14 @@ static pd_code next_batch(pd_store *store, const char *at, uint64_t after, uint6
 }
 
 /* The batch that has the last line before q->before. */
-static pd_code batch_before(pd_store *store, const char *at, const pd_audit_head *head, uint64_t before, uint64_t *out, pd_error *err)
+static pd_code batch_before(pd_view *view, const pd_audit_head *head, uint64_t before, uint64_t *out, pd_error *err)
 {
   uint64_t found = 0, low = head->start_batch ? head->start_batch - 1 : 0, high = before;
   *out = head->batch;
   if (!before || head->batch < before) return PD_OK;
   while (low + 1 < high) { /* the last batch before `before` begins after `low`, unless there is none */
     uint64_t middle = low + (high - low) / 2, next;
-    TRY(next_batch(store, at, middle - 1, before, &next, err));
+    TRY(next_batch(view, middle - 1, before, &next, err));
     if (next)
       found = low = next;
     else
@@ -126,7 +126,7 @@ static pd_code batch_before(pd_store *store, const char *at, const pd_audit_head
   return PD_OK;
 }
 
-static pd_code visit_back(pd_store *store, const char *at, uint64_t batch, line_query *q, pd_json_writer *out, pd_error *err)
+static pd_code visit_back(pd_view *view, uint64_t batch, line_query *q, pd_json_writer *out, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf text = {0};
   char key[PD_AUDIT_KEY_SIZE];
@@ -136,7 +136,7 @@ static pd_code visit_back(pd_store *store, const char *at, uint64_t batch, line_
     q->walked += BATCH_COST;
     pd_audit_top top;
     pd_bytes rest;
-    pd_code code = pd_get(store, at, pd_text(pd_audit_key(batch, key)), &text, NULL, err);
+    pd_code code = pd_view_get(view, pd_text(pd_audit_key(batch, key)), &text, NULL, err);
     if (code == PD_NOT_FOUND) return PD_OK; /* audit.keep has removed it, and all before it */
     TRY(code);
     TRY(pd_audit_top_parse(pd_buf_bytes(&text), &top, &rest, err));
@@ -153,21 +153,20 @@ static pd_code answer(pd_frame *frame, line_query *q, pd_error *err)
 {
   pd_store *store;
   pd_audit_head head = {0};
-  pd_commit now;
+  CLEANUP(pd_audit_view_close) pd_view *view = NULL; /* one moment, whatever is written meanwhile */
   uint64_t version;
-  char hex[PD_ID_HEX_SIZE];
   if (pd_audit_flush(frame->home, NULL)) {
     /* what cannot be written now is told by system.health; what is there can still be read */
   }
   TRY(pd_home_store(frame->home, PD_STORE_SYSTEM, true, &store, err));
-  pd_code code = pd_resolve(store, PD_AUDIT_REF, &now, err); /* one moment, whatever is written meanwhile */
-  if (code == PD_OK) code = pd_audit_head_read(store, pd_id_hex(&now.id, hex), &head, &version, err);
+  pd_code code = pd_view_open(store, PD_AUDIT_REF, &view, err);
+  if (code == PD_OK) code = pd_audit_head_read(view, &head, &version, err);
   if (code && code != PD_NOT_FOUND) return code;
   pd_json_key(&frame->out, "lines");
   pd_json_open(&frame->out, '[');
   uint64_t batch = 0;
-  if (code == PD_OK) TRY(batch_before(store, hex, &head, q->before, &batch, err));
-  if (batch) TRY(visit_back(store, hex, batch, q, &frame->out, err));
+  if (code == PD_OK) TRY(batch_before(view, &head, q->before, &batch, err));
+  if (batch) TRY(visit_back(view, batch, q, &frame->out, err));
   pd_json_close(&frame->out, ']');
   pd_json_put_bool(&frame->out, "has_more", q->has_more);
   if (q->has_more && q->next) pd_json_put_number(&frame->out, "next_before", q->next);

@@ -14,7 +14,7 @@
 
 typedef struct checker {
   pd_store *store;
-  const char *at;
+  pd_view *view;
   pd_json_writer *out; /* inside the array of findings */
   uint64_t findings, lines, batches;
   uint64_t anchor_seq; /* 0: none */
@@ -107,12 +107,12 @@ static pd_code check_batches(checker *c, pd_error *err)
   pd_entry entry;
   pd_error why = {0};
   CLEANUP(pd_buf_done) pd_buf text = {0};
-  TRY(pd_iter_open(c->store, c->at, &scan, &iter, err));
+  TRY(pd_view_scan(c->view, &scan, &iter, err));
   pd_code code;
   while ((code = pd_iter_next(iter, &entry, NULL, err)) == PD_OK) {
     char key[PD_AUDIT_KEY_SIZE];
     snprintf(key, sizeof key, "%.*s", (int)entry.key.size, (const char *)entry.key.data);
-    if (pd_get(c->store, c->at, entry.key, &text, NULL, &why))
+    if (pd_view_get(c->view, entry.key, &text, NULL, &why))
       finding(c, "%s: %s", key, why.message);
     else
       check_batch(c, key, pd_buf_bytes(&text));
@@ -137,7 +137,7 @@ static pd_code check_chain(checker *c, pd_audit_head *head, pd_error *err)
 {
   pd_error why = {0};
   uint64_t version;
-  pd_code code = pd_audit_head_read(c->store, c->at, head, &version, &why);
+  pd_code code = pd_audit_head_read(c->view, head, &version, &why);
   if (code) {
     finding(c, "%s", why.message);
     return code == PD_NO_MEMORY ? pd_error_memory(err, "the audit") : PD_OK;
@@ -184,8 +184,7 @@ pd_code pd_cap_audit_verify(pd_frame *frame, pd_error *err)
 {
   checker c = {.out = &frame->out};
   pd_audit_head head = {.start_seq = 1};
-  pd_commit now;
-  char hex[PD_ID_HEX_SIZE];
+  CLEANUP(pd_audit_view_close) pd_view *view = NULL;
   pd_verify_options options = {.finding = store_finding, .ctx = &c};
   TRY(read_anchor(frame, &c, err));
   if (pd_audit_flush(frame->home, NULL)) {
@@ -196,9 +195,9 @@ pd_code pd_cap_audit_verify(pd_frame *frame, pd_error *err)
   pd_json_open(&frame->out, '[');
   pd_code code = pd_verify(c.store, &options, NULL, err); /* also the copies that reading the chain would not touch */
   if (code && code != PD_CORRUPT) return code;
-  code = pd_resolve(c.store, PD_AUDIT_REF, &now, err);
+  code = pd_view_open(c.store, PD_AUDIT_REF, &view, err);
   if (code == PD_OK) {
-    c.at = pd_id_hex(&now.id, hex);
+    c.view = view;
     TRY(check_chain(&c, &head, err));
   } else if (code != PD_NOT_FOUND) {
     finding(&c, "%s", err->message);

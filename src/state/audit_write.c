@@ -156,13 +156,11 @@ pd_code pd_audit_next(pd_bytes *rest, pd_id *out_chain, pd_bytes *out_line, bool
   return PD_OK;
 }
 
-pd_code pd_audit_head_read(pd_store *store, const char *at, pd_audit_head *out, uint64_t *out_version, pd_error *err)
+pd_code pd_audit_head_read(pd_view *view, pd_audit_head *out, uint64_t *out_version, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf text = {0};
   pd_entry entry;
-  pd_ref ref;
-  TRY(pd_ref_get(store, PD_AUDIT_REF, &ref, err));
-  pd_code code = pd_get(store, at, pd_text(PD_AUDIT_HEAD), &text, &entry, err);
+  pd_code code = pd_view_get(view, pd_text(PD_AUDIT_HEAD), &text, &entry, err);
   if (code == PD_NOT_FOUND) {
     *out = (pd_audit_head){.start_seq = 1};
     *out_version = 0;
@@ -306,12 +304,14 @@ static pd_code try_once(pd_home *home, pd_store *store, const pd_audit_batch *ba
   pd_ack ack;
   pd_edit *edit = NULL;
   pd_note note = {.ref = PD_AUDIT_REF, .author = "perdure", .reason = "audit"};
-  pd_code code = pd_audit_head_read(store, PD_AUDIT_REF, &w->head, &version, err);
+  CLEANUP(pd_audit_view_close) pd_view *view = NULL;
+  pd_code code = pd_view_open(store, PD_AUDIT_REF, &view, err);
   if (code == PD_NOT_FOUND) {
     code = pd_fork(store, PD_AUDIT_REF, "root", &note, &ack, err);
     return code && code != PD_EXISTS ? code : PD_CONFLICT; /* it is there now: go on from the beginning */
   }
   TRY(code);
+  TRY(pd_audit_head_read(view, &w->head, &version, err));
   TRY(pd_edit_begin(store, &note, &edit, err));
   code = stage(home, store, batch, w, version, edit, err);
   if (code == PD_OK) code = pd_edit_commit(edit, &ack, err);

@@ -176,12 +176,11 @@ pd_code pd_history_may_read_prefix(pd_frame *frame, pd_error *err)
 
 /* ---- answers ---- */
 
-pd_code pd_history_put_value(pd_frame *frame, pd_store *store, const char *at, pd_bytes key, const char *name, const char *erased_name,
-                             pd_error *err)
+pd_code pd_history_put_value(pd_frame *frame, pd_view *view, pd_bytes key, const char *name, const char *erased_name, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf value = {0};
   pd_error why;
-  pd_code code = pd_get(store, at, key, &value, NULL, &why);
+  pd_code code = pd_view_get(view, key, &value, NULL, &why);
   if (code == PD_ERASED) {
     pd_json_put_bool(&frame->out, erased_name, true);
     return frame->out.code;

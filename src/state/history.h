@@ -50,8 +50,8 @@ PD_MUST_USE pd_code pd_history_may_read_key(pd_frame *frame, pd_error *err);
 PD_MUST_USE pd_code pd_history_may_read_prefix(pd_frame *frame, pd_error *err);
 
 /* The value of a key at a point as the member `name`; or, if its bytes were erased, `erased_name` as true. */
-PD_MUST_USE pd_code pd_history_put_value(pd_frame *frame, pd_store *store, const char *at, pd_bytes key, const char *name,
-                                         const char *erased_name, pd_error *err);
+PD_MUST_USE pd_code pd_history_put_value(pd_frame *frame, pd_view *view, pd_bytes key, const char *name, const char *erased_name,
+                                         pd_error *err);
 /* A member that is a text, or null if it is empty. */
 void pd_out_next(pd_frame *frame, const char *name, pd_bytes next);
 
@@ -142,5 +142,11 @@ PD_MUST_USE pd_code pd_turn_is_of(const pd_turn *turn, pd_error *err);
 /* Did others move the ref meanwhile? Then once more. Nothing counts: the refusal rests on a commit that is on the disk (decision 065). */
 bool pd_turn_again(pd_turn *turn, pd_code code);
 void pd_turn_done(pd_turn *turn);
+
+/* For CLEANUP. */
+static inline void pd_history_view_close(pd_view **view)
+{
+  pd_view_close(*view);
+}
 
 #endif

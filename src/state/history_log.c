@@ -194,9 +194,11 @@ static bool show_record(void *ctx, const pd_record *record)
   return false;
 }
 
-static pd_code show_changes(showing *s, pd_store *store, const char *at, pd_bytes *out_last, pd_error *err)
+static pd_code show_changes(showing *s, pd_store *store, const pd_commit *commit, pd_bytes *out_last, pd_error *err)
 {
+  CLEANUP(pd_history_view_close) pd_view *view = NULL;
   bool has_values = pd_in_bool(s->frame, "values", false);
+  if (has_values) TRY(pd_view_open_commit(store, commit, &view, err));
   for (size_t i = 0; i < s->rows.count; i++) {
     pd_row *row = &s->rows.items[i];
     row->change.key = pd_row_key(&s->rows, row);
@@ -204,7 +206,7 @@ static pd_code show_changes(showing *s, pd_store *store, const char *at, pd_byte
     if (s->has_more && i && pd_out_is_long(s->frame)) return s->frame->out.code;
     pd_json_open(&s->frame->out, '{');
     pd_json_put_change(&s->frame->out, &row->change);
-    if (has_values && !row->change.is_delete) TRY(pd_history_put_value(s->frame, store, at, row->change.key, "value", "erased", err));
+    if (has_values && !row->change.is_delete) TRY(pd_history_put_value(s->frame, view, row->change.key, "value", "erased", err));
     pd_json_close(&s->frame->out, '}');
     *out_last = row->change.key;
   }
@@ -227,7 +229,7 @@ pd_code pd_cap_history_show(pd_frame *frame, pd_error *err)
   if (s.rows.code) return pd_error_memory(err, "an answer");
   pd_json_key(&frame->out, "changes");
   pd_json_open(&frame->out, '[');
-  TRY(show_changes(&s, store, point.at, &last, err));
+  TRY(show_changes(&s, store, &point.commit, &last, err));
   pd_json_close(&frame->out, ']');
   pd_out_next(frame, "next_after", s.has_more ? last : (pd_bytes){0});
   return frame->out.code;

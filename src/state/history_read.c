@@ -32,6 +32,7 @@ static pd_code put_missing(pd_frame *frame)
 pd_code pd_cap_history_get(pd_frame *frame, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf value = {0};
+  CLEANUP(pd_history_view_close) pd_view *view = NULL;
   pd_point_in point;
   pd_store *store;
   pd_entry entry;
@@ -45,7 +46,8 @@ pd_code pd_cap_history_get(pd_frame *frame, pd_error *err)
   TRY(pd_history_point(frame, store, "at", NULL, &point, err));
   TRY(pd_brink(frame, err)); /* F5 */
   pd_out_id(frame, "commit", &point.commit.id);
-  pd_code code = pd_get(store, point.at, pd_in_text(frame, "key"), &value, &entry, err);
+  TRY(pd_view_open_commit(store, &point.commit, &view, err));
+  pd_code code = pd_view_get(view, pd_in_text(frame, "key"), &value, &entry, err);
   if (code == PD_NOT_FOUND) return put_missing(frame);
   TRY(code);
   pd_json_put_bool(&frame->out, "found", true);
@@ -64,7 +66,7 @@ typedef struct listing {
   size_t last_size;
 } listing;
 
-static pd_code list_entries(pd_frame *frame, pd_store *store, const char *at, pd_iter *iter, listing *l, pd_error *err)
+static pd_code list_entries(pd_frame *frame, pd_view *view, pd_iter *iter, listing *l, pd_error *err)
 {
   pd_entry entry;
   pd_code code;
@@ -77,7 +79,7 @@ static pd_code list_entries(pd_frame *frame, pd_store *store, const char *at, pd
     pd_json_open(&frame->out, '{');
     pd_json_put_bytes(&frame->out, "key", entry.key);
     pd_json_put_entry(&frame->out, &entry);
-    if (l->has_values) TRY(pd_history_put_value(frame, store, at, entry.key, "value", "erased", err));
+    if (l->has_values) TRY(pd_history_put_value(frame, view, entry.key, "value", "erased", err));
     pd_json_close(&frame->out, '}');
   }
   return code == PD_NOT_FOUND ? frame->out.code : code;
@@ -86,14 +88,16 @@ static pd_code list_entries(pd_frame *frame, pd_store *store, const char *at, pd
 static pd_code list_at(pd_frame *frame, pd_store *store, listing *l, pd_error *err)
 {
   pd_scan scan = {.prefix = pd_in_text(frame, "prefix"), .after = pd_in_text(frame, "after"), .keys_only = true};
+  CLEANUP(pd_history_view_close) pd_view *view = NULL;
   pd_point_in point;
   pd_iter *iter;
   TRY(pd_history_point(frame, store, "at", NULL, &point, err));
   pd_out_id(frame, "commit", &point.commit.id);
-  TRY(pd_iter_open(store, point.at, &scan, &iter, err));
+  TRY(pd_view_open_commit(store, &point.commit, &view, err));
+  TRY(pd_view_scan(view, &scan, &iter, err));
   pd_json_key(&frame->out, "entries");
   pd_json_open(&frame->out, '[');
-  pd_code code = list_entries(frame, store, point.at, iter, l, err);
+  pd_code code = list_entries(frame, view, iter, l, err);
   pd_iter_close(iter);
   pd_json_close(&frame->out, ']');
   return code;
@@ -145,20 +149,18 @@ static bool take_difference(void *ctx, const pd_difference *difference)
   return !d->has_more && pd_rows_differ(&d->rows, difference);
 }
 
-static pd_code put_side(pd_frame *frame, pd_store *store, const char *name, const pd_entry *entry, const char *at, pd_bytes key,
-                        pd_error *err)
+static pd_code put_side(pd_frame *frame, const char *name, const pd_entry *entry, pd_view *view, pd_bytes key, pd_error *err)
 {
   pd_json_key(&frame->out, name);
   pd_json_open(&frame->out, '{');
   pd_json_put_entry(&frame->out, entry);
-  if (at) TRY(pd_history_put_value(frame, store, at, key, "value", "erased", err));
+  if (view) TRY(pd_history_put_value(frame, view, key, "value", "erased", err));
   pd_json_close(&frame->out, '}');
   return frame->out.code;
 }
 
 /* `from` and `to` are NULL if values are not wanted. */
-static pd_code put_differences(pd_frame *frame, pd_store *store, differing *d, const char *from, const char *to, pd_bytes *out_last,
-                               pd_error *err)
+static pd_code put_differences(pd_frame *frame, differing *d, pd_view *from, pd_view *to, pd_bytes *out_last, pd_error *err)
 {
   for (size_t i = 0; i < d->rows.count; i++) {
     const pd_row *row = &d->rows.items[i];
@@ -168,8 +170,8 @@ static pd_code put_differences(pd_frame *frame, pd_store *store, differing *d, c
     if (is_full) return frame->out.code;
     pd_json_open(&frame->out, '{');
     pd_json_put_difference(&frame->out, key, row->has_before, row->has_after);
-    if (row->has_before) TRY(put_side(frame, store, "before", &row->before, from, key, err));
-    if (row->has_after) TRY(put_side(frame, store, "after", &row->after, to, key, err));
+    if (row->has_before) TRY(put_side(frame, "before", &row->before, from, key, err));
+    if (row->has_after) TRY(put_side(frame, "after", &row->after, to, key, err));
     pd_json_close(&frame->out, '}');
     *out_last = key;
   }
@@ -188,6 +190,8 @@ static pd_code find_sides(pd_frame *frame, pd_store *store, pd_point_in *from, p
 pd_code pd_cap_history_diff(pd_frame *frame, pd_error *err)
 {
   CLEANUP(differing_done) differing d = {0};
+  CLEANUP(pd_history_view_close) pd_view *was = NULL;
+  CLEANUP(pd_history_view_close) pd_view *is = NULL;
   pd_point_in from, to;
   pd_store *store;
   pd_bytes last = {0};
@@ -204,7 +208,9 @@ pd_code pd_cap_history_diff(pd_frame *frame, pd_error *err)
   if (d.rows.code) return pd_error_memory(err, "an answer");
   pd_json_key(&frame->out, "differences");
   pd_json_open(&frame->out, '[');
-  TRY(put_differences(frame, store, &d, has_values ? from.at : NULL, has_values ? to.at : NULL, &last, err));
+  if (has_values) TRY(pd_view_open_commit(store, &from.commit, &was, err));
+  if (has_values) TRY(pd_view_open_commit(store, &to.commit, &is, err));
+  TRY(put_differences(frame, &d, was, is, &last, err));
   pd_json_close(&frame->out, ']');
   pd_out_next(frame, "next_after", d.has_more ? last : (pd_bytes){0});
   return frame->out.code;

@@ -31,15 +31,21 @@ typedef struct tally {
   uint64_t keys, bytes, versions;
 } tally;
 
+static void view_done(pd_view **view)
+{
+  pd_view_close(*view);
+}
+
 static pd_code count_keys(pd_store *store, const pd_commit *commit, tally *out, pd_error *err)
 {
-  char hex[PD_ID_HEX_SIZE];
+  CLEANUP(view_done) pd_view *view = NULL;
   pd_iter *iter;
   pd_entry entry;
   pd_scan scan = {.keys_only = true};
   pd_code code;
   *out = (tally){0};
-  TRY(pd_iter_open(store, pd_id_hex(&commit->id, hex), &scan, &iter, err));
+  TRY(pd_view_open_commit(store, commit, &view, err));
+  TRY(pd_view_scan(view, &scan, &iter, err));
   while ((code = pd_iter_next(iter, &entry, NULL, err)) == PD_OK) {
     out->keys++;
     out->bytes += entry.size;

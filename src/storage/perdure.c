@@ -132,13 +132,29 @@ static void iter_done(pd_iter **iter)
   pd_iter_close(*iter);
 }
 
-static pd_code read_old(pd_store *store, const char *at, old_pieces *out, pd_error *err)
+static void view_done(pd_view **view)
+{
+  pd_view_close(*view);
+}
+
+/* A commit of the snapshot's ref. It most likely is the head, whose tree is in memory. */
+static pd_code view_at(pd_store *store, const pd_commit *commit, pd_view **out, pd_error *err)
+{
+  CLEANUP(view_done) pd_view *view = NULL;
+  bool is_open = !pd_view_open(store, PD_SNAPSHOT_REF, &view, NULL);
+  if (!is_open || pd_view_commit(view).seq != commit->seq) return pd_view_open_commit(store, commit, out, err);
+  *out = view;
+  view = NULL;
+  return PD_OK;
+}
+
+static pd_code read_old(pd_view *view, old_pieces *out, pd_error *err)
 {
   CLEANUP(iter_done) pd_iter *iter = NULL;
   pd_scan scan = {.keys_only = true};
   pd_entry entry;
   pd_code code;
-  TRY(pd_iter_open(store, at, &scan, &iter, err));
+  TRY(pd_view_scan(view, &scan, &iter, err));
   while ((code = pd_iter_next(iter, &entry, NULL, err)) == PD_OK) {
     if (!is_piece_key(entry.key)) continue;
     TRY(pd_array_grow(&out->items, out->count, &out->capacity, sizeof *out->items, "the pieces of a snapshot", err));
@@ -207,30 +223,52 @@ static pd_code ensure_snapshots(pd_store *store, pd_commit *out_head, pd_error *
 }
 
 /* The epoch at a point; 0 if there is none. */
-static pd_code epoch_at(pd_store *store, const char *at, uint64_t *out, uint64_t *out_version, pd_error *err)
+static pd_code read_epoch(pd_view *view, uint64_t *out, uint64_t *out_version, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf value = {.size_max = EPOCH_TEXT};
   pd_entry entry = {0};
-  pd_code code = pd_get(store, at, pd_text(EPOCH_KEY), &value, &entry, err);
+  pd_code code = pd_view_get(view, pd_text(EPOCH_KEY), &value, &entry, err);
   *out = 0;
   if (out_version) *out_version = code == PD_OK ? entry.version : 0;
   if (code) return code == PD_NOT_FOUND ? PD_OK : code;
   pd_json number;
   if (pd_json_parse(pd_buf_bytes(&value), &number, NULL) == PD_OK && pd_json_u64(number, out)) return PD_OK;
-  return pd_error_set(err, PD_CORRUPT, "the key '" EPOCH_KEY "' at '%.80s' holds no epoch", at);
+  pd_commit commit = pd_view_commit(view);
+  char hex[PD_ID_HEX_SIZE];
+  return pd_error_set(err, PD_CORRUPT, "the key '" EPOCH_KEY "' at commit %.12s holds no epoch", pd_id_hex(&commit.id, hex));
+}
+
+/* Of the ref that counts them; 0 if there is none. */
+static pd_code last_epoch(pd_store *store, uint64_t *out, pd_error *err)
+{
+  CLEANUP(view_done) pd_view *view = NULL;
+  pd_code code = pd_view_open(store, EPOCH_REF, &view, err);
+  *out = 0;
+  if (code) return code == PD_NOT_FOUND ? PD_OK : code;
+  return read_epoch(view, out, NULL, err);
+}
+
+/* Of a commit with a snapshot. */
+static pd_code epoch_at(pd_store *store, const pd_commit *commit, uint64_t *out, uint64_t *out_version, pd_error *err)
+{
+  CLEANUP(view_done) pd_view *view = NULL;
+  TRY(view_at(store, commit, &view, err));
+  return read_epoch(view, out, out_version, err);
 }
 
 /* R5. The mark at a point; zeros if there is none. */
-static pd_code mark_at(pd_store *store, const char *at, pd_storage_mark *out, pd_error *err)
+static pd_code read_mark(pd_view *view, pd_storage_mark *out, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf value = {.size_max = MARK_TEXT};
   unsigned long long epoch, save, token;
   *out = (pd_storage_mark){0};
-  pd_code code = pd_get(store, at, pd_text(MARK_KEY), &value, NULL, err);
+  pd_code code = pd_view_get(view, pd_text(MARK_KEY), &value, NULL, err);
   if (code) return code == PD_NOT_FOUND ? PD_OK : code;
   TRY(pd_buf_byte(&value, 0, err));
   if (sscanf((const char *)value.data, "\"%llu %llu %llx\"", &epoch, &save, &token) != 3) {
-    return pd_error_set(err, PD_CORRUPT, "the key '" MARK_KEY "' at '%.80s' holds no mark", at);
+    pd_commit commit = pd_view_commit(view);
+    char hex[PD_ID_HEX_SIZE];
+    return pd_error_set(err, PD_CORRUPT, "the key '" MARK_KEY "' at commit %.12s holds no mark", pd_id_hex(&commit.id, hex));
   }
   *out = (pd_storage_mark){epoch, save, token};
   return PD_OK;
@@ -262,11 +300,10 @@ static pd_code head_for(pd_store *store, saving *s, pd_commit *out, pd_error *er
 {
   pd_ref ref;
   uint64_t holds = 0, last = 0, epoch = s->next->epoch;
-  char hex[PD_ID_HEX_SIZE];
   if (!epoch) return ensure_snapshots(store, out, err);
   pd_code code = pd_ref_get(store, PD_SNAPSHOT_REF, &ref, err);
-  if (!code) code = epoch_at(store, pd_id_hex(&ref.commit.id, hex), &holds, NULL, err);
-  if (!code || code == PD_NOT_FOUND) code = epoch_at(store, EPOCH_REF, &last, NULL, err);
+  if (!code) code = epoch_at(store, &ref.commit, &holds, NULL, err);
+  if (!code || code == PD_NOT_FOUND) code = last_epoch(store, &last, err);
   if (code && code != PD_NOT_FOUND) return code;
   if (holds != epoch || last != epoch) {
     s->is_over = true;
@@ -277,11 +314,11 @@ static pd_code head_for(pd_store *store, saving *s, pd_commit *out, pd_error *er
 }
 
 /* R5 */
-static pd_code check_mark(pd_store *store, saving *s, const char *at, pd_error *err)
+static pd_code check_mark(pd_view *view, saving *s, pd_error *err)
 {
   pd_storage_mark now;
   if (!s->last) return PD_OK;
-  TRY(mark_at(store, at, &now, err));
+  TRY(read_mark(view, &now, err));
   s->is_there = pd_mark_is(&now, s->next);
   if (s->is_there || pd_mark_is(&now, s->last)) return PD_OK;
   s->is_over = true;
@@ -291,13 +328,14 @@ static pd_code check_mark(pd_store *store, saving *s, const char *at, pd_error *
 static pd_code save_once(pd_store *store, saving *s, pd_error *err)
 {
   CLEANUP(old_pieces_done) old_pieces old = {0};
+  CLEANUP(view_done) pd_view *view = NULL;
   pd_commit head;
   pd_edit *edit = NULL;
-  char hex[PD_ID_HEX_SIZE];
   TRY(head_for(store, s, &head, err));
-  TRY(check_mark(store, s, pd_id_hex(&head.id, hex), err));
+  TRY(view_at(store, &head, &view, err));
+  TRY(check_mark(view, s, err));
   if (s->is_there) return PD_OK;
-  TRY(read_old(store, hex, &old, err));
+  TRY(read_old(view, &old, err));
   for (int kind = 0; pd_piece_is_list(kind); kind++) TRY(number_list(&s->now, kind, &old, err));
   pd_note note = {.ref = PD_SNAPSHOT_REF, .reason = s->reason, .expect_head = &head.id};
   TRY(pd_edit_begin(store, &note, &edit, err));
@@ -345,9 +383,8 @@ static pd_code count_epoch(pd_store *store, uint64_t *out, pd_error *err)
   while (code == PD_CONFLICT) {
     pd_commit head;
     uint64_t last, version;
-    char hex[PD_ID_HEX_SIZE];
     TRY(ensure_ref(store, EPOCH_REF, "counts who claimed the agent", &head, err));
-    TRY(epoch_at(store, pd_id_hex(&head.id, hex), &last, &version, err));
+    TRY(epoch_at(store, &head, &last, &version, err));
     uint64_t next = pd_epoch_after(last);
     code = put_epoch(store, EPOCH_REF, &head.id, version, next, err);
     if (!code) *out = next;
@@ -365,9 +402,8 @@ static pd_code claim(void *handle, const char *agent, uint64_t *out, pd_error *e
   pd_code code = PD_CONFLICT;
   while (code == PD_CONFLICT) {
     pd_commit head;
-    char hex[PD_ID_HEX_SIZE];
     TRY(ensure_snapshots(store, &head, err));
-    TRY(epoch_at(store, pd_id_hex(&head.id, hex), &holds, &version, err));
+    TRY(epoch_at(store, &head, &holds, &version, err));
     code = holds < mine ? put_epoch(store, PD_SNAPSHOT_REF, &head.id, version, mine, err) : PD_OK;
   }
   if (!code) *out = mine;
@@ -382,14 +418,13 @@ static pd_code epoch_now(void *handle, const char *agent, uint64_t *out, pd_erro
   pd_code code = store_of(handle, agent, true, &store, err);
   if (!code) code = pd_ref_get(store, EPOCH_REF, &ref, err);
   if (code) return code == PD_NOT_FOUND ? PD_OK : code;
-  return epoch_at(store, EPOCH_REF, out, NULL, err);
+  return last_epoch(store, out, err);
 }
 
 /* ---- loading ------------------------------------------------------------------------------------------------------- */
 
 typedef struct reader {
-  pd_store *store;
-  const char *at;
+  pd_view *view;
   pd_iter *iter; /* over the pieces of `kind` */
   pd_piece_kind kind;
 } reader;
@@ -409,7 +444,7 @@ static pd_code next_piece(void *ctx, pd_piece_kind kind, pd_bytes *out_name, pd_
     pd_iter_close(r->iter);
     r->iter = NULL;
     r->kind = kind;
-    TRY(pd_iter_open(r->store, r->at, &scan, &r->iter, err));
+    TRY(pd_view_scan(r->view, &scan, &r->iter, err));
   }
   TRY(pd_iter_next(r->iter, &entry, out_value, err));
   *out_name = (pd_bytes){(const uint8_t *)entry.key.data + prefix.size, entry.key.size - prefix.size};
@@ -417,12 +452,12 @@ static pd_code next_piece(void *ctx, pd_piece_kind kind, pd_bytes *out_name, pd_
 }
 
 /* R3 */
-static pd_code check_empty(perdure_storage *s, pd_store *store, const char *agent, const char *at, pd_error *err)
+static pd_code check_empty(perdure_storage *s, pd_view *view, const char *agent, pd_error *err)
 {
   CLEANUP(iter_done) pd_iter *iter = NULL;
   pd_scan scan = {.keys_only = true};
   pd_entry entry;
-  TRY(pd_iter_open(store, at, &scan, &iter, err));
+  TRY(pd_view_scan(view, &scan, &iter, err));
   pd_code code;
   do code = pd_iter_next(iter, &entry, NULL, err);
   while (!code && pd_bytes_equal(entry.key, pd_text(EPOCH_KEY)));
@@ -431,17 +466,15 @@ static pd_code check_empty(perdure_storage *s, pd_store *store, const char *agen
   return pd_error_set(err, PD_CORRUPT, "the ref '%s' of agent '%s' in %.200s has keys, but no snapshot", PD_SNAPSHOT_REF, agent, s->uri);
 }
 
-/* The snapshot at a commit; all of its pieces are read there, whatever is saved meanwhile. */
-static pd_code load_at(perdure_storage *s, pd_store *store, const char *agent, const pd_id *commit, pd_storage_take take, void *ctx,
-                       pd_error *err)
+/* The snapshot of a commit: all of its pieces are of one moment, whatever is saved meanwhile. */
+static pd_code load_from(perdure_storage *s, pd_view *view, const char *agent, pd_storage_take take, void *ctx, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf frame = {0}, window = {0}, document = {.size_max = 2 * PD_SNAPSHOT_SIZE_MAX};
-  char hex[PD_ID_HEX_SIZE];
-  CLEANUP(reader_done) reader r = {.store = store, .at = pd_id_hex(commit, hex)};
-  pd_code code = pd_get(store, hex, pd_text(pd_piece_prefix(PD_PIECE_SNAPSHOT)), &frame, NULL, err);
-  if (code == PD_NOT_FOUND) return check_empty(s, store, agent, hex, err);
+  CLEANUP(reader_done) reader r = {.view = view};
+  pd_code code = pd_view_get(view, pd_text(pd_piece_prefix(PD_PIECE_SNAPSHOT)), &frame, NULL, err);
+  if (code == PD_NOT_FOUND) return check_empty(s, view, agent, err);
   if (code) return code;
-  code = pd_get(store, hex, pd_text(pd_piece_prefix(PD_PIECE_WINDOW)), &window, NULL, err);
+  code = pd_view_get(view, pd_text(pd_piece_prefix(PD_PIECE_WINDOW)), &window, NULL, err);
   if (code == PD_NOT_FOUND) return pd_error_set(err, PD_CORRUPT, "the snapshot of agent '%s' has no piece 'window'", agent);
   if (code) return code;
   TRY(pd_pieces_join(pd_buf_bytes(&frame), pd_buf_bytes(&window), next_piece, &r, &document, err));
@@ -458,24 +491,26 @@ static pd_code find_head(perdure_storage *s, const char *agent, pd_store **out, 
 
 static pd_code load_marked(void *handle, const char *agent, pd_storage_take take, void *ctx, pd_storage_mark *out_mark, pd_error *err)
 {
+  CLEANUP(view_done) pd_view *view = NULL;
   pd_store *store;
   pd_ref ref;
-  char hex[PD_ID_HEX_SIZE];
   TRY(find_head(handle, agent, &store, &ref, err));
-  TRY(mark_at(store, pd_id_hex(&ref.commit.id, hex), out_mark, err));
-  return load_at(handle, store, agent, &ref.commit.id, take, ctx, err);
+  TRY(view_at(store, &ref.commit, &view, err));
+  TRY(read_mark(view, out_mark, err));
+  return load_from(handle, view, agent, take, ctx, err);
 }
 
 /* Is there something stored: not only a ref that a claim made, or a crash left without its first commit. */
 static pd_code has_snapshot(perdure_storage *s, const char *agent, bool *out, pd_error *err)
 {
+  CLEANUP(view_done) pd_view *view = NULL;
   pd_store *store;
   pd_ref ref;
-  char hex[PD_ID_HEX_SIZE];
   *out = false;
   pd_code code = find_head(s, agent, &store, &ref, err);
   if (code) return code == PD_NOT_FOUND ? PD_OK : code;
-  code = check_empty(s, store, agent, pd_id_hex(&ref.commit.id, hex), err);
+  TRY(view_at(store, &ref.commit, &view, err));
+  code = check_empty(s, view, agent, err);
   *out = code == PD_CORRUPT; /* it has keys */
   return code == PD_CORRUPT || code == PD_NOT_FOUND ? PD_OK : code;
 }
@@ -490,7 +525,7 @@ static pd_code remove_ref(void *handle, const char *agent, pd_error *err)
   TRY(has_snapshot(handle, agent, &is_there, err));
   if (!is_there) return no_snapshot(handle, agent, err);
   TRY(find_head(handle, agent, &store, &ref, err));
-  TRY(epoch_at(store, EPOCH_REF, &epoch, NULL, err));
+  TRY(last_epoch(store, &epoch, err));
   if (epoch) TRY(count_epoch(store, &epoch, err)); /* whoever held it does not any more */
   pd_code code = pd_ref_delete(store, PD_SNAPSHOT_REF, &note, err);
   return code == PD_NOT_FOUND ? no_snapshot(handle, agent, err) : code;
@@ -553,7 +588,7 @@ typedef struct tick_walk {
   void *ctx;
   uint64_t wanted;
   bool is_found;
-  pd_id commit;
+  pd_commit commit;
 } tick_walk;
 
 static bool tick_of(const pd_record *record, uint64_t *out)
@@ -577,7 +612,7 @@ static bool visit_record(void *ctx, const pd_record *record)
   }
   if (tick != w->wanted) return true;
   w->is_found = true;
-  w->commit = record->commit.id;
+  w->commit = record->commit;
   return false;
 }
 
@@ -593,6 +628,7 @@ static pd_code ticks(void *handle, const char *agent, pd_storage_tick_visit visi
 
 static pd_code load_tick(void *handle, const char *agent, uint64_t tick_index, pd_storage_take take, void *ctx, pd_error *err)
 {
+  CLEANUP(view_done) pd_view *view = NULL;
   pd_store *store;
   pd_ref ref;
   tick_walk walk = {.wanted = tick_index};
@@ -602,7 +638,8 @@ static pd_code load_tick(void *handle, const char *agent, uint64_t tick_index, p
   if (!walk.is_found) {
     return pd_error_set(err, PD_NOT_FOUND, "agent '%s' has no snapshot of tick %llu", agent, (unsigned long long)tick_index);
   }
-  return load_at(handle, store, agent, &walk.commit, take, ctx, err);
+  TRY(pd_view_open_commit(store, &walk.commit, &view, err));
+  return load_from(handle, view, agent, take, ctx, err);
 }
 
 const pd_storage_ops pd_storage_perdure = {
