@@ -275,6 +275,14 @@ PD_API pd_store *pd_later_store(const pd_later *later);
  * wait; a moment later the answer may be another one. */
 PD_API bool pd_read_waits(pd_store *store);
 
+/* How new a store is. While two marks are equal, no head of it has moved, by this process or another: what was read from a head after the
+ * first one was taken still holds. Takes no lock and reads no file. */
+typedef struct pd_store_mark {
+  uint64_t published; /* changes of this handle that readers see */
+  uint64_t tail;      /* the last record that anybody appended */
+} pd_store_mark;
+PD_API pd_store_mark pd_store_newest(pd_store *store);
+
 /* An invocation: staged edits over one ref. Its reads see the ref as it was at pd_edit_begin (with all that
  * anyone was acknowledged before) plus its own edits. Committing
  * makes one commit of all of them and moves the ref once; aborting leaves nothing. If others moved the ref meanwhile, the

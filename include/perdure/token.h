@@ -7,7 +7,7 @@
  *     pd_ctx ctx = {.home = home, .agent = who.agent, .is_operator = who.role != PD_ROLE_AGENT, .token = &who};
  *
  * Only hashes are stored, in the store `system`; the text is shown once, when the token is made. A token that was revoked, anywhere, is
- * refused from then on: it is looked up each time, in memory.
+ * refused from then on: what was looked up is kept no longer than the store `system` is as it was.
  */
 #ifndef PERDURE_TOKEN_H
 #define PERDURE_TOKEN_H
@@ -49,6 +49,12 @@ typedef struct pd_token_info {
 
 /* Is `text` a token that is good now? PD_DENIED named Unauthorized if not, whatever the reason. Compares in constant time. */
 PD_API PD_MUST_USE pd_code pd_token_check(pd_home *home, const char *text, pd_token_info *out, pd_error *err);
+
+/* The same without a copy, for whoever asks often: to be released before the home closes. It does not change. */
+PD_API PD_MUST_USE pd_code pd_token_find(pd_home *home, const char *text, const pd_token_info **out, pd_error *err);
+/* One more release is owed. Of a token that pd_token_find answered. */
+PD_API const pd_token_info *pd_token_hold(const pd_token_info *token);
+PD_API void pd_token_release(const pd_token_info *token); /* takes NULL */
 
 /* The id that `text` claims to be, if there is such a token, be it expired or the secret wrong: for the audit of what was refused. */
 PD_API bool pd_token_claimed(pd_home *home, const char *text, char out_id[PD_TOKEN_ID_SIZE]);

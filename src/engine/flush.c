@@ -88,7 +88,7 @@ static void publish_head(pd_store *s, pd_ref_slot *slot, const pd_head *head)
 static void publish_seq(pd_store *s, const pd_staged *st)
 {
   if (st->seq <= s->seen_seq) return;
-  s->seen_seq = st->seq;
+  pd_see(s, st->seq);
   s->seen_audit = st->audit;
   s->seen_time_ms = st->time_ms;
 }

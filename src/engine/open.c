@@ -194,7 +194,8 @@ static pd_code follow_record(pd_store *s, uint64_t seq, pd_bytes bytes, pd_error
   if (pd_is_erasure_record(&rec)) pd_past_forget(s);
   s->retention.has_erased |= pd_is_erasure_record(&rec);
   if (pd_is_gc_setting_record(&rec)) pd_auto_gc_start(s);
-  s->log_seq = s->seen_seq = s->tip_seq = seq;
+  s->log_seq = s->tip_seq = seq;
+  pd_see(s, seq);
   s->seen_audit = s->tip_audit = rec.audit;
   pd_time_note(s, s->seen_time_ms, seq, rec.time_ms);
   s->seen_time_ms = s->tip_time_ms = rec.time_ms;
@@ -275,6 +276,17 @@ bool pd_read_waits(pd_store *s)
   return waits;
 }
 
+void pd_see(pd_store *s, uint64_t seq)
+{
+  s->seen_seq = seq;
+  __atomic_fetch_add(&s->published, 1, __ATOMIC_RELEASE);
+}
+
+pd_store_mark pd_store_newest(pd_store *s)
+{
+  return (pd_store_mark){__atomic_load_n(&s->published, __ATOMIC_ACQUIRE), s->ops->log_tail_hint(s->backend)};
+}
+
 bool pd_is_newest(pd_store *s)
 {
   uint64_t tail;
@@ -323,7 +335,8 @@ static pd_code adopt_keyframe(pd_store *s, const pd_rec *rec, pd_error *err)
   s->catalog_size = blob.size;
   s->catalog_slots = s->slot_count;
   memcpy(s->current, catalog.current, sizeof s->current);
-  s->log_seq = s->seen_seq = s->tip_seq = catalog.covers;
+  s->log_seq = s->tip_seq = catalog.covers;
+  pd_see(s, catalog.covers);
   s->seen_audit = s->tip_audit = catalog.audit;
   s->seen_time_ms = s->tip_time_ms = catalog.time_ms;
   pd_version_adopt(s, rec);
@@ -373,7 +386,8 @@ static void forget_state(pd_store *s)
   pd_line_forget(s);
   pd_index_reset(s);
   pd_retention_done(s);
-  s->log_seq = s->seen_seq = s->tip_seq = 0;
+  s->log_seq = s->tip_seq = 0;
+  pd_see(s, 0);
   s->seen_audit = s->tip_audit = (pd_id){{0}};
   s->seen_time_ms = s->tip_time_ms = 0;
   pd_version_forget(s);

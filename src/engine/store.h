@@ -172,7 +172,8 @@ struct pd_store {
   size_t slot_count, slot_capacity;
 
   uint64_t seen_seq, tip_seq;
-  uint64_t log_seq; /* the last record known to be in the log: seen_seq, or less in a buffered store */
+  uint64_t published; /* atomic: how often seen_seq was set; never goes back, as seen_seq may (pd_store_newest) */
+  uint64_t log_seq;   /* the last record known to be in the log: seen_seq, or less in a buffered store */
   pd_id seen_audit, tip_audit;
   int64_t seen_time_ms, tip_time_ms;
   uint64_t version_top, meta_top; /* VN1 */
@@ -231,6 +232,9 @@ struct pd_store {
 
 /* stats.c: the step of a distribution (pd_counters) that a number belongs to. */
 unsigned pd_counter_step(uint64_t number);
+
+/* What readers see is this record now, or 0: nothing. */
+void pd_see(pd_store *s, uint64_t seq);
 
 void pd_store_lock(pd_store *s);
 void pd_store_unlock(pd_store *s);

@@ -11,6 +11,7 @@
 #include "state/folder_roots.h"
 #include "state/opened.h"
 #include "state/tiers.h"
+#include "state/token.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -112,6 +113,7 @@ static pd_code set_up(pd_home *home, const pd_home_options *options, pd_error *e
   TRY(pd_folder_roots_new(home, &home->roots, err));
   TRY(pd_opened_new(home, &home->opened, err));
   TRY(pd_policy_new(home, &home->policy, err));
+  TRY(pd_tokens_new(&home->tokens, err));
   TRY(pd_sessions_new(home, &home->sessions, err));
   TRY(pd_owners_new(&home->owners, err));
   TRY(pd_subscriptions_new(home, &home->subscriptions, err));
@@ -158,6 +160,7 @@ pd_code pd_home_close(pd_home *home, pd_error *err)
   pd_audit_free(home->audit);
   pd_vault_free(home->vault);
   pd_owners_free(home->owners);
+  pd_tokens_free(home->tokens);
   pd_policy_free(home->policy);
   pd_code code = pd_opened_free(home->opened, err);
   pd_folder_roots_free(home->roots);

@@ -33,6 +33,7 @@ typedef struct pd_subscriptions pd_subscriptions; /* subscription.c */
 typedef struct pd_ear pd_ear;                     /* ear.c */
 typedef struct pd_opened pd_opened;               /* opened.c */
 typedef struct pd_folder_roots pd_folder_roots;   /* folder_roots.c */
+typedef struct pd_tokens pd_tokens;               /* token_cache.c */
 
 struct pd_home {
   char *uri;
@@ -51,6 +52,7 @@ struct pd_home {
   pd_subscriptions *subscriptions;
   pd_ear *ear;
   pd_folder_roots *roots;
+  pd_tokens *tokens;
 };
 
 int64_t pd_home_now(pd_home *home);

@@ -11,6 +11,7 @@
 
 #include <openssl/crypto.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #define TEXT_BEGIN "pd_"
 
@@ -71,23 +72,30 @@ pd_code pd_token_decode(const char *id, pd_bytes text, pd_token *out, pd_error *
   return pd_error_set(err, PD_CORRUPT, "token %s in the system store is not as perdure writes it", id);
 }
 
-pd_code pd_token_load(pd_home *home, pd_bytes id, pd_token *out, uint64_t *out_version, pd_error *err)
+/* `out` NULL: only the entry. */
+static pd_code load(pd_home *home, pd_bytes id, pd_token *out, pd_entry *out_entry, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf text = {0};
   char key[PD_TOKEN_KEY_SIZE];
   pd_store *store;
-  pd_entry entry;
   pd_code code = PD_NOT_FOUND;
   if (pd_token_key(id, key)) {
-    TRY(pd_home_store(home, PD_STORE_SYSTEM, true, &store, err));
-    code = pd_get(store, PD_STATE_REF, pd_text(key), &text, &entry, err);
+    TRY(pd_tokens_store(home, &store, err));
+    code = pd_get(store, PD_STATE_REF, pd_text(key), out ? &text : NULL, out_entry, err);
   }
   if (code == PD_NOT_FOUND)
     return pd_error_named(err, PD_NOT_FOUND, "TokenNotFound", "there is no token '%.*s'", (int)(id.size < 64 ? id.size : 64),
                           (const char *)id.data);
   TRY(code);
+  return out ? pd_token_decode(key + 6, pd_buf_bytes(&text), out, err) : PD_OK;
+}
+
+pd_code pd_token_load(pd_home *home, pd_bytes id, pd_token *out, uint64_t *out_version, pd_error *err)
+{
+  pd_entry entry;
+  TRY(load(home, id, out, &entry, err));
   if (out_version) *out_version = entry.version;
-  return pd_token_decode(key + 6, pd_buf_bytes(&text), out, err);
+  return PD_OK;
 }
 
 /* ---- checking ---- */
@@ -107,25 +115,91 @@ static pd_code refuse(pd_error *err)
   return pd_error_named(err, PD_DENIED, "Unauthorized", "the token is not good: unknown, revoked or expired");
 }
 
-/* The token `id`, if `given` is the hash of a text of it that is good now. */
-static pd_code find_good(pd_home *home, const char *id, pd_id given, pd_token_info *out, pd_error *err)
+/* Read from the store; it is the caller's. */
+static pd_code read_held(pd_home *home, const char *id, pd_held_token **out, pd_error *err)
 {
-  pd_token token = {0};
-  pd_code code = pd_token_load(home, (pd_bytes){id, PD_TOKEN_ID_SIZE - 1}, &token, NULL, err);
-  if (code && code != PD_NOT_FOUND) return code;
-  int64_t now_ms = pd_home_now(home);
-  bool is_it = CRYPTO_memcmp(given.bytes, token.hash.bytes, sizeof given.bytes) == 0; /* also of an unknown one: the same time */
-  bool is_old = CRYPTO_memcmp(given.bytes, token.old_hash.bytes, sizeof given.bytes) == 0 && now_ms < token.old_until_ms;
-  if (code || (!is_it && !is_old) || (token.info.expires_ms && now_ms >= token.info.expires_ms)) return refuse(err);
-  *out = token.info;
-  out->hash = given;
+  pd_held_token *made = calloc(1, sizeof *made);
+  if (!made) return pd_error_memory(err, "a token");
+  atomic_init(&made->holders, 1);
+  pd_entry entry = {0};
+  pd_code code = load(home, (pd_bytes){id, PD_TOKEN_ID_SIZE - 1}, &made->token, &entry, err);
+  if (code == PD_NOT_FOUND) made->token = (pd_token){0}; /* it is compared all the same: an unknown one takes the same time */
+  made->value_id = entry.value_id;
+  if (code && code != PD_NOT_FOUND) {
+    free(made);
+    return code;
+  }
+  *out = made;
   return PD_OK;
+}
+
+/* Is `given` the hash of a text of it that is good now? */
+static bool is_good(pd_home *home, const pd_token *token, pd_id given)
+{
+  int64_t now_ms = pd_home_now(home);
+  bool is_it = CRYPTO_memcmp(given.bytes, token->hash.bytes, sizeof given.bytes) == 0;
+  bool is_old = CRYPTO_memcmp(given.bytes, token->old_hash.bytes, sizeof given.bytes) == 0 && now_ms < token->old_until_ms;
+  return *token->info.id && (is_it || is_old) && (!token->info.expires_ms || now_ms < token->info.expires_ms);
+}
+
+/* What is stored is what was kept when the store's mark was `then`. */
+static bool is_as_stored(pd_home *home, const pd_held_token *token, const pd_store_mark *then, const pd_store_mark *now)
+{
+  pd_entry entry;
+  if (then->published == now->published && then->tail == now->tail) return true;
+  return load(home, pd_text(token->token.info.id), NULL, &entry, NULL) == PD_OK && pd_id_equal(&entry.value_id, &token->value_id);
+}
+
+/* The token `id`, kept or read; to be released. `out_is_newer`: than what is kept. */
+static pd_code find_held(pd_home *home, const char *id, pd_id given, const pd_store_mark *now, pd_held_token **out, bool *out_is_newer,
+                         pd_error *err)
+{
+  pd_store_mark then = {0};
+  pd_held_token *token = pd_tokens_find(home->tokens, id, &given, &then);
+  if (token && !is_as_stored(home, token, &then, now)) {
+    pd_token_release(&token->token.info);
+    token = NULL;
+  }
+  *out_is_newer = !token || then.published != now->published || then.tail != now->tail;
+  if (!token) {
+    TRY(read_held(home, id, &token, err));
+    token->token.info.hash = given;
+  }
+  *out = token;
+  return PD_OK;
+}
+
+/* The token `id`, if `given` is the hash of a text of it that is good now; to be released. */
+static pd_code find_good(pd_home *home, const char *id, pd_id given, const pd_token_info **out, pd_error *err)
+{
+  pd_store *store;
+  pd_held_token *token;
+  bool is_newer;
+  TRY(pd_tokens_store(home, &store, err));
+  pd_store_mark now = pd_store_newest(store); /* before it is read: K1 */
+  TRY(find_held(home, id, given, &now, &token, &is_newer, err));
+  if (!is_good(home, &token->token, given)) {
+    pd_token_release(&token->token.info);
+    return refuse(err);
+  }
+  if (is_newer) pd_tokens_keep(home->tokens, token, &now);
+  *out = &token->token.info;
+  return PD_OK;
+}
+
+pd_code pd_token_find(pd_home *home, const char *text, const pd_token_info **out, pd_error *err)
+{
+  if (!is_formed(text)) return refuse(err);
+  return find_good(home, text + strlen(TEXT_BEGIN), pd_sha256(pd_text(text)), out, err);
 }
 
 pd_code pd_token_check(pd_home *home, const char *text, pd_token_info *out, pd_error *err)
 {
-  if (!is_formed(text)) return refuse(err);
-  return find_good(home, text + strlen(TEXT_BEGIN), pd_sha256(pd_text(text)), out, err);
+  const pd_token_info *found;
+  TRY(pd_token_find(home, text, &found, err));
+  *out = *found;
+  pd_token_release(found);
+  return PD_OK;
 }
 
 bool pd_token_claimed(pd_home *home, const char *text, char out_id[PD_TOKEN_ID_SIZE])
@@ -139,7 +213,9 @@ bool pd_token_claimed(pd_home *home, const char *text, char out_id[PD_TOKEN_ID_S
 
 pd_code pd_token_recheck(pd_home *home, const pd_token_mark *mark, pd_error *err)
 {
-  pd_token_info info;
+  const pd_token_info *found;
   if (strlen(mark->id) != PD_TOKEN_ID_SIZE - 1) return refuse(err);
-  return find_good(home, mark->id, mark->hash, &info, err);
+  TRY(find_good(home, mark->id, mark->hash, &found, err));
+  pd_token_release(found);
+  return PD_OK;
 }

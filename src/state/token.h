@@ -17,6 +17,26 @@ typedef struct pd_token {
   int64_t created_ms, rotated_ms, old_until_ms;
 } pd_token;
 
+/* One that requests hold; it does not change. */
+typedef struct pd_held_token {
+  pd_token token; /* first, and its info first in it: what others see */
+  pd_id value_id; /* of what is stored */
+  atomic_uint holders;
+} pd_held_token;
+
+/* ---- token_cache.c (K1 to K3) ---- */
+
+PD_MUST_USE pd_code pd_tokens_new(pd_tokens **out, pd_error *err);
+void pd_tokens_free(pd_tokens *tokens);
+/* The store `system`. */
+PD_MUST_USE pd_code pd_tokens_store(pd_home *home, pd_store **out, pd_error *err);
+/* The token that was good when the store's mark was `*out_mark`; held for the caller. NULL: it has to be read. */
+pd_held_token *pd_tokens_find(pd_tokens *tokens, const char *id, const pd_id *given, pd_store_mark *out_mark);
+/* It was as it is stored after the store's mark was `mark`. */
+void pd_tokens_keep(pd_tokens *tokens, pd_held_token *token, const pd_store_mark *mark);
+
+/* ---- token.c ---- */
+
 #define PD_TOKEN_KEY_SIZE (6 + PD_TOKEN_ID_SIZE)
 
 /* Is it what an id looks like: 16 hex digits? Writes the key. */

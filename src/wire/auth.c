@@ -15,14 +15,35 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static bool refuse(pd_request *request, unsigned status, const char *name, const char *hint, const char *message)
+/* Who calls without a token: nothing is known but the role. */
+static const pd_token_info nobody[] = {{.role = PD_ROLE_AGENT}, {.role = PD_ROLE_OPERATOR}};
+
+void pd_caller_init(pd_caller *caller, pd_server *server)
+{
+  *caller = (pd_caller){.server = server, .token = &nobody[0]};
+}
+
+void pd_caller_copy(const pd_caller *from, pd_caller *to)
+{
+  *to = *from;
+  if (to->has_token) pd_token_hold(to->token);
+}
+
+void pd_caller_done(pd_caller *caller)
+{
+  if (caller->has_token) pd_token_release(caller->token);
+  caller->has_token = false;
+}
+
+static bool refuse_token(pd_request *request, const char *token_id, unsigned status, const char *name, const char *hint,
+                         const char *message)
 {
   if (status != MHD_HTTP_BAD_REQUEST) {
     const pd_caller *caller = &request->caller;
     pd_access refused = {
       .capability = "token.refuse",
-      .agent = *caller->token.agent ? caller->token.agent : NULL,
-      .token = *caller->token.id ? caller->token.id : NULL,
+      .agent = *caller->token->agent ? caller->token->agent : NULL,
+      .token = *token_id ? token_id : NULL,
       .outcome = name,
       .is_joined_by_minute = true,
     };
@@ -30,6 +51,11 @@ static bool refuse(pd_request *request, unsigned status, const char *name, const
   }
   pd_reply_failure(request, status, status == MHD_HTTP_BAD_REQUEST ? PD_INVALID : PD_DENIED, name, hint, "%s", message);
   return false;
+}
+
+static bool refuse(pd_request *request, unsigned status, const char *name, const char *hint, const char *message)
+{
+  return refuse_token(request, request->caller.token->id, status, name, hint, message);
 }
 
 /* ---- names ---- */
@@ -70,7 +96,7 @@ static bool take_role(pd_request *request, const char *otherwise)
   if (strcmp(role, "agent") != 0 && strcmp(role, "operator") != 0)
     return refuse(request, MHD_HTTP_BAD_REQUEST, "InvalidInput", "Use agent or operator.", "Perdure-Role: there is no such role");
   caller->is_operator = strcmp(role, "operator") == 0;
-  caller->token.role = caller->is_operator ? PD_ROLE_OPERATOR : PD_ROLE_AGENT;
+  caller->token = &nobody[caller->is_operator];
   if (!*caller->agent && !caller->is_operator) memcpy(caller->agent, "main", sizeof "main");
   return true;
 }
@@ -107,26 +133,28 @@ static bool take_token(pd_request *request, const char *text)
   pd_caller *caller = &request->caller;
   pd_error err = {0};
   const char *agent = pd_request_header(request, "Perdure-Agent"), *role = pd_request_header(request, "Perdure-Role");
-  pd_code code = pd_token_check(request->server->home, text, &caller->token, &err);
+  char claimed[PD_TOKEN_ID_SIZE] = "";
+  pd_code code = pd_token_find(request->server->home, text, &caller->token, &err);
   if (code && code != PD_DENIED) {
     pd_reply_error(request, &err);
     return false;
   }
   if (code) {
-    if (!pd_token_claimed(request->server->home, text, caller->token.id)) caller->token.id[0] = 0;
-    return refuse(request, MHD_HTTP_UNAUTHORIZED, "Unauthorized", "Ask the operator for a token: perdure token create.", err.message);
+    if (!pd_token_claimed(request->server->home, text, claimed)) claimed[0] = 0;
+    return refuse_token(request, claimed, MHD_HTTP_UNAUTHORIZED, "Unauthorized", "Ask the operator for a token: perdure token create.",
+                        err.message);
   }
   caller->has_token = true;
-  caller->is_operator = caller->token.role != PD_ROLE_AGENT;
+  caller->is_operator = caller->token->role != PD_ROLE_AGENT;
   if (role && strcmp(role, "agent") == 0 && caller->is_operator) return take_agent(request) && step_down(caller);
-  if (role && strcmp(role, pd_role_name(caller->token.role)) != 0)
+  if (role && strcmp(role, pd_role_name(caller->token->role)) != 0)
     return refuse(request, MHD_HTTP_FORBIDDEN, "PermissionDenied", "Leave Perdure-Role out: the token says it.",
                   "the token is of another role");
   if (caller->is_operator) return take_agent(request);
-  if (agent && strcmp(agent, caller->token.agent) != 0)
+  if (agent && strcmp(agent, caller->token->agent) != 0)
     return refuse(request, MHD_HTTP_FORBIDDEN, "PermissionDenied", "Leave Perdure-Agent out: the token says it.",
                   "the token is another agent's");
-  snprintf(caller->agent, sizeof caller->agent, "%s", caller->token.agent);
+  snprintf(caller->agent, sizeof caller->agent, "%s", caller->token->agent);
   return true;
 }
 
@@ -161,7 +189,6 @@ static void check_session(pd_caller *caller)
 
 bool pd_auth_admits(pd_request *request)
 {
-  request->caller.server = request->server;
   if (!find_caller(request)) return false;
   check_session(&request->caller);
   return true;
@@ -176,9 +203,9 @@ pd_ctx pd_caller_ctx(const pd_caller *caller)
     .agent = *caller->agent ? caller->agent : NULL,
     .session = caller->is_session_live ? caller->session : NULL,
     .is_operator = caller->is_operator,
-    .is_onlooker = caller->token.role == PD_ROLE_AUDITOR,
+    .is_onlooker = caller->token->role == PD_ROLE_AUDITOR,
     .is_remote = true,
-    .token = caller->has_token ? &caller->token : NULL,
+    .token = caller->has_token ? caller->token : NULL,
   };
 }
 
@@ -188,7 +215,7 @@ void pd_caller_audit(const pd_caller *caller, const char *capability, pd_bytes s
     .capability = capability,
     .agent = *caller->agent ? caller->agent : NULL,
     .session = caller->is_session_live ? caller->session : NULL,
-    .token = caller->has_token ? caller->token.id : NULL,
+    .token = caller->has_token ? caller->token->id : NULL,
     .subject = subject,
     .outcome = code ? pd_error_name(err) : "ok",
     .is_operator = caller->is_operator,
@@ -198,12 +225,12 @@ void pd_caller_audit(const pd_caller *caller, const char *capability, pd_bytes s
 
 bool pd_caller_is_narrow(const pd_caller *caller)
 {
-  return caller->has_token && caller->token.prefixes[0][0];
+  return caller->has_token && caller->token->prefixes[0][0];
 }
 
 bool pd_caller_is_scoped(const pd_caller *caller)
 {
-  return pd_caller_is_narrow(caller) || (caller->has_token && caller->token.capabilities[0][0]);
+  return pd_caller_is_narrow(caller) || (caller->has_token && caller->token->capabilities[0][0]);
 }
 
 bool pd_caller_sees_hidden(const pd_caller *caller)

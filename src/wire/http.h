@@ -91,8 +91,14 @@ typedef struct pd_caller {
   bool is_session_live;             /* it is one of this agent's: only then it is recorded */
   bool is_operator;                 /* or an auditor, which its token says */
   bool has_token;                   /* else: --no-auth, or the server's own user on the Unix socket */
-  pd_token_info token;
+  const pd_token_info *token;       /* held if has_token; else one that only says the role. Never NULL */
 } pd_caller;
+
+/* Nobody is known yet. */
+void pd_caller_init(pd_caller *caller, pd_server *server);
+/* Another's, with its own hold on the token. */
+void pd_caller_copy(const pd_caller *from, pd_caller *to);
+void pd_caller_done(pd_caller *caller);
 
 /* Who it is to a home: for pd_call, pd_authorise_read. Borrows from the caller. */
 pd_ctx pd_caller_ctx(const pd_caller *caller);

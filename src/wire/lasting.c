@@ -16,8 +16,8 @@ void pd_conn_lasts(pd_conn *conn, const pd_caller *caller)
   pd_conns *conns = &conn->listener->server->conns;
   if (!caller->has_token) return;
   pthread_mutex_lock(&conns->lock);
-  memcpy(conn->mark.id, caller->token.id, sizeof conn->mark.id);
-  conn->mark.hash = caller->token.hash;
+  memcpy(conn->mark.id, caller->token->id, sizeof conn->mark.id);
+  conn->mark.hash = caller->token->hash;
   pthread_mutex_unlock(&conns->lock);
 }
 

@@ -124,6 +124,7 @@ static void free_errand(errand *e)
   for (size_t i = 0; i < COUNT_OF(e->headers); i++) free(e->headers[i]);
   pd_mcp_session_release(e->session);
   pd_mcp_flow_release(e->f);
+  pd_caller_done(&e->caller);
   free(e);
 }
 
@@ -155,13 +156,13 @@ static errand *make_errand(pd_request *request, pd_mcp_http *http, pd_mcp_flow *
   for (size_t i = 0; i < COUNT_OF(given); i++) e->headers[i] = given[i] ? strdup(given[i]) : NULL;
   e->http = http;
   e->f = pd_mcp_flow_hold(f);
-  e->caller = request->caller;
+  pd_caller_copy(&request->caller, &e->caller);
   e->session = peer->session;
   e->peer = *peer;
   e->peer.agent = e->caller.agent;
   if (e->peer.gate.call) e->peer.gate.ctx = &e->caller;
-  e->peer.realm = peer->realm ? e->caller.token.id : NULL;
-  e->peer.token = peer->token ? &e->caller.token : NULL;
+  e->peer.realm = peer->realm ? e->caller.token->id : NULL;
+  e->peer.token = peer->token ? e->caller.token : NULL;
   e->peer.version = e->headers[0], e->peer.method = e->headers[1], e->peer.name = e->headers[2];
   e->waiter = (pd_waiter){.job.run = run_again, .agent = e->caller.agent, .fd = -1}; /* the flow notices when the client leaves */
   e->peer.wait = &e->waiter.wait;
@@ -253,8 +254,8 @@ static bool is_json(const pd_request *request)
 /* What a session hears of, its token may hear of: one that is narrowed has sessions of its own, and so has one that is not the agent's. */
 static const char *realm_of(const pd_caller *caller)
 {
-  bool is_agents = !caller->has_token || caller->token.role == PD_ROLE_AGENT;
-  return !is_agents || pd_caller_is_scoped(caller) ? caller->token.id : NULL;
+  bool is_agents = !caller->has_token || caller->token->role == PD_ROLE_AGENT;
+  return !is_agents || pd_caller_is_scoped(caller) ? caller->token->id : NULL;
 }
 
 /* False: an answer is in the request. */
@@ -288,7 +289,7 @@ static pd_code admit_by_rate(void *ctx, pd_error *err)
 static void admit(const pd_request *request, pd_mcp_peer *peer)
 {
   peer->gate = (pd_mcp_gate){.call = call_within_scopes, .admit = admit_by_rate, .ctx = (void *)(uintptr_t)&request->caller};
-  peer->token = request->caller.has_token ? &request->caller.token : NULL;
+  peer->token = request->caller.has_token ? request->caller.token : NULL;
   peer->realm = realm_of(&request->caller);
   const pd_serve_options *options = request->server->options;
   peer->may_approve = options->mcp_approvals && !options->no_mcp_approvals;

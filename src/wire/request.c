@@ -71,6 +71,7 @@ static void free_request(pd_request *request)
 {
   pd_buf_done(&request->body);
   pd_buf_done(&request->out);
+  pd_caller_done(&request->caller);
   free(request->path);
   if (!has_spare_key || pthread_getspecific(spare_key) || pthread_setspecific(spare_key, request)) free(request);
 }
@@ -81,6 +82,7 @@ static void *begin_uri(void *cls, const char *uri, struct MHD_Connection *connec
   pd_request *request = new_request();
   if (!request) return NULL;
   request->server = listener->server;
+  pd_caller_init(&request->caller, listener->server);
   request->connection = connection;
   request->begun_us = pd_clock_monotonic_us();
   request->bad_uri = fault_of_uri(uri);
@@ -288,7 +290,7 @@ static enum MHD_Result hand_over(pd_request *request, pd_pool *pool)
 {
   request->state = PD_REQUEST_WORKING;
   request->job.run = run_job;
-  request->job.owner = *request->caller.agent ? request->caller.agent : request->caller.token.id;
+  request->job.owner = *request->caller.agent ? request->caller.agent : request->caller.token->id;
   MHD_suspend_connection(request->connection);
   if (pool == &request->server->writers && pd_route_call_writes(request)) begin_write(request);
   if (pd_pool_add(pool, &request->job)) return MHD_YES;

@@ -28,7 +28,7 @@ uint64_t pd_share_of(uint64_t wanted, uint64_t total)
 /* No agent's name has a colon. "": there is no token. */
 static const char *token_name(const pd_caller *caller, char out[NAME_SIZE])
 {
-  snprintf(out, NAME_SIZE, "%s%s", caller->has_token ? "token:" : "", caller->has_token ? caller->token.id : "");
+  snprintf(out, NAME_SIZE, "%s%s", caller->has_token ? "token:" : "", caller->has_token ? caller->token->id : "");
   return out;
 }
 
@@ -231,7 +231,7 @@ void pd_request_stream_over(pd_request *request)
 pd_code pd_rate_admits(const pd_caller *caller, pd_error *err)
 {
   pd_server *server = caller->server;
-  const pd_token_info *token = &caller->token;
+  const pd_token_info *token = caller->token;
   char name[NAME_SIZE];
   uint64_t rate = token->rate ? token->rate : server->settings.rate, agent_rate = server->settings.agent_rate;
   if (caller->has_token && rate && !pd_rate_take(server->rates, token_name(caller, name), rate))

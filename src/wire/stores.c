@@ -32,7 +32,7 @@ void pd_raw_audit(const pd_raw_call *call, const char *deed, const char *text, p
   const pd_caller *caller = &call->request->caller;
   char subject[PD_NAME_SIZE_MAX + 160];
   snprintf(subject, sizeof subject, "%s: %s, by %s%s", call->name, text, caller->has_token ? "token " : "the operator",
-           caller->has_token ? caller->token.id : "");
+           caller->has_token ? caller->token->id : "");
   pd_deed done = {.name = deed, .subject = pd_text(subject), .outcome = code ? pd_error_name(err) : "ok", .commit = commit};
   pd_audit_tell(call->request->server->home, &done);
 }
@@ -162,10 +162,10 @@ static pd_code judge(const pd_request *request, const char *name, bool writes, p
   if (!caller->is_operator)
     return pd_error_named(err, PD_DENIED, "PermissionDenied",
                           "logs and bags are the operator's; an agent uses capabilities (POST /v1/call/NAME)");
-  if (writes && caller->token.role == PD_ROLE_AUDITOR) return pd_error_named(err, PD_DENIED, "PermissionDenied", "an auditor only looks");
+  if (writes && caller->token->role == PD_ROLE_AUDITOR) return pd_error_named(err, PD_DENIED, "PermissionDenied", "an auditor only looks");
   pd_ctx who = pd_caller_ctx(caller);
   TRY(pd_authorise_read(&who, writes ? "store.write" : "store.read", NULL, pd_text(""), err));
-  if (strcmp(name, "system") != 0 || (!writes && caller->token.role == PD_ROLE_OPERATOR)) return PD_OK;
+  if (strcmp(name, "system") != 0 || (!writes && caller->token->role == PD_ROLE_OPERATOR)) return PD_OK;
   return pd_error_named(err, PD_DENIED, "PermissionDenied", "the store 'system' is written by the server alone, and read by the operator");
 }
 
@@ -176,7 +176,7 @@ static void audit_access(const pd_request *request, const char *name, bool write
   pd_access access = {
     .capability = writes ? "store.write" : "store.read",
     .agent = *caller->agent ? caller->agent : NULL,
-    .token = caller->has_token ? caller->token.id : NULL,
+    .token = caller->has_token ? caller->token->id : NULL,
     .subject = pd_text(name),
     .outcome = code ? pd_error_name(err) : "ok",
     .is_operator = caller->is_operator,

@@ -34,7 +34,7 @@ static pd_code begin(pd_request *request, pd_error *err)
             : *caller->agent ? caller->agent
                              : "shared",
     .options = {.prefix = pd_text(prefix ? prefix : ""), .ref = ref && *ref ? ref : "main"},
-    .owner = *caller->agent ? caller->agent : caller->token.id,
+    .owner = *caller->agent ? caller->agent : caller->token->id,
     .connection = request->connection,
     .fd = request->conn ? request->conn->fd : -1,
     .is_direct = request->conn && !request->conn->listener->is_tls,
@@ -43,7 +43,7 @@ static pd_code begin(pd_request *request, pd_error *err)
   wanted.is_open = pd_caller_sees_hidden(caller);
   TRY(pd_sse_from(pd_request_header(request, "Last-Event-ID"), pd_request_query(request, "from"), &wanted.options.from, err));
   bool is_shared = strcmp(wanted.name, "shared") == 0, is_own = strcmp(wanted.name, caller->agent) == 0;
-  bool is_auditor = caller->token.role == PD_ROLE_AUDITOR; /* who changes nothing: makes no store, and needs no leave to subscribe */
+  bool is_auditor = caller->token->role == PD_ROLE_AUDITOR; /* who changes nothing: makes no store, and needs no leave to subscribe */
   const char *like = !is_shared ? "state.persistent.list" : is_auditor ? "state.shared.list" : "state.shared.watch";
   wanted.agent = caller->is_operator && !is_shared ? wanted.name : caller->agent;
   wanted.is_operator = caller->is_operator;

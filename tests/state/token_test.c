@@ -186,6 +186,63 @@ static void token__expires(void **state)
   world_close(&w);
 }
 
+static void token__it_is_read_once_as_long_as_the_store_is_as_it_was(void **state)
+{
+  (void)state;
+  world w;
+  const pd_token_info *first, *second, *third;
+  open_world(&w);
+  world_ok(&w, "tokens.create", "{\"role\":\"agent\",\"agent\":\"writer\",\"expires_in\":60}");
+  take(&w);
+  assert_int_equal(pd_token_find(w.home, text, &first, NULL), PD_OK);
+  assert_int_equal(pd_token_find(w.home, text, &second, NULL), PD_OK);
+  assert_ptr_equal(first, second);
+  text[sizeof text - 2] ^= 1; /* another secret: neither answered from memory nor kept instead */
+  want_bad(&w, text);
+  text[sizeof text - 2] ^= 1;
+  assert_int_equal(pd_token_find(w.home, text, &third, NULL), PD_OK);
+  assert_ptr_equal(first, third);
+  pd_token_release(third);
+  w.now_ms += 60000;
+  want_bad(&w, text);
+  w.now_ms -= 60000;
+  world_ok(&w, "tokens.create", "{\"role\":\"operator\"}"); /* the store changes, but not this token */
+  assert_int_equal(pd_token_find(w.home, text, &third, NULL), PD_OK);
+  assert_ptr_equal(first, third);
+  pd_token_release(third);
+  assert_int_equal(world_callf(&w, "tokens.rotate", "{\"token_id\":\"%s\",\"grace\":10}", id), PD_OK);
+  assert_int_equal(pd_token_find(w.home, text, &third, NULL), PD_OK);
+  assert_ptr_not_equal(first, third);
+  assert_string_equal(first->agent, "writer"); /* still held */
+  pd_token_release(first);
+  pd_token_release(second);
+  pd_token_release(third);
+  world_close(&w);
+}
+
+static void token__one_that_was_just_good_is_refused_once_another_handle_revokes_it(void **state)
+{
+  (void)state;
+  world w;
+  pd_token_info info;
+  pd_home *other;
+  pd_buf answer = {0};
+  char input[64];
+  open_world(&w);
+  world_ok(&w, "tokens.create", "{\"role\":\"operator\"}");
+  take(&w);
+  assert_int_equal(pd_home_open(w.uri, NULL, &other, NULL), PD_OK);
+  assert_int_equal(pd_token_check(w.home, text, &info, NULL), PD_OK);
+  assert_int_equal(pd_token_check(w.home, text, &info, NULL), PD_OK);
+  snprintf(input, sizeof input, "{\"token_id\":\"%s\"}", id);
+  pd_ctx ctx = {.home = other, .is_operator = true};
+  assert_int_equal(pd_call(&ctx, "tokens.revoke", pd_text(input), &answer, NULL), PD_OK);
+  want_bad(&w, text);
+  pd_buf_done(&answer);
+  assert_int_equal(pd_home_close(other, NULL), PD_OK);
+  world_close(&w);
+}
+
 static void tokens_revoke__err_TokenNotFound__a_revoked_one_is_worthless_and_gone(void **state)
 {
   (void)state;
@@ -312,6 +369,8 @@ int main(void)
     cmocka_unit_test(token__only_its_hash_is_stored),
     cmocka_unit_test(tokens_list__pages_lead_to_every_token),
     cmocka_unit_test(token__expires),
+    cmocka_unit_test(token__it_is_read_once_as_long_as_the_store_is_as_it_was),
+    cmocka_unit_test(token__one_that_was_just_good_is_refused_once_another_handle_revokes_it),
     cmocka_unit_test(tokens_revoke__err_TokenNotFound__a_revoked_one_is_worthless_and_gone),
     cmocka_unit_test(tokens_rotate__err_TokenNotFound__and_one_that_is_there_has_a_new_text_and_the_old_one_a_grace),
     cmocka_unit_test(token__capabilities_limit_what_it_may_call),

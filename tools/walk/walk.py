@@ -130,7 +130,7 @@ def measure(events, symbols):
 class Server:
     """A server that is recorded, with a token for one agent and one for the operator."""
 
-    def __init__(self, perdure, recorder, folder):
+    def __init__(self, perdure, recorder, folder, log_level="info"):
         self.perdure, self.home = perdure, os.path.join(folder, "home")
         self.recording = Recording(os.path.join(folder, "server.walk"))
         run = lambda *words: subprocess.run([perdure, "--store", self.home, *words], capture_output=True, text=True, check=True).stdout
@@ -142,7 +142,7 @@ class Server:
         environment = dict(os.environ, LD_PRELOAD=recorder, PERDURE_WALK=self.recording.path)
         self.log = open(os.path.join(folder, "server.log"), "w+", encoding="utf-8")
         self.process = subprocess.Popen([perdure, "serve", "--home", self.home, "--listen", "127.0.0.1:0", "--log", "json", "--log-level",
-                                         "debug"], env=environment, stdout=self.log, stderr=self.log)
+                                         log_level], env=environment, stdout=self.log, stderr=self.log)
         self.port = self.wait_for_port()
         self.connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
 
@@ -253,8 +253,10 @@ def record_server(server, symbols, act):
     rows = []
     for i in range(REPEATS):
         server.settle()
+        act(WARM_UP + 2 * i)  # a request among others: what one of them looked up is there for the next
+        time.sleep(0.02)
         server.recording.start()
-        act(WARM_UP + i)
+        act(WARM_UP + 2 * i + 1)
         time.sleep(0.02)  # what the server does after its answer belongs to the request
         rows.append(measure(server.recording.stop(), symbols))
     shortest = min(rows, key=lambda row: row[0]["functions"])
@@ -301,11 +303,25 @@ def command(perdure, recorder, symbols, folder, words):
     return numbers, shortest[1], shortest[2]
 
 
-def count_trips(server, perdure, words):
-    before = server.text().count('"method"')
-    subprocess.run([perdure, *words], check=True, stdout=subprocess.DEVNULL)
-    time.sleep(0.3)
-    return server.text().count('"method"') - before
+def remote_put(server):
+    """The words of a put through the server; its token is in the environment."""
+    os.environ["PERDURE_TOKEN"] = server.operator
+    os.environ["PERDURE_REMOTE_TOKEN"] = server.operator
+    return ["--server", f"http://127.0.0.1:{server.port}", "--agent", "walker", "put", "plan"]
+
+
+def count_trips(perdure, recorder, folder):
+    """Of a server of its own: it logs each request, which the others do not."""
+    server = Server(perdure, recorder, folder, "debug")
+    try:
+        words = remote_put(server)
+        subprocess.run([perdure, *words, "1"], check=True, stdout=subprocess.DEVNULL)  # the first one makes the store
+        before = server.text().count('"method"')
+        subprocess.run([perdure, *words, "2"], check=True, stdout=subprocess.DEVNULL)
+        time.sleep(0.3)
+        return server.text().count('"method"') - before
+    finally:
+        server.stop()
 
 
 def walk(perdure, recorder, folder):
@@ -327,16 +343,12 @@ def walk(perdure, recorder, folder):
         found["watch event"] = record_server(server, symbols, event)
         found["watch event"][0]["system_calls"] = trace_server(server, event)
         found["CLI put"] = command(perdure, recorder, symbols, folder, ["--store", os.path.join(folder, "own"), "put", "plan"])
-        token_file = os.path.join(folder, "token")
-        with open(token_file, "w", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
-            file.write(server.operator + "\n")
-        os.environ["PERDURE_TOKEN"] = server.operator
-        os.environ["PERDURE_REMOTE_TOKEN"] = server.operator
-        remote = ["--server", f"http://127.0.0.1:{server.port}", "--agent", "walker", "put", "plan"]
-        found["--server put"] = command(perdure, recorder, symbols, folder, remote)
-        found["--server put"][0]["trips"] = count_trips(server, perdure, remote + ["1"])
+        found["--server put"] = command(perdure, recorder, symbols, folder, remote_put(server))
     finally:
         server.stop()
+    logged = os.path.join(folder, "logged")
+    os.mkdir(logged)
+    found["--server put"][0]["trips"] = count_trips(perdure, recorder, logged)
     return found
 
 
