@@ -13,6 +13,7 @@ typedef struct scanner {
   pd_error *err;
   unsigned depth;
   pd_json_facts facts;
+  pd_bytes *keys; /* the last one of each object that is open, by depth; its data NULL: none yet. NULL: nobody asks */
   uint8_t closers[PD_JSON_DEPTH_MAX];
 } scanner;
 
@@ -81,6 +82,7 @@ static pd_code scan_utf8(scanner *s)
 static pd_code scan_escape(scanner *s)
 {
   s->at++;
+  s->facts.has_escape = true;
   int c = peek(s);
   if (c < 0) return fault(s, "a string without its closing quote");
   if (c != 'u') {
@@ -161,11 +163,22 @@ static pd_code scan_scalar(scanner *s)
   return fault(s, "a value expected");
 }
 
+/* What is between the quotes is compared: as it is written, so escapes have to be told apart (has_escape). */
+static void note_key(scanner *s, const uint8_t *begin)
+{
+  pd_bytes key = {begin + 1, (size_t)(s->at - begin) - 2}, *last = &s->keys[s->depth - 1];
+  bool is_unordered = last->data && pd_bytes_compare(*last, key) >= 0;
+  *(s->depth > 1 ? &s->facts.is_inner_unordered : &s->facts.is_outer_unordered) |= is_unordered;
+  *last = key;
+}
+
 static pd_code scan_key(scanner *s)
 {
   skip_space(s);
+  const uint8_t *begin = s->at;
   if (peek(s) != '"') return fault(s, "a key in quotes expected");
   TRY(scan_string(s));
+  if (s->keys) note_key(s, begin);
   skip_space(s);
   if (peek(s) != ':') return fault(s, "':' expected after a key");
   s->at++;
@@ -179,6 +192,7 @@ static pd_code scan_open(scanner *s, bool *out_has_value)
   if (s->depth == PD_JSON_DEPTH_MAX) {
     return pd_error_set(s->err, PD_LIMIT, "JSON nests deeper than %d at byte %zu", PD_JSON_DEPTH_MAX, (size_t)(s->at - s->begin));
   }
+  if (s->keys) s->keys[s->depth].data = NULL;
   s->closers[s->depth++] = closer;
   if (s->depth > s->facts.depth) s->facts.depth = s->depth;
   s->at++;
@@ -243,7 +257,9 @@ pd_code pd_json_parse(pd_bytes text, pd_json *out, pd_error *err)
 pd_code pd_json_parse_facts(pd_bytes text, pd_json *out, pd_json_facts *out_facts, pd_error *err)
 {
   if (!text.size) return pd_error_set(err, PD_INVALID, "JSON ends too early (byte 0): a value expected");
+  pd_bytes keys[PD_JSON_DEPTH_MAX]; /* not zeroed: an object clears its own when it opens */
   scanner s = {.begin = text.data, .at = text.data, .end = (const uint8_t *)text.data + text.size, .err = err};
+  if (out_facts) s.keys = keys;
   skip_space(&s);
   const uint8_t *begin = s.at;
   TRY(scan_value(&s));

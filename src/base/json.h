@@ -43,9 +43,18 @@ PD_MUST_USE pd_code pd_json_parse(pd_bytes text, pd_json *out, pd_error *err);
 
 /* What the scanner has seen by the way. */
 typedef struct pd_json_facts {
-  unsigned depth; /* of the deepest array or object; 0: there is none */
-  bool has_space; /* outside of strings, around the value included */
+  unsigned depth;          /* of the deepest array or object; 0: there is none */
+  bool has_space;          /* outside of strings, around the value included */
+  bool has_escape;         /* a backslash in some string */
+  bool is_outer_unordered; /* the value is an object, and a key of it is not greater, by its bytes, than the one before */
+  bool is_inner_unordered; /* the same of some object inside */
 } pd_json_facts;
+
+/* Do these facts show that no object inside the value has a key twice? Then pd_json_unique need not look at any of them. */
+static inline bool pd_json_inside_is_unique(const pd_json_facts *facts)
+{
+  return !facts->is_inner_unordered && !facts->has_escape;
+}
 
 /* The same; `out_facts` may be NULL. */
 PD_MUST_USE pd_code pd_json_parse_facts(pd_bytes text, pd_json *out, pd_json_facts *out_facts, pd_error *err);

@@ -62,10 +62,12 @@ bool pd_in_bool(const pd_frame *frame, const char *name, bool otherwise)
 pd_code pd_in_value(const pd_frame *frame, const char *name, pd_buf *out, pd_error *err)
 {
   pd_json_writer w = {.out = out, .err = err};
-  if (frame->input->is_compact)
-    pd_json_raw(&w, pd_in(frame, name).raw);
+  pd_json value = pd_in(frame, name);
+  TRY(pd_buf_reserve(out, value.raw.size, err));
+  if (frame->input->facts.has_space)
+    pd_json_value(&w, value);
   else
-    pd_json_value(&w, pd_in(frame, name));
+    pd_json_raw(&w, value.raw);
   return w.code;
 }
 

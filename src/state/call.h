@@ -17,7 +17,7 @@ struct pd_input {
   const pd_capability *capability;
   pd_json fields[PD_FIELD_COUNT_MAX]; /* PD_JSON_NONE: absent */
   pd_bytes texts[PD_FIELD_COUNT_MAX]; /* of strings: decoded */
-  bool is_compact;                    /* the values are on one line already */
+  pd_json_facts facts;                /* of the whole text */
   pd_id hash;                         /* of capability and input, canonical where it matters: see pd_input_hash */
   bool has_hash;
   pd_buf decoded; /* of strings with escapes */

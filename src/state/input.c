@@ -152,7 +152,8 @@ static pd_code check_field(pd_input *input, size_t index, pd_error *err)
   if (field->type == PD_FIELD_INTEGER) return check_integer(input, field, value, err);
   if (field->type == PD_FIELD_ARRAY) TRY(check_items(input, field, value, err));
   pd_error why = {0};
-  if ((value.kind == PD_JSON_OBJECT || value.kind == PD_JSON_ARRAY) && pd_json_unique(value, &why)) {
+  bool is_nested = value.kind == PD_JSON_OBJECT || value.kind == PD_JSON_ARRAY;
+  if (is_nested && !pd_json_inside_is_unique(&input->facts) && pd_json_unique(value, &why)) {
     if (why.code == PD_NO_MEMORY) return pd_error_memory(err, "an input");
     return bad(input, field->name, err, why.message);
   }
@@ -194,7 +195,7 @@ pd_code pd_input_parse(const pd_capability *capability, pd_bytes text, pd_input 
                           PD_CALL_SIZE_MAX);
   pd_json object;
   pd_error why = {0};
-  if (pd_json_parse(text, &object, &why))
+  if (pd_json_parse_facts(text, &object, &out->facts, &why))
     return pd_error_named(err, PD_INVALID, BAD, "%s: the input is no JSON: %s", capability->name, why.message);
   if (object.kind != PD_JSON_OBJECT)
     return pd_error_named(err, PD_INVALID, BAD, "%s: the input must be a JSON object, not %s", capability->name,
@@ -267,8 +268,7 @@ pd_code pd_input_new(const char *capability, pd_bytes input, pd_input **out, pd_
   pd_buf copy = {0};
   pd_json_writer w = {.out = &copy, .err = err};
   pd_json json;
-  bool is_compact = input.size <= PD_CALL_SIZE_MAX && pd_json_parse(input, &json, NULL) == PD_OK;
-  if (is_compact)
+  if (input.size <= PD_CALL_SIZE_MAX && pd_json_parse(input, &json, NULL) == PD_OK)
     pd_json_value(&w, json); /* once, instead of at each call */
   else
     w.code = pd_buf_append(&copy, input.data, input.size, err); /* what is wrong with it is told below */
@@ -282,7 +282,6 @@ pd_code pd_input_new(const char *capability, pd_bytes input, pd_input **out, pd_
     return code;
   }
   made->has_hash = true;
-  made->is_compact = is_compact;
   made->copy = copy;
   *out = made;
   return PD_OK;

@@ -40,7 +40,8 @@ static pd_code take_json(pd_bytes text, const char *name, pd_json_kind kind, pd_
   *out = (pd_json){.kind = PD_JSON_NONE};
   if (!text.size) return PD_OK;
   pd_code code = pd_json_parse_facts(text, out, &facts, &why);
-  if (!code && out->kind == kind) code = pd_json_unique(*out, &why);
+  bool is_unique = !code && pd_json_inside_is_unique(&facts) && !facts.is_outer_unordered;
+  if (!code && out->kind == kind && !is_unique) code = pd_json_unique(*out, &why);
   if (code == PD_INVALID) return WRONG(err, "'%s': %.300s", name, why.message);
   if (code) return pd_error_set(err, code, "'%s': %.300s", name, why.message);
   if (out->kind != kind) return WRONG(err, "'%s' must be an %s, it is %s", name, pd_json_kind_name(kind), pd_json_kind_name(out->kind));

@@ -383,6 +383,44 @@ static void json__repeated_keys_are_found_at_any_depth(void **state)
   }
 }
 
+static void json__the_scanner_tells_blanks_escapes_and_keys_out_of_order(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *text;
+    bool has_space, has_escape, is_outer_unordered, is_inner_unordered;
+  } cases[] = {
+    {"{}", false, false, false, false},
+    {"[{},[]]", false, false, false, false},
+    {"{\"a\":1,\"b\":{\"c\":1,\"d\":2}}", false, false, false, false},
+    {"{\"a\": 1}", true, false, false, false},
+    {" {}", true, false, false, false},
+    {"[\" \"]", false, false, false, false},
+    {"{\"a\\n\":1}", false, true, false, false},
+    {"[\"\\u0041\"]", false, true, false, false},
+    {"{\"b\":1,\"a\":2}", false, false, true, false},
+    {"{\"a\":1,\"a\":2}", false, false, true, false},
+    {"{\"a\":{\"b\":1,\"a\":2}}", false, false, false, true},
+    {"[{\"a\":1,\"a\":2}]", false, false, false, true},
+    {"[{\"b\":1},{\"a\":1}]", false, false, false, false},                     /* each object for itself */
+    {"{\"a\":{\"x\":{\"y\":1}},\"b\":{\"a\":1}}", false, false, false, false}, /* …also after a deeper one */
+    {"{\"b\":{\"z\":1},\"a\":1}", false, false, true, false},                  /* the key before, not the one inside its value */
+    {"[{\"b\":{\"z\":1},\"b\":1}]", false, false, false, true},
+    {"{\"a\":1,\"ab\":1,\"a!\":1}", false, false, true, false},
+    {"{\"\":1,\"a\":1}", false, false, false, false},
+    {"{\"\":1,\"\":1}", false, false, true, false},
+  };
+  for (size_t i = 0; i < COUNT_OF(cases); i++) {
+    pd_json_facts facts;
+    pd_json json;
+    assert_int_equal(pd_json_parse_facts(pd_text(cases[i].text), &json, &facts, NULL), PD_OK);
+    bool is_as_told = facts.has_space == cases[i].has_space && facts.has_escape == cases[i].has_escape &&
+                      facts.is_outer_unordered == cases[i].is_outer_unordered && facts.is_inner_unordered == cases[i].is_inner_unordered;
+    if (!is_as_told) fail_msg("%s", cases[i].text);
+    if (pd_json_inside_is_unique(&facts) && !facts.is_outer_unordered) assert_int_equal(pd_json_unique(json, NULL), PD_OK);
+  }
+}
+
 static void json__the_writer_sets_commas_and_escapes(void **state)
 {
   (void)state;
@@ -481,6 +519,7 @@ int main(void)
     cmocka_unit_test(json__integers_must_fit_exactly),
     cmocka_unit_test(json__fields_refuse_what_is_unknown_or_given_twice),
     cmocka_unit_test(json__repeated_keys_are_found_at_any_depth),
+    cmocka_unit_test(json__the_scanner_tells_blanks_escapes_and_keys_out_of_order),
     cmocka_unit_test(json__the_writer_sets_commas_and_escapes),
     cmocka_unit_test(json__what_is_written_reads_back_the_same),
     cmocka_unit_test(json__bytes_that_are_no_utf8_are_written_as_replacements),

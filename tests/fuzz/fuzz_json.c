@@ -2,6 +2,7 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/json.h"
+#include "base/json_merge.h"
 #include "fuzz/fuzz.h"
 
 #define MEMBERS_MAX 200
@@ -55,18 +56,30 @@ static void write_again(pd_json value)
   FUZZ_REQUIRE(pd_json_parse(pd_buf_bytes(&out), NULL, NULL) == PD_OK);
 }
 
+/* What the scanner tells by the way is true. */
+static void check_facts(pd_json value, const pd_json_facts *facts)
+{
+  CLEANUP(pd_buf_done) pd_buf canonical = {0};
+  if (!pd_json_inside_is_unique(facts) || facts->is_outer_unordered) return;
+  FUZZ_REQUIRE(pd_json_unique(value, NULL) == PD_OK);
+  if (facts->has_space || memchr(value.raw.data, 0x7F, value.raw.size)) return;
+  FUZZ_REQUIRE(pd_json_canonical(value, &canonical, NULL) == PD_OK && pd_bytes_equal(pd_buf_bytes(&canonical), value.raw));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
   pd_bytes text = {data, size};
   pd_json value;
   pd_error err = {0};
-  pd_code code = pd_json_parse(text, &value, &err);
+  pd_json_facts facts;
+  pd_code code = pd_json_parse_facts(text, &value, &facts, &err);
   FUZZ_REQUIRE(code == PD_OK || ((code == PD_INVALID || code == PD_LIMIT) && err.code == code && err.message[0]));
   if (code != PD_OK) return 0;
   FUZZ_REQUIRE(pd_utf8_check(text)); /* J1 */
   look_at(value, text);
   walk_all(value, text);
   write_again(value);
+  check_facts(value, &facts);
   code = pd_json_unique(value, &err);
   FUZZ_REQUIRE(code == PD_OK || code == PD_INVALID);
   return 0;

@@ -35,6 +35,8 @@ static void input__its_hash_is_of_name_fields_and_canonical_values(void **state)
   pd_id id = hash_of("{\"key\":\"k\",\"value\":{\"b\":[1, 2],\"a\":\"x\"}}");
   pd_id expected = pd_sha256(pd_text("state.session.set\nkey:1:kvalue:19:{\"a\":\"x\",\"b\":[1,2]}"));
   assert_true(pd_id_equal(&id, &expected));
+  id = hash_of("{\"value\":{\"a\":\"x\",\"b\":[1,2]},\"key\":\"k\"}"); /* canonical as it is */
+  assert_true(pd_id_equal(&id, &expected));
   expected = pd_sha256(pd_text("state.session.set\nkey:10:0123456789value:1:7"));
   id = hash_of("{\"key\":\"0123456789\",\"value\":7}");
   assert_true(pd_id_equal(&id, &expected));
