@@ -151,8 +151,12 @@ void pd_out_time(pd_frame *frame, const char *key, int64_t time_ms)
 void pd_out_stored(pd_json_writer *out, pd_bytes value)
 {
   pd_json json;
-  if (pd_json_parse(value, &json, NULL) == PD_OK) {
-    pd_json_value(out, json);
+  pd_json_facts facts;
+  if (pd_json_parse_facts(value, &json, &facts, NULL) == PD_OK) {
+    if (facts.has_space)
+      pd_json_value(out, json);
+    else
+      pd_json_raw(out, json.raw); /* as our own capabilities store it */
   } else if (pd_utf8_check(value)) {
     pd_json_text(out, value);
   } else {
