@@ -230,6 +230,16 @@ static void hash_field(pd_hash *hash, const char *name, pd_bytes bytes)
   pd_hash_add(hash, bytes.data, bytes.size);
 }
 
+/* Is the value's text its canonical one? The input was looked at when it was parsed; only DEL is not told there, which strings may have as
+ * it is, and the canonical text has not. */
+static bool is_canonical(const pd_input *input, pd_json value)
+{
+  if (value.kind == PD_JSON_NULL || value.kind == PD_JSON_BOOL || value.kind == PD_JSON_NUMBER) return true;
+  const pd_json_facts *facts = &input->facts;
+  bool is_plain = !facts->has_space && !facts->has_escape && !facts->is_inner_unordered;
+  return is_plain && !memchr(value.raw.data, 0x7F, value.raw.size);
+}
+
 /* name:size:bytes for each field that is there, so that no two inputs share a text. */
 static pd_code hash_input(const pd_input *input, pd_id *out, pd_error *err)
 {
@@ -242,8 +252,11 @@ static pd_code hash_input(const pd_input *input, pd_id *out, pd_error *err)
     const pd_field *field = &input->capability->fields[i];
     if (input->fields[i].kind == PD_JSON_NONE) continue;
     pd_bytes bytes = input->texts[i];
-    if (field->type != PD_FIELD_STRING) {
+    if (field->type != PD_FIELD_STRING && is_canonical(input, input->fields[i])) {
+      bytes = input->fields[i].raw;
+    } else if (field->type != PD_FIELD_STRING) {
       pd_buf_clear(&value);
+      TRY(pd_buf_reserve(&value, input->fields[i].raw.size, err));
       TRY(pd_json_canonical(input->fields[i], &value, err));
       bytes = pd_buf_bytes(&value);
     }
