@@ -96,6 +96,8 @@ PD_API uint64_t pd_thread_version(const pd_thread *thread);
 /* The id, borrowed until close. */
 PD_API const char *pd_thread_id(const pd_thread *thread);
 PD_API pd_store *pd_thread_store(const pd_thread *thread);
+/* How large the state is that the handle has in memory: as JSON text, in bytes. 0: it has none. */
+PD_API size_t pd_thread_size(const pd_thread *thread);
 
 /* Remove a thread, and its mailbox. Its commits stay until retention takes them; sub-threads stay, with a parent that is not there.
  * PD_NOT_FOUND; PD_CONFLICT unless it is at `expect_version` (or Any). `note` (author, run, reason) may be NULL. */

@@ -14,6 +14,7 @@
 #include "state/foresee.h"
 #include "state/home.h"
 #include "state/session.h"
+#include "state/threads.h"
 #include "state/vault.h"
 
 #include <stdlib.h>
@@ -116,6 +117,7 @@ static void hold(pd_frame *frame, pd_held *held)
 
 static void free_parts(pd_frame *frame)
 {
+  pd_threads_let(frame, false);
   hold(frame, NULL);
   pd_buf_done(&frame->details);
   pd_buf_done(&frame->facts);
@@ -355,6 +357,7 @@ static pd_code conclude(pd_frame *frame, pd_code code, pd_buf *out, pd_error *er
   audit(frame, err, code);
   bool is_active = *frame->agent && !frame->ctx->is_operator && !frame->ctx->is_onlooker && frame->capability->handling.is_activity;
   if (is_active) pd_activity_note(frame->home, frame->agent, frame->now_ms);
+  pd_threads_let(frame, code == PD_OK); /* before its store */
   free_parts(frame);
   return code;
 }
@@ -365,6 +368,7 @@ static pd_code put_off(pd_frame *frame, pd_buf *out)
   if (frame->permission == PD_PERMIT_APPROVAL && *frame->approval) pd_approval_give_back(frame);
   pd_buf_clear(out);
   pd_buf_done(&frame->details);
+  pd_threads_let(frame, true);
   hold(frame, NULL);
   return PD_OK;
 }

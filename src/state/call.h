@@ -36,19 +36,20 @@ struct pd_frame {
   pd_buf details;     /* JSON members for error.details: "\"used\":3,\"limit\":2"; see pd_frame_detail */
   pd_id commit;       /* that the call made, for the audit */
   bool has_commit;
-  char approval[72];     /* the approval that was used, or that is needed; "" if none */
-  bool is_begun;         /* by one who does not want to wait: pd_call_begin */
-  bool must_wait;        /* it cannot be done so */
-  bool is_out_of_scope;  /* its token does not let it be called so */
-  pd_later *later;       /* set by a function that ends with a staged commit */
-  pd_held *held;         /* the agent's store, until the call is over; NULL: it was not needed yet */
-  pd_input *bound;       /* `input` with what was approved in place of names; NULL: no such approval was used. Owned */
-  const pd_input *named; /* the input as it was given, if it is bound */
-  bool foresees;         /* it only finds out what it would do: foresee.h */
-  bool is_foreseen;      /* it has */
-  bool is_approved;      /* an approval was used, with these facts */
-  bool is_stale;         /* and one of them is another now */
-  pd_buf facts;          /* JSON members, as `details` */
+  char approval[72];        /* the approval that was used, or that is needed; "" if none */
+  bool is_begun;            /* by one who does not want to wait: pd_call_begin */
+  bool must_wait;           /* it cannot be done so */
+  bool is_out_of_scope;     /* its token does not let it be called so */
+  pd_later *later;          /* set by a function that ends with a staged commit */
+  pd_held *held;            /* the agent's store, until the call is over; NULL: it was not needed yet */
+  struct pd_thread *thread; /* that the call is about: pd_threads_hold */
+  pd_input *bound;          /* `input` with what was approved in place of names; NULL: no such approval was used. Owned */
+  const pd_input *named;    /* the input as it was given, if it is bound */
+  bool foresees;            /* it only finds out what it would do: foresee.h */
+  bool is_foreseen;         /* it has */
+  bool is_approved;         /* an approval was used, with these facts */
+  bool is_stale;            /* and one of them is another now */
+  pd_buf facts;             /* JSON members, as `details` */
 };
 
 /* ---- what a capability's function uses ---- */

@@ -10,6 +10,7 @@
 #include "state/backup.h"
 #include "state/folder_roots.h"
 #include "state/opened.h"
+#include "state/threads.h"
 #include "state/tiers.h"
 #include "state/token.h"
 
@@ -114,6 +115,7 @@ static pd_code set_up(pd_home *home, const pd_home_options *options, pd_error *e
   TRY(pd_opened_new(home, &home->opened, err));
   TRY(pd_policy_new(home, &home->policy, err));
   TRY(pd_tokens_new(&home->tokens, err));
+  TRY(pd_thread_cache_new(&home->threads, err));
   TRY(pd_sessions_new(home, &home->sessions, err));
   TRY(pd_owners_new(&home->owners, err));
   TRY(pd_subscriptions_new(home, &home->subscriptions, err));
@@ -163,6 +165,7 @@ pd_code pd_home_close(pd_home *home, pd_error *err)
   pd_tokens_free(home->tokens);
   pd_policy_free(home->policy);
   pd_code code = pd_opened_free(home->opened, err);
+  pd_thread_cache_free(home->threads); /* empty: each store took its own with it */
   pd_folder_roots_free(home->roots);
   pd_config_done(&home->config);
   free(home->config_file);

@@ -34,6 +34,7 @@ typedef struct pd_ear pd_ear;                     /* ear.c */
 typedef struct pd_opened pd_opened;               /* opened.c */
 typedef struct pd_folder_roots pd_folder_roots;   /* folder_roots.c */
 typedef struct pd_tokens pd_tokens;               /* token_cache.c */
+typedef struct pd_thread_cache pd_thread_cache;   /* thread_cache.c */
 
 struct pd_home {
   char *uri;
@@ -53,6 +54,7 @@ struct pd_home {
   pd_ear *ear;
   pd_folder_roots *roots;
   pd_tokens *tokens;
+  pd_thread_cache *threads;
 };
 
 int64_t pd_home_now(pd_home *home);

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/map64.h"
+#include "state/threads.h"
 #include "state/window.h"
 
 #include <errno.h>
@@ -162,6 +163,7 @@ static bool close_store(pd_opened *o, entry *e)
   pd_store_counters(e->held.store, &counters);
   count_closed(&o->closed, &counters, 1);
   pthread_mutex_unlock(&o->lock);
+  pd_thread_cache_forget(o->home->threads, e->held.store);
   bool is_flushed = pd_store_flush(e->held.store, NULL) == PD_OK;
   if (is_flushed) (void)!pd_store_close(e->held.store, NULL);
   pthread_mutex_lock(&o->lock);
@@ -529,6 +531,7 @@ pd_code pd_opened_free(pd_opened *o, pd_error *err)
       o->buckets[i] = e->next;
       /* Processes that write little and often, as the command line does, would never come to it. It is tried again next time. */
       if (e->is_kept && pd_gc_auto(e->held.store, NULL, NULL, NULL)) e->is_kept = false;
+      pd_thread_cache_forget(o->home->threads, e->held.store);
       pd_code closed = pd_store_close(e->held.store, code ? NULL : err);
       if (!code) code = closed;
       free(e);

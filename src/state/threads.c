@@ -23,14 +23,44 @@ int64_t pd_threads_now(void *home)
   return pd_home_now(home);
 }
 
+static pd_code find_store(pd_frame *frame, const char *id, pd_store **out, pd_error *err)
+{
+  TRY(pd_thread_id_check(id, "thread", err));
+  TRY(pd_frame_own_or_none(frame, out, err));
+  return *out ? PD_OK : pd_error_named(err, PD_NOT_FOUND, "NotFound", "agent '%s' has no thread '%s'", frame->agent, id);
+}
+
 pd_code pd_threads_open(pd_frame *frame, pd_thread **out, pd_error *err)
 {
   pd_thread_name id = pd_in_thread(frame);
   pd_store *store;
-  TRY(pd_thread_id_check(id.text, "thread", err));
-  TRY(pd_frame_own_or_none(frame, &store, err));
-  if (!store) return pd_error_named(err, PD_NOT_FOUND, "NotFound", "agent '%s' has no thread '%s'", frame->agent, id.text);
+  TRY(find_store(frame, id.text, &store, err));
   return pd_thread_open(store, id.text, out, err);
+}
+
+pd_code pd_threads_hold(pd_frame *frame, pd_thread **out, pd_error *err)
+{
+  pd_thread_name id = pd_in_thread(frame);
+  pd_store *store;
+  pd_thread_info info;
+  pd_threads_let(frame, true); /* it is run anew, with what was foreseen */
+  TRY(find_store(frame, id.text, &store, err));
+  frame->thread = pd_thread_cache_take(frame->home->threads, store, id.text);
+  if (frame->thread)
+    TRY(pd_thread_info_get(frame->thread, &info, err)); /* T2 */
+  else
+    TRY(pd_thread_open(store, id.text, &frame->thread, err));
+  *out = frame->thread;
+  return PD_OK;
+}
+
+void pd_threads_let(pd_frame *frame, bool is_kept)
+{
+  if (frame->thread && is_kept)
+    pd_thread_cache_put(frame->home->threads, frame->thread);
+  else
+    pd_thread_close(frame->thread);
+  frame->thread = NULL;
 }
 
 void pd_threads_shut(pd_thread **thread)
@@ -115,11 +145,11 @@ pd_code pd_cap_threads_create(pd_frame *frame, pd_error *err)
 
 pd_code pd_cap_threads_fork(pd_frame *frame, pd_error *err)
 {
-  CLEANUP(pd_threads_shut) pd_thread *thread = NULL;
+  pd_thread *thread;
   CLEANUP(pd_threads_shut) pd_thread *made = NULL;
   identity texts;
   pd_thread_options options = read_identity(frame, "new_thread_id", &texts);
-  TRY(pd_threads_open(frame, &thread, err));
+  TRY(pd_threads_hold(frame, &thread, err));
   TRY(pd_quota_room(frame, false, err));
   TRY(pd_thread_fork(thread, pd_in_version(frame, "version", PD_VERSION_HEAD), &options, &made, err));
   return write_new(frame, made, err);
@@ -153,7 +183,7 @@ pd_code pd_operation_look(pd_thread *thread, const pd_operation_name *operation,
 
 pd_code pd_cap_threads_append(pd_frame *frame, pd_error *err)
 {
-  CLEANUP(pd_threads_shut) pd_thread *thread = NULL;
+  pd_thread *thread;
   char run[PD_THREAD_ID_SIZE_MAX + 1] = "", parent_run[PD_THREAD_ID_SIZE_MAX + 1], reason[32] = "";
   pd_operation_name operation;
   pd_thread_ack ack;
@@ -174,7 +204,7 @@ pd_code pd_cap_threads_append(pd_frame *frame, pd_error *err)
     .operation_id = *operation.id ? operation.id : NULL,
     .operation_mark = *operation.id ? operation.mark : NULL,
   };
-  TRY(pd_threads_open(frame, &thread, err));
+  TRY(pd_threads_hold(frame, &thread, err));
   TRY(pd_quota_room(frame, false, err));
   TRY(pd_thread_append(thread, &change, pd_in_version(frame, "expected_version", PD_ANY_VERSION), &ack, err));
   pd_json_put_number(&frame->out, "version", ack.version);
@@ -204,9 +234,9 @@ static pd_code foresee_version(pd_frame *frame, pd_thread *thread, pd_error *err
 
 pd_code pd_cap_threads_delete(pd_frame *frame, pd_error *err)
 {
-  CLEANUP(pd_threads_shut) pd_thread *thread = NULL;
+  pd_thread *thread;
   pd_note note = pd_frame_note(frame);
-  TRY(pd_threads_open(frame, &thread, err));
+  TRY(pd_threads_hold(frame, &thread, err));
   TRY(foresee_version(frame, thread, err));
   TRY(
     pd_thread_delete(pd_thread_store(thread), pd_thread_id(thread), pd_in_version(frame, "expected_version", PD_ANY_VERSION), &note, err));
@@ -217,11 +247,11 @@ pd_code pd_cap_threads_delete(pd_frame *frame, pd_error *err)
 
 pd_code pd_cap_threads_rewind(pd_frame *frame, pd_error *err)
 {
-  CLEANUP(pd_threads_shut) pd_thread *thread = NULL;
+  pd_thread *thread;
   pd_note note = pd_frame_note(frame);
   pd_thread_point point;
   uint64_t expected = pd_in_version(frame, "expected_version", PD_ANY_VERSION);
-  TRY(pd_threads_open(frame, &thread, err));
+  TRY(pd_threads_hold(frame, &thread, err));
   if (frame->foresees) TRY(pd_thread_point_get(thread, pd_in_version(frame, "version", 0), &point, err));
   TRY(foresee_version(frame, thread, err));
   TRY(pd_thread_rewind(thread, pd_in_version(frame, "version", 0), expected, &note, &point, err));

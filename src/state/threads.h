@@ -19,6 +19,10 @@ int64_t pd_threads_now(void *home);
 
 /* Open the thread that the input names. PD_NOT_FOUND (NotFound), PD_INVALID (InvalidId). */
 PD_MUST_USE pd_code pd_threads_open(pd_frame *frame, pd_thread **out, pd_error *err);
+/* The same, borrowed until the call is over; if the call succeeds the handle is kept for the next one (thread_cache.c). */
+PD_MUST_USE pd_code pd_threads_hold(pd_frame *frame, pd_thread **out, pd_error *err);
+/* The call is over. A handle that a call failed with is not used again. */
+void pd_threads_let(pd_frame *frame, bool is_kept);
 /* CLEANUP(pd_threads_shut) pd_thread *t = NULL; */
 void pd_threads_shut(pd_thread **thread);
 /* A version among the inputs, or `otherwise`. */
@@ -31,6 +35,17 @@ void pd_out_said(pd_frame *frame, const char *key, const char *text);
 bool pd_out_is_long(const pd_frame *frame);
 /* Note the commit for the audit, and write it. */
 void pd_out_commit(pd_frame *frame, const pd_id *commit);
+
+/* ---- thread_cache.c (T1 to T4) ---- */
+
+PD_MUST_USE pd_code pd_thread_cache_new(pd_thread_cache **out, pd_error *err);
+void pd_thread_cache_free(pd_thread_cache *cache);
+/* A handle on this thread, the caller's; NULL: there is none. */
+pd_thread *pd_thread_cache_take(pd_thread_cache *cache, const pd_store *store, const char *id);
+/* Takes the handle. */
+void pd_thread_cache_put(pd_thread_cache *cache, pd_thread *thread);
+/* The store is about to be closed. */
+void pd_thread_cache_forget(pd_thread_cache *cache, const pd_store *store);
 
 /* ---- operations: calls that can be made again ---- */
 

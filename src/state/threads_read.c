@@ -128,7 +128,7 @@ static pd_code write_messages(listing *l, pd_thread *thread, const pd_message_qu
 
 pd_code pd_cap_threads_messages(pd_frame *frame, pd_error *err)
 {
-  CLEANUP(pd_threads_shut) pd_thread *thread = NULL;
+  pd_thread *thread;
   listing l = {.frame = frame, .limit = (uint64_t)pd_in_int(frame, "limit", 100)};
   pd_message_query query = {
     .version = pd_in_version(frame, "version", PD_VERSION_HEAD),
@@ -136,7 +136,7 @@ pd_code pd_cap_threads_messages(pd_frame *frame, pd_error *err)
     .last = (uint64_t)pd_in_int(frame, "last", 0),
     .limit = l.limit + 1,
   };
-  TRY(pd_threads_open(frame, &thread, err));
+  TRY(pd_threads_hold(frame, &thread, err));
   TRY(write_messages(&l, thread, &query, err));
   pd_json_put_number(&frame->out, "first_place", l.first);
   put_next(frame, "next_after", l.has_more ? l.last : 0);
@@ -182,12 +182,12 @@ static pd_code write_last(listing *l, pd_thread *thread, const pd_thread_point *
 
 pd_code pd_cap_threads_load(pd_frame *frame, pd_error *err)
 {
-  CLEANUP(pd_threads_shut) pd_thread *thread = NULL;
+  pd_thread *thread;
   pd_thread_info info;
   pd_thread_point point;
   uint64_t last = (uint64_t)pd_in_int(frame, "last", 50);
   listing l = {.frame = frame, .limit = last};
-  TRY(pd_threads_open(frame, &thread, err));
+  TRY(pd_threads_hold(frame, &thread, err));
   TRY(look_back(thread, pd_in_version(frame, "version", PD_VERSION_HEAD), &info, &point, err));
   pd_json_key(&frame->out, "thread");
   write_info(frame, &info);
@@ -202,11 +202,11 @@ pd_code pd_cap_threads_load(pd_frame *frame, pd_error *err)
 
 pd_code pd_cap_threads_state(pd_frame *frame, pd_error *err)
 {
-  CLEANUP(pd_threads_shut) pd_thread *thread = NULL;
+  pd_thread *thread;
   char path[4097] = "";
   pd_thread_info info;
   pd_in_string(frame, "path", path, sizeof path);
-  TRY(pd_threads_open(frame, &thread, err));
+  TRY(pd_threads_hold(frame, &thread, err));
   TRY(pd_thread_info_get(thread, &info, err));
   uint64_t version = pd_in_version(frame, "version", info.version);
   TRY(write_state(frame, thread, version, path, err));
@@ -230,9 +230,9 @@ static bool list_delta(void *ctx, const pd_thread_delta *delta)
 
 pd_code pd_cap_threads_deltas(pd_frame *frame, pd_error *err)
 {
-  CLEANUP(pd_threads_shut) pd_thread *thread = NULL;
+  pd_thread *thread;
   listing l = {.frame = frame, .limit = (uint64_t)pd_in_int(frame, "limit", 100)};
-  TRY(pd_threads_open(frame, &thread, err));
+  TRY(pd_threads_hold(frame, &thread, err));
   pd_json_key(&frame->out, "deltas");
   pd_json_open(&frame->out, '[');
   TRY(pd_thread_deltas(thread, (uint64_t)pd_in_int(frame, "after_version", 0), l.limit + 1, list_delta, &l, err));
@@ -259,11 +259,11 @@ static bool list_difference(void *ctx, const pd_thread_difference *d)
 
 pd_code pd_cap_threads_diff(pd_frame *frame, pd_error *err)
 {
-  CLEANUP(pd_threads_shut) pd_thread *thread = NULL;
+  pd_thread *thread;
   pd_thread_diff_report report;
   pd_thread_info info;
   listing l = {.frame = frame, .limit = (uint64_t)pd_in_int(frame, "limit", 1000)};
-  TRY(pd_threads_open(frame, &thread, err));
+  TRY(pd_threads_hold(frame, &thread, err));
   TRY(pd_thread_info_get(thread, &info, err));
   uint64_t from = pd_in_version(frame, "from", 0), to = pd_in_version(frame, "to", info.version);
   pd_json_put_number(&frame->out, "from", from);
@@ -302,11 +302,11 @@ static bool list_run(void *ctx, const pd_thread_run *run)
 
 pd_code pd_cap_threads_runs(pd_frame *frame, pd_error *err)
 {
-  CLEANUP(pd_threads_shut) pd_thread *thread = NULL;
+  pd_thread *thread;
   pd_thread_info info;
   pd_thread_point point;
   listing l = {.frame = frame, .limit = (uint64_t)pd_in_int(frame, "limit", 100)};
-  TRY(pd_threads_open(frame, &thread, err));
+  TRY(pd_threads_hold(frame, &thread, err));
   TRY(look_back(thread, pd_in_version(frame, "version", PD_VERSION_HEAD), &info, &point, err));
   pd_json_key(&frame->out, "runs");
   pd_json_open(&frame->out, '[');
@@ -343,11 +343,11 @@ static bool list_line(void *ctx, const pd_thread_blame_line *line)
 
 pd_code pd_cap_threads_blame(pd_frame *frame, pd_error *err)
 {
-  CLEANUP(pd_threads_shut) pd_thread *thread = NULL;
+  pd_thread *thread;
   char path[4097] = "";
   listing l = {.frame = frame, .limit = (uint64_t)pd_in_int(frame, "limit", 1000)};
   pd_in_string(frame, "path", path, sizeof path);
-  TRY(pd_threads_open(frame, &thread, err));
+  TRY(pd_threads_hold(frame, &thread, err));
   pd_json_key(&frame->out, "lines");
   pd_json_open(&frame->out, '[');
   TRY(pd_thread_blame(thread, pd_in_version(frame, "version", PD_VERSION_HEAD), path, list_line, &l, err));
@@ -358,9 +358,9 @@ pd_code pd_cap_threads_blame(pd_frame *frame, pd_error *err)
 
 pd_code pd_cap_threads_replay(pd_frame *frame, pd_error *err)
 {
-  CLEANUP(pd_threads_shut) pd_thread *thread = NULL;
+  pd_thread *thread;
   pd_thread_replay_report report;
-  TRY(pd_threads_open(frame, &thread, err));
+  TRY(pd_threads_hold(frame, &thread, err));
   TRY(pd_thread_replay(thread, NULL, NULL, &report, err));
   pd_json_put_bool(&frame->out, "is_same", report.is_same);
   pd_json_put_number(&frame->out, "versions", report.versions);

@@ -159,7 +159,8 @@ pd_code pd_thread_follow(pd_thread *t, pd_error *err)
   if (code == PD_NOT_FOUND) return no_thread(t->id, err);
   if (code && err) *err = why;
   TRY(code);
-  if (!t->commit.seq || ref.commit.seq != t->commit.seq) TRY(take_commit(t, err));
+  bool is_there = t->commit.seq && ref.commit.seq == t->commit.seq && pd_id_equal(&ref.commit.id, &t->commit.id);
+  if (!is_there) TRY(take_commit(t, err));
   t->updated_ms = ref.updated_ms;
   return PD_OK;
 }
@@ -225,6 +226,11 @@ const char *pd_thread_id(const pd_thread *thread)
 pd_store *pd_thread_store(const pd_thread *thread)
 {
   return thread->store;
+}
+
+size_t pd_thread_size(const pd_thread *thread)
+{
+  return thread->doc ? pd_doc_size(thread->doc) : 0;
 }
 
 /* ---- versions ---- */

@@ -2,6 +2,9 @@
 #include "state/world.h"
 
 #include "base/base.h"
+#include "base/buf.h"
+#include "state/home.h"
+#include "state/threads.h"
 #include "support/temp_folder.h"
 
 #include <setjmp.h>
@@ -41,6 +44,81 @@ static void threads__a_page_ends_with_the_cursor_of_the_next(void **state)
   assert_string_equal(world_out(w, "version"), "5");
   world_ok(w, "threads.runs", "{\"thread_id\":\"t\",\"limit\":1,\"after\":1}");
   assert_string_equal(world_out(w, "runs.0.run_id"), "\"r0\"");
+}
+
+/* A call through another handle on the same home, as another process would make it. */
+static void elsewhere(pd_home *other, const char *capability, const char *input)
+{
+  pd_buf answer = {0};
+  pd_error err = {0};
+  pd_ctx ctx = {.home = other, .agent = "main", .is_operator = true};
+  if (pd_call(&ctx, capability, pd_text(input), &answer, &err)) fail_msg("%s: %s", capability, err.message);
+  pd_buf_done(&answer);
+}
+
+static void want_state(world *w, const char *version, const char *state)
+{
+  world_ok(w, "threads.load", "{\"thread_id\":\"t\"}");
+  world_want(w, "version", version);
+  world_want(w, "state", state);
+}
+
+static void threads__a_call_sees_what_others_did_to_a_thread_that_it_knows(void **state)
+{
+  world *w = *state;
+  pd_home *other;
+  assert_int_equal(pd_home_open(w->uri, NULL, &other, NULL), PD_OK);
+  world_ok(w, "threads.create", "{\"thread_id\":\"t\",\"state\":{\"kept\":true}}");
+  append(w, "t", 1);
+  append(w, "t", 2);
+  want_state(w, "2", "{\"kept\":true,\"n\":2}");
+  elsewhere(other, "threads.append",
+            "{\"thread_id\":\"t\",\"run_id\":\"r\",\"reason\":\"UserMessage\",\"patches\":[{\"op\":\"set\",\"path\":\"/m\",\"value\":3}]}");
+  append(w, "t", 4);
+  want_state(w, "4", "{\"kept\":true,\"m\":3,\"n\":4}");
+  elsewhere(other, "threads.rewind", "{\"thread_id\":\"t\",\"version\":1}");
+  want_state(w, "1", "{\"kept\":true,\"n\":1}");
+  append(w, "t", 5);
+  want_state(w, "2", "{\"kept\":true,\"n\":5}");
+  world_fails(w, "threads.append",
+              "{\"thread_id\":\"t\",\"run_id\":\"r\",\"reason\":\"UserMessage\",\"patches\":[{\"op\":\"set\",\"path\":\"/x\",\"value\":1},"
+              "{\"op\":\"remove\",\"path\":\"/none/none\"}]}",
+              "InvalidPatch", NULL);
+  want_state(w, "2", "{\"kept\":true,\"n\":5}"); /* nothing of what failed */
+  elsewhere(other, "threads.delete", "{\"thread_id\":\"t\"}");
+  world_fails(w, "threads.load", "{\"thread_id\":\"t\"}", "NotFound", NULL);
+  elsewhere(other, "threads.create", "{\"thread_id\":\"t\",\"state\":{\"another\":1}}");
+  want_state(w, "0", "{\"another\":1}");
+  assert_int_equal(pd_home_close(other, NULL), PD_OK);
+}
+
+static void threads__a_handle_is_kept_for_the_next_call_and_goes_with_its_store(void **state)
+{
+  world *w = *state;
+  pd_thread_cache *cache = w->home->threads;
+  pd_held *held;
+  world_ok(w, "threads.create", "{\"thread_id\":\"t\",\"state\":{\"a\":1}}");
+  world_ok(w, "threads.load", "{\"thread_id\":\"t\"}");
+  assert_int_equal(pd_home_hold(w->home, "main", false, &held, NULL), PD_OK);
+  pd_thread *first = pd_thread_cache_take(cache, held->store, "t");
+  assert_non_null(first);
+  assert_null(pd_thread_cache_take(cache, held->store, "t")); /* T1 */
+  assert_true(pd_thread_size(first) > 0);                     /* with its state */
+  pd_thread_cache_put(cache, first);
+  append(w, "t", 1);
+  assert_ptr_equal(pd_thread_cache_take(cache, held->store, "t"), first);
+  pd_thread_cache_put(cache, first);
+  for (int i = 0; i < 80; i++) { /* T4 */
+    world_okf(w, "threads.create", "{\"thread_id\":\"many%d\"}", i);
+    world_okf(w, "threads.load", "{\"thread_id\":\"many%d\"}", i);
+  }
+  assert_null(pd_thread_cache_take(cache, held->store, "t"));
+  pd_thread *last = pd_thread_cache_take(cache, held->store, "many79");
+  assert_non_null(last);
+  pd_thread_cache_put(cache, last);
+  pd_thread_cache_forget(cache, held->store); /* T3 */
+  assert_null(pd_thread_cache_take(cache, held->store, "many79"));
+  pd_home_let(w->home, held);
 }
 
 static void threads__a_listing_goes_on_after_its_cursor(void **state)
@@ -169,6 +247,8 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test_setup_teardown(threads__a_page_ends_with_the_cursor_of_the_next, world_set_up, world_tear_down),
+    cmocka_unit_test_setup_teardown(threads__a_call_sees_what_others_did_to_a_thread_that_it_knows, world_set_up, world_tear_down),
+    cmocka_unit_test_setup_teardown(threads__a_handle_is_kept_for_the_next_call_and_goes_with_its_store, world_set_up, world_tear_down),
     cmocka_unit_test_setup_teardown(threads__a_listing_goes_on_after_its_cursor, world_set_up, world_tear_down),
     cmocka_unit_test_setup_teardown(threads_load__has_the_last_messages_and_what_was_then, world_set_up, world_tear_down),
     cmocka_unit_test_setup_teardown(threads_load__of_long_messages_keeps_the_last, world_set_up, world_tear_down),
