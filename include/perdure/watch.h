@@ -33,6 +33,8 @@ typedef struct pd_watch_cursor {
 PD_API char *pd_watch_cursor_text(const pd_watch_cursor *cursor, char out[PD_WATCH_CURSOR_SIZE]);
 /* What pd_watch_cursor_text writes, and nothing else. */
 PD_API PD_MUST_USE bool pd_watch_cursor_parse(const char *text, pd_watch_cursor *out);
+/* < 0, 0 or > 0: `a` lies before, at or after `b`. */
+PD_API int pd_watch_cursor_compare(const pd_watch_cursor *a, const pd_watch_cursor *b);
 
 typedef enum pd_watch_kind {
   PD_WATCH_PUT = 1,    /* a key has a new value */

@@ -58,6 +58,12 @@ bool pd_watch_cursor_parse(const char *text, pd_watch_cursor *out)
   return true;
 }
 
+int pd_watch_cursor_compare(const pd_watch_cursor *a, const pd_watch_cursor *b)
+{
+  if (a->seq != b->seq) return a->seq < b->seq ? -1 : 1;
+  return (a->index > b->index) - (a->index < b->index);
+}
+
 /* ---- opening ------------------------------------------------------------------------------------------------------ */
 
 static pd_code begin_at(pd_watch *w, pd_watch_cursor from, pd_error *err)

@@ -31,6 +31,7 @@ typedef struct pd_activity pd_activity;           /* activity.c */
 typedef struct pd_owners pd_owners;               /* owners.c */
 typedef struct pd_subscriptions pd_subscriptions; /* subscription.c */
 typedef struct pd_ear pd_ear;                     /* ear.c */
+typedef struct pd_follows pd_follows;             /* follow.c */
 typedef struct pd_opened pd_opened;               /* opened.c */
 typedef struct pd_folder_roots pd_folder_roots;   /* folder_roots.c */
 typedef struct pd_tokens pd_tokens;               /* token_cache.c */
@@ -52,6 +53,7 @@ struct pd_home {
   pd_owners *owners;
   pd_subscriptions *subscriptions;
   pd_ear *ear;
+  pd_follows *follows;
   pd_folder_roots *roots;
   pd_tokens *tokens;
   pd_thread_cache *threads;

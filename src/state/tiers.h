@@ -26,6 +26,9 @@ void pd_owners_free(pd_owners *owners);
 PD_MUST_USE pd_code pd_subscriptions_new(pd_home *home, pd_subscriptions **out, pd_error *err);
 void pd_subscriptions_close(pd_subscriptions *subscriptions); /* suspends them; before the sessions end, which is no end for them then */
 void pd_subscriptions_free(pd_subscriptions *subscriptions);  /* after that */
+/* follow.c */
+PD_MUST_USE pd_code pd_follows_new(pd_home *home, pd_follows **out, pd_error *err);
+void pd_follows_free(pd_follows *follows); /* waits for its threads; before the stores close */
 /* ear.c */
 PD_MUST_USE pd_code pd_ear_new(pd_home *home, pd_ear **out, pd_error *err);
 void pd_ear_free(pd_ear *ear); /* ends its thread */

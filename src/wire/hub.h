@@ -1,15 +1,16 @@
 /*
- * hub.h: those who follow GET /v1/watch. One thread a store that is followed reads its log once and gives each event to all who want it;
- * where they are many, other threads help it (team.h).
+ * hub.h: those who watch a store by GET /v1/watch. Each is a follower of the store (perdure/follow.h), whose thread reads the log once for
+ * all of them.
  *
  * X1  A watcher is behind or live. Behind, it reads the log by itself, as fast as its client takes it. It becomes live when it stands where
- *     the store's thread stands or past it, under the topic's lock; from then on it gets each event that comes after its own place, once.
+ *     the store's thread stands or past it (pd_follow_join); from then on it gets each event that comes after its own place, once.
  * X2  The id of an event is the place after it, so who comes back with Last-Event-ID goes on there: nothing is lost, nothing comes twice.
  * X3  A live watcher that is more than server.watch_queue behind is cut off, with a reason; the others do not wait for it.
  * X4  While a watcher sleeps, libmicrohttpd does not touch its socket: the store's thread writes to it directly. What the socket does not
  *     take at once is queued, and libmicrohttpd is woken to send it. With TLS everything goes that way: only it can encrypt.
- * X5  Events that are due together go to a watcher as one text (news.h). The store's thread holds the topic's lock until all were told,
- *     also for those who help it: each watcher is one thread's meanwhile, so its events keep their order.
+ * X5  Events that are due together are written as text once for all watchers, and go to each with one system call.
+ *
+ * LOCKS       The hub's, then a watcher's. None is held while a store is called, or a watcher stops to follow one.
  */
 #ifndef PD_WIRE_HUB_H
 #define PD_WIRE_HUB_H
@@ -35,7 +36,7 @@ void pd_hub_drain(pd_hub *hub);
 typedef struct pd_hub_request {
   const char *name;  /* of the store */
   const char *owner; /* whose it is: for the pool that reads for it */
-  pd_store *store;   /* borrowed until pd_hub_add returns: the topic borrows it for itself */
+  pd_store *store;   /* borrowed; the watcher gives it back if pd_hub_add returns PD_OK */
   pd_watch_options options;
   struct MHD_Connection *connection;
   int fd;                   /* -1: unknown */

@@ -55,7 +55,7 @@ static pd_code begin(pd_request *request, pd_error *err)
     code = pd_error_named(err, PD_DENIED, "PermissionDenied", "the ref '%.200s' is not followed here", wanted.options.ref);
   if (!code) code = pd_read_store(request, wanted.name, !is_auditor && (is_shared || is_own), &wanted.store, err);
   if (!code) code = pd_hub_add(request->server->hub, &wanted, &request->stream, err);
-  pd_home_return(request->server->home, wanted.store);
+  if (code) pd_home_return(request->server->home, wanted.store);
   pd_read_audit(request, wanted.name, like, prefix, code, err);
   return code;
 }

@@ -1,5 +1,5 @@
 /*
- * watcher.c: one follower: how it catches up, sleeps and is woken. Invariants X1 to X4 are in hub.h.
+ * watcher.c: one watcher: how it catches up, sleeps and is woken. Invariants X1 to X5 are in hub.h.
  *
  * libmicrohttpd asks for bytes (read_stream) when the socket takes some. If there are none, a live watcher sleeps, and one that is behind
  * has the pool read on in the log; both wake it.
@@ -24,12 +24,6 @@
 #define SEND_SIZE (64 * 1024)
 #define LAST_SIZE 1024 /* the word at the end has room in every queue */
 
-int pd_cursor_compare(const pd_watch_cursor *a, const pd_watch_cursor *b)
-{
-  if (a->seq != b->seq) return a->seq < b->seq ? -1 : 1;
-  return (a->index > b->index) - (a->index < b->index);
-}
-
 static void wake(pd_watcher *w)
 {
   if (!w->is_asleep || w->is_filling) return; /* who fills it wakes it, and is done with it then */
@@ -37,17 +31,7 @@ static void wake(pd_watcher *w)
   MHD_resume_connection(w->connection);
 }
 
-/* ---- while it is live ---- */
-
-static bool wants(const pd_watcher *w, const pd_news *news, const pd_news_item *item)
-{
-  if (pd_cursor_compare(&item->next, &w->joined) <= 0) return false; /* it has read that by itself */
-  if (!item->is_whole) return true;
-  const char *ref = pd_news_ref(news, item);
-  if (*w->ref && *ref && strcmp(w->ref, ref) != 0) return false;
-  if (!w->is_open && pd_history_hides(ref)) return false;
-  return !item->is_change || pd_bytes_starts(pd_news_key(news, item), pd_buf_bytes(&w->prefix));
-}
+/* ---- sending; under its lock ---- */
 
 /* As much as the socket takes now. */
 static size_t send_now(pd_watcher *w, pd_bytes text)
@@ -57,52 +41,110 @@ static size_t send_now(pd_watcher *w, pd_bytes text)
   return sent < 0 ? 0 : (size_t)sent;
 }
 
-const pd_watch_cursor *pd_watcher_place(const pd_watcher *w)
-{
-  return pd_cursor_compare(&w->joined, &w->topic->position) > 0 ? &w->joined : &w->topic->position;
-}
-
 static void end_with(pd_watcher *w, const char *reason)
 {
+  if (w->is_over) return;
   w->queue.size_max += LAST_SIZE;
-  (void)!pd_sse_note(&w->queue, "cut", pd_watcher_place(w), w->topic->name, reason, NULL); /* without memory for it, the end alone tells */
+  (void)!pd_sse_note(&w->queue, "cut", &w->place, w->name, reason, NULL); /* without memory for it, the end alone tells */
   w->is_over = true;
+  wake(w);
 }
 
-void pd_watcher_push(pd_watcher *w, pd_bytes text, int64_t now_ms)
+static void push(pd_watcher *w, pd_bytes text)
+{
+  if (w->is_over) return;
+  w->pushed_ms = pd_clock_monotonic_ms();
+  size_t sent = w->queue.size ? 0 : send_now(w, text); /* in order: behind what waits already */
+  pd_bytes rest = {(const char *)text.data + sent, text.size - sent};
+  if (rest.size && !w->is_over && pd_buf_append(&w->queue, rest.data, rest.size, NULL)) {
+    atomic_fetch_add(&w->hub->cut_count, 1);
+    /* A piece of an event may be out: its rest, and the word after it, would be read as one. The end alone tells, then. */
+    if (sent)
+      w->is_over = true;
+    else
+      end_with(w, "too slow: what was to be sent did not fit the queue (server.watch_queue); come back with Last-Event-ID");
+  }
+  if (rest.size || w->is_over) wake(w);
+}
+
+static void beat(pd_watcher *w)
+{
+  CLEANUP(pd_buf_done) pd_buf text = {0};
+  if (pd_sse_heartbeat(&text, &w->place, NULL) == PD_OK) push(w, pd_buf_bytes(&text));
+}
+
+void pd_watcher_beat(pd_watcher *w, int64_t after_ms)
 {
   pthread_mutex_lock(&w->lock);
-  w->pushed_ms = now_ms;
-  if (!w->is_over) {
-    size_t sent = w->queue.size ? 0 : send_now(w, text); /* in order: behind what waits already */
-    pd_bytes rest = {(const char *)text.data + sent, text.size - sent};
-    if (rest.size && !w->is_over && pd_buf_append(&w->queue, rest.data, rest.size, NULL)) {
-      /* A piece of an event may be out: its rest, and the word after it, would be read as one. The end alone tells, then. */
-      if (sent)
-        w->is_over = true;
-      else
-        end_with(w, "too slow: what was to be sent did not fit the queue (server.watch_queue); come back with Last-Event-ID");
-      atomic_fetch_add(&w->topic->hub->cut_count, 1);
-    }
-    if (rest.size || w->is_over) wake(w);
-  }
+  if (w->is_live && pd_clock_monotonic_ms() - w->pushed_ms >= after_ms) beat(w);
   pthread_mutex_unlock(&w->lock);
 }
 
-void pd_watcher_cut(pd_watcher *w, const char *reason)
+void pd_watcher_stop(pd_watcher *w)
 {
   pthread_mutex_lock(&w->lock);
-  if (!w->is_over) {
-    end_with(w, reason);
-    wake(w);
-  }
+  if (w->is_live) end_with(w, "the server is stopping");
   pthread_mutex_unlock(&w->lock);
+}
+
+/* ---- while it is live ---- */
+
+/* X5: the events of a batch as text, one after the other. */
+typedef struct texts {
+  pd_buf all;
+  size_t ends[PD_FOLLOW_EVENTS_MAX];
+  bool is_whole; /* else there was no memory */
+} texts;
+
+static void free_texts(void *made)
+{
+  pd_buf_done(&((texts *)made)->all);
+  free(made);
+}
+
+/* NULL: no memory. */
+static const texts *texts_of(pd_follow_batch *batch)
+{
+  texts *t = batch->made ? batch->made : calloc(1, sizeof *t);
+  if (!t || batch->made) return t && t->is_whole ? t : NULL;
+  batch->made = t;
+  batch->made_free = free_texts;
+  for (size_t i = 0; i < batch->count; i++) {
+    if (pd_sse_event(&t->all, &batch->events[i], NULL)) return NULL;
+    t->ends[i] = t->all.size;
+  }
+  t->is_whole = true;
+  return t;
+}
+
+static bool wants(const pd_watcher *w, const pd_watch_event *event)
+{
+  if (*w->ref && *event->ref && strcmp(w->ref, event->ref) != 0) return false;
+  if (!w->is_open && pd_history_hides(event->ref)) return false;
+  bool is_change = event->kind == PD_WATCH_PUT || event->kind == PD_WATCH_DELETE; /* anything else is told whatever the prefix */
+  return !is_change || pd_bytes_starts(event->key, pd_buf_bytes(&w->prefix));
+}
+
+/* Send the events from `i` on that it wants, as many as follow one another and fit any queue; returns the next to look at. */
+static size_t push_some(pd_watcher *w, pd_follow_batch *batch, size_t i)
+{
+  const texts *t = texts_of(batch);
+  if (!t) { /* not silence: it comes back and reads it again */
+    end_with(w, "the server has no memory");
+    return batch->count;
+  }
+  size_t begin = i ? t->ends[i - 1] : 0, size_max = w->hub->server->settings.watch_queue_bytes / 2;
+  do i++;
+  while (i < batch->count && wants(w, &batch->events[i]) && t->ends[i] - begin <= size_max);
+  push(w, (pd_bytes){t->all.data + begin, t->ends[i - 1] - begin});
+  if (!w->is_over) w->place = batch->events[i - 1].next;
+  return i;
 }
 
 /* Policy is asked when the watch begins; and again, before anything is told, when other rules came into force. */
 static bool may_hear(pd_watcher *w)
 {
-  pd_home *home = w->topic->hub->server->home;
+  pd_home *home = w->hub->server->home;
   uint64_t epoch = pd_policy_epoch(home);
   if (epoch == w->policy_epoch) return true;
   pd_permission permission = pd_permission_of(home, w->agent, w->like, w->prefix.size ? pd_buf_bytes(&w->prefix) : (pd_bytes){0});
@@ -113,51 +155,42 @@ static bool may_hear(pd_watcher *w)
 
 #define BARRED "policy does not let you follow this any more"
 
-void pd_watcher_tell(pd_watcher *w, const pd_news *news, int64_t now_ms)
+static void take(pd_follower *follower, pd_follow_batch *batch, size_t first)
 {
-  if (!may_hear(w)) {
-    pd_watcher_cut(w, BARRED);
-    return;
-  }
-  for (size_t i = 0, first; i < news->count;) {
-    if (!wants(w, news, &news->items[i])) {
-      i++;
-      continue;
-    }
-    for (first = i; i < news->count && news->items[i].is_whole && wants(w, news, &news->items[i]);) i++;
-    if (i == first) {
-      pd_watcher_cut(w, "the server has no memory"); /* not silence: it comes back and reads it again */
-      return;
-    }
-    pd_watcher_push(w, pd_news_text(news, first, i - 1), now_ms);
-    w->joined = news->items[i - 1].next;
-  }
+  pd_watcher *w = (pd_watcher *)follower;
+  bool may = may_hear(w);
+  pthread_mutex_lock(&w->lock);
+  if (!may) end_with(w, BARRED);
+  for (size_t i = first; i < batch->count && !w->is_over;) i = wants(w, &batch->events[i]) ? push_some(w, batch, i) : i + 1;
+  if (!w->is_over && pd_watch_cursor_compare(&batch->next, &w->place) > 0) w->place = batch->next;
+  pthread_mutex_unlock(&w->lock);
 }
 
 /* ---- while it is behind ---- */
 
-/* X1. False: the store's thread is further; read on. */
-static bool join_live(pd_watcher *w)
+static void stop_reading(pd_watcher *w)
 {
-  pd_topic *topic = w->topic;
-  pd_watch_cursor at = pd_watch_where(w->watch);
-  pthread_mutex_lock(&topic->lock);
-  bool is_there = pd_cursor_compare(&at, &topic->position) >= 0;
-  if (is_there) {
-    w->joined = at;
-    w->pushed_ms = pd_clock_monotonic_ms();
-    w->is_live = true;
-    pd_topic_join(topic, w);
-  }
-  pthread_mutex_unlock(&topic->lock);
-  if (is_there) {
-    pd_watch_close(w->watch);
-    w->watch = NULL;
-  }
-  return is_there;
+  pd_watch_close(w->watch);
+  pd_home_return(w->hub->server->home, w->store);
+  w->watch = NULL;
+  w->store = NULL;
 }
 
-/* Read on until there is enough, or it is live. The watcher is nobody else's meanwhile, but for the topic once it is live. */
+/* X1. False: the store's thread is further; read on. Events may come as soon as it has joined: they wait for the lock. */
+static bool join_live(pd_watcher *w)
+{
+  pd_watch_cursor at = pd_watch_where(w->watch);
+  pthread_mutex_lock(&w->lock);
+  w->is_live = pd_follow_join(&w->follower, &at);
+  w->place = at;
+  w->pushed_ms = pd_clock_monotonic_ms();
+  bool is_live = w->is_live;
+  pthread_mutex_unlock(&w->lock);
+  if (is_live) stop_reading(w);
+  return is_live;
+}
+
+/* Read on until there is enough, or it is live. The watcher is nobody else's meanwhile, but for the store's thread once it is live. */
 static pd_code fill(pd_watcher *w, pd_buf *out, bool *out_is_live, pd_error *err)
 {
   pd_watch_event event;
@@ -184,7 +217,7 @@ static pd_code fill(pd_watcher *w, pd_buf *out, bool *out_is_live, pd_error *err
 static void fill_and_wake(pd_watcher *w)
 {
   CLEANUP(pd_buf_done) pd_buf text = {0};
-  bool is_live = false, is_draining = atomic_load(&w->topic->hub->is_draining);
+  bool is_live = false, is_draining = atomic_load(&w->hub->is_draining);
   pd_watch_cursor before = pd_watch_where(w->watch);
   pd_error err = {0};
   pd_code code = is_draining    ? pd_error_set(&err, PD_STORAGE, "the server is stopping")
@@ -192,10 +225,10 @@ static void fill_and_wake(pd_watcher *w)
                                 : fill(w, &text, &is_live, &err);
   pthread_mutex_lock(&w->lock);
   w->is_filling = false;
-  if (is_live && !w->is_over && atomic_load(&w->topic->hub->is_draining)) { /* it joined after all others were told */
+  if (is_live && !w->is_over && atomic_load(&w->hub->is_draining)) { /* it joined after all others were told */
     w->is_over = true;
   } else if (code) {
-    (void)!pd_sse_note(&w->queue, "cut", &before, w->topic->name, err.message, NULL); /* what was read just now is read again */
+    (void)!pd_sse_note(&w->queue, "cut", &before, w->name, err.message, NULL); /* what was read just now is read again */
     w->is_over = true;
   } else if (text.size) {
     pd_buf_done(&w->queue); /* it is empty: who is behind is filled when all was sent */
@@ -245,7 +278,7 @@ static ssize_t read_stream(void *cls, uint64_t pos, char *out, size_t max)
     MHD_suspend_connection(w->connection);
   }
   pthread_mutex_unlock(&w->lock);
-  if (must_fill && !pd_pool_add(&w->topic->hub->server->readers, &w->job)) {
+  if (must_fill && !pd_pool_add(&w->hub->server->readers, &w->job)) {
     pthread_mutex_lock(&w->lock);
     w->is_filling = false;
     w->is_over = true;
@@ -258,12 +291,7 @@ static ssize_t read_stream(void *cls, uint64_t pos, char *out, size_t max)
 /* It may be gone: a word to it tells. */
 static void client_is_silent(void *ctx)
 {
-  CLEANUP(pd_buf_done) pd_buf text = {0};
-  pd_watcher *w = ctx;
-  pthread_mutex_lock(&w->topic->lock);
-  if (w->is_live && pd_sse_heartbeat(&text, pd_watcher_place(w), NULL) == PD_OK)
-    pd_watcher_push(w, pd_buf_bytes(&text), pd_clock_monotonic_ms());
-  pthread_mutex_unlock(&w->topic->lock);
+  pd_watcher_beat(ctx, 0);
 }
 
 /* Its place is another's from now on, not when a heartbeat finds nobody there. */
@@ -279,16 +307,15 @@ static void client_left(void *ctx)
 static void end_stream(void *cls)
 {
   pd_watcher *w = cls;
-  pd_topic *topic = w->topic;
-  pd_gone_forget(topic->hub->server->gone, &w->leaver);
-  if (w->is_live) {
-    pthread_mutex_lock(&topic->lock);
-    pd_topic_leave(topic, w);
-    pthread_mutex_unlock(&topic->lock);
-  }
-  atomic_fetch_sub(&topic->hub->count, 1);
-  pd_watch_close(w->watch); /* before the topic, which gives the store back */
-  pd_topic_release(topic);
+  pd_hub *hub = w->hub;
+  pd_gone_forget(hub->server->gone, &w->leaver);
+  pd_follow_close(&w->follower);
+  pthread_mutex_lock(&hub->lock);
+  *w->link = w->next;
+  if (w->next) w->next->link = w->link;
+  pthread_mutex_unlock(&hub->lock);
+  atomic_fetch_sub(&hub->count, 1);
+  stop_reading(w);
   pd_buf_done(&w->queue);
   pd_buf_done(&w->prefix);
   pthread_mutex_destroy(&w->lock);
@@ -297,8 +324,9 @@ static void end_stream(void *cls)
 
 /* ---- a new one ---- */
 
-static pd_code set_up(pd_watcher *w, pd_hub *hub, const pd_hub_request *request, pd_error *err)
+static void set_up(pd_watcher *w, const pd_hub_request *request)
 {
+  w->follower.take = take;
   w->connection = request->connection;
   w->fd = request->is_direct ? request->fd : -1;
   w->job.run = run_job;
@@ -307,44 +335,39 @@ static pd_code set_up(pd_watcher *w, pd_hub *hub, const pd_hub_request *request,
   w->like = request->like;
   w->policy_epoch = request->policy_epoch;
   snprintf(w->agent, sizeof w->agent, "%s", request->agent);
+  snprintf(w->name, sizeof w->name, "%s", request->name);
   w->job.owner = w->owner;
   snprintf(w->owner, sizeof w->owner, "%s", request->owner);
   int size = SEND_SIZE;
   if (request->fd >= 0)
     setsockopt(request->fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size); /* else the system keeps megabytes for who does not read */
   snprintf(w->ref, sizeof w->ref, "%s", request->options.ref ? request->options.ref : "");
-  w->queue.size_max = hub->server->settings.watch_queue_bytes;
+  w->queue.size_max = w->hub->server->settings.watch_queue_bytes;
+}
+
+static pd_code start(pd_watcher *w, const pd_hub_request *request, pd_error *err)
+{
   TRY(pd_buf_append(&w->prefix, request->options.prefix.data, request->options.prefix.size, err));
+  TRY(pd_follow_open(w->hub->server->home, request->name, &w->follower, err));
   TRY(pd_watch_open(request->store, &request->options, &w->watch, err));
   pd_watch_cursor at = pd_watch_where(w->watch);
   TRY(pd_buf_printf(&w->queue, err, "retry: 1000\n"));
-  return pd_sse_note(&w->queue, "hello", &at, w->topic->name, NULL, err);
+  return pd_sse_note(&w->queue, "hello", &at, w->name, NULL, err);
 }
 
-pd_code pd_hub_add(pd_hub *hub, const pd_hub_request *request, struct MHD_Response **out, pd_error *err)
+pd_code pd_watcher_begin(pd_watcher *w, const pd_hub_request *request, struct MHD_Response **out, pd_error *err)
 {
-  if (atomic_load(&hub->count) >= hub->server->settings.watcher_count_max)
-    return pd_error_named(err, PD_LIMIT, "TooManyWatchers", "there are %llu watchers, as many as server.watchers_max allows",
-                          (unsigned long long)hub->server->settings.watcher_count_max);
-  pd_watcher *w = calloc(1, sizeof *w);
-  if (!w) return pd_error_memory(err, "a watch");
-  pd_code code = pd_topic_take(hub, request->name, &w->topic, err);
-  if (code) {
-    free(w);
-    return code;
-  }
-  pthread_mutex_init(&w->lock, NULL);
-  atomic_fetch_add(&hub->count, 1);
-  code = set_up(w, hub, request, err);
+  set_up(w, request);
+  pd_code code = start(w, request, err);
   if (!code) *out = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_SIZE, read_stream, w, end_stream);
   if (!code && !*out) code = pd_error_memory(err, "a watch");
-  if (code)
+  if (code) {
     end_stream(w);
-  else
-    MHD_set_response_options(*out, MHD_RF_HTTP_VERSION_1_0_RESPONSE, MHD_RO_END); /* bytes as they are, not in chunks: X4 */
-  if (!code) {
-    w->leaver = (pd_leaver){.half = client_is_silent, .left = client_left, .ctx = w, .fd = request->fd};
-    pd_gone_watch(hub->server->gone, &w->leaver);
+    return code;
   }
-  return code;
+  w->store = request->store;
+  MHD_set_response_options(*out, MHD_RF_HTTP_VERSION_1_0_RESPONSE, MHD_RO_END); /* bytes as they are, not in chunks: X4 */
+  w->leaver = (pd_leaver){.half = client_is_silent, .left = client_left, .ctx = w, .fd = request->fd};
+  pd_gone_watch(w->hub->server->gone, &w->leaver);
+  return PD_OK;
 }
