@@ -2,8 +2,8 @@
  * follow.c: the one thread a store that reads its log for all who want to hear of changes. FOL-1 to FOL-4 are in perdure/follow.h.
  *
  * A feed is a store that somebody follows. Its thread alone uses the watch; the list of followers and the position are under the lock,
- * which is released while followers are told. Meanwhile nobody is taken out of the list (FOL-3), and a follower that joins is put before its
- * head, where the thread does not look any more: its place is that of the batch's end or later.
+ * which is released while followers are told. Meanwhile nobody is taken out of the list (FOL-3), and a follower that joins is put before
+ * its head, where the thread does not look any more: its place is that of the batch's end or later.
  */
 #include "base/base.h"
 #include "base/buf.h"

@@ -1,63 +1,64 @@
 /*
- * mcp_watch.c: hearing of changes to resources: one thread for each store that somebody watches, which follows the store's log and leaves
- * when nobody watches any more. M4 of mcp.h: what is watched remembers the last record that it told of.
+ * mcp_watch.c: hearing of changes to resources. Each resource that sessions of an agent have subscribed to is one follower of its store
+ * (perdure/follow.h). M4 of mcp.h: it remembers the last record that it told of.
  */
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
 #include "wire/mcp_home.h"
 
+#include <perdure/follow.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#define LOOK_MS 200
 #define SHARED "shared"
 
-/* Something that is watched in a store. */
+/* What an agent watches in a store. */
 typedef struct target {
+  pd_follower follower; /* first */
+  pd_mcp *mcp;
+  char store[PD_NAME_SIZE_MAX + 1];
   char agent[PD_NAME_SIZE_MAX + 1];
   char *uri; /* "": the list of keys */
   pd_mcp_topic topic;
+  uint64_t seen_seq;      /* told of up to this record; the store's thread's */
+  atomic_bool is_counted; /* it is in the list. Before, another target may tell the same */
   unsigned refs;
-  uint64_t seen_seq; /* told of up to this record */
   struct target *next;
 } target;
 
-typedef struct eye {
-  pd_mcp *mcp;
-  char name[PD_NAME_SIZE_MAX + 1]; /* of the store */
-  pd_store *store;                 /* borrowed while it is watched; NULL: it is not there yet, and watching does not make it */
-  pd_watch *watch;
-  target *targets;
-  struct eye *next;
-} eye;
+typedef struct targets {
+  pthread_mutex_t lock; /* of the list and of refs. Nothing is called under it */
+  target *first;
+} targets;
 
-typedef struct eyes {
-  pthread_mutex_t lock; /* of all that follows, targets included; pd_mcp.lock may be taken under it */
-  pthread_cond_t left;
-  eye *first;
-  bool must_stop;
-} eyes;
+static void free_target(target *t)
+{
+  if (!t) return;
+  pd_follow_close(&t->follower);
+  pd_mcp_topic_done(&t->topic);
+  free(t->uri);
+  free(t);
+}
 
 pd_code pd_mcp_home_open(pd_mcp *mcp, pd_error *err)
 {
-  eyes *all = calloc(1, sizeof *all);
+  targets *all = calloc(1, sizeof *all);
   if (!all) return pd_error_memory(err, "the watches");
   pthread_mutex_init(&all->lock, NULL);
-  pthread_cond_init(&all->left, NULL);
   mcp->inside = all;
   return PD_OK;
 }
 
 void pd_mcp_home_close(pd_mcp *mcp)
 {
-  eyes *all = mcp->inside;
+  targets *all = mcp->inside;
   if (!all) return;
-  pthread_mutex_lock(&all->lock);
-  all->must_stop = true;
-  while (all->first) pthread_cond_wait(&all->left, &all->lock);
-  pthread_mutex_unlock(&all->lock);
-  pthread_cond_destroy(&all->left);
+  for (target *t = all->first, *next; t; t = next) {
+    next = t->next;
+    free_target(t);
+  }
   pthread_mutex_destroy(&all->lock);
   free(all);
   mcp->inside = NULL;
@@ -75,232 +76,158 @@ static bool is_thread(const target *t, const char *ref)
   return strncmp(ref, "thread/", 7) == 0 && pd_bytes_equal(pd_text(ref + 7), pd_buf_bytes(&t->topic.rest));
 }
 
-static bool value_at(eye *e, const pd_id *commit, pd_bytes key, pd_id *out)
+static bool value_at(pd_store *store, const pd_id *commit, pd_bytes key, pd_id *out)
 {
   char hex[PD_ID_HEX_SIZE];
   pd_entry entry;
-  if (pd_get(e->store, pd_id_hex(commit, hex), key, NULL, &entry, NULL)) return false;
+  if (pd_get(store, pd_id_hex(commit, hex), key, NULL, &entry, NULL)) return false;
   *out = entry.value_id;
   return true;
 }
 
 /* A ref that moves changes the keys that differ. */
-static bool moved(eye *e, const target *t, const pd_watch_event *event)
+static bool moved(pd_store *store, const target *t, const pd_watch_event *event)
 {
   pd_id zero = {0}, before = {0}, after = {0};
   if (strcmp(event->ref, "main") != 0) return false;
   if (pd_id_equal(&event->before, &zero) || pd_id_equal(&event->commit.id, &zero) || !*t->uri) return true;
-  bool had = value_at(e, &event->before, pd_buf_bytes(&t->topic.rest), &before);
-  bool has = value_at(e, &event->commit.id, pd_buf_bytes(&t->topic.rest), &after);
+  bool had = value_at(store, &event->before, pd_buf_bytes(&t->topic.rest), &before);
+  bool has = value_at(store, &event->commit.id, pd_buf_bytes(&t->topic.rest), &after);
   return had != has || !pd_id_equal(&before, &after);
 }
 
-static bool concerns(eye *e, const target *t, const pd_watch_event *event)
+static bool concerns(pd_store *store, const target *t, const pd_watch_event *event)
 {
   if (event->kind == PD_WATCH_GAP) return true; /* something may have */
   if (*t->uri && t->topic.kind == PD_MCP_THREAD) return is_thread(t, event->ref);
-  if (event->kind == PD_WATCH_MOVE) return moved(e, t, event);
+  if (event->kind == PD_WATCH_MOVE) return moved(store, t, event);
   if (!*t->uri) return strcmp(event->ref, "main") == 0 && (event->kind == PD_WATCH_DELETE || event->is_new);
   return has_key(t, event->ref, event->key);
 }
 
-static void tell(eye *e, const target *t)
+static void tell(const target *t)
 {
   if (*t->uri)
-    pd_mcp_updated(e->mcp, t->agent, t->uri);
+    pd_mcp_updated(t->mcp, t->agent, t->uri);
   else
-    pd_mcp_changed(e->mcp, t->agent, PD_MCP_RESOURCES);
+    pd_mcp_changed(t->mcp, t->agent, PD_MCP_RESOURCES);
 }
 
 /* Policy may have been tightened since it was subscribed to. */
-static bool may_hear(eye *e, const target *t)
+static bool may_hear(const target *t)
 {
   static const char *const reads[] = {
     [PD_MCP_PERSISTENT] = "state.persistent.get", [PD_MCP_SHARED] = "state.shared.get", [PD_MCP_THREAD] = "threads.load"};
-  const char *list = strcmp(e->name, SHARED) == 0 ? "state.shared.list" : "state.persistent.list";
-  if (!*t->uri) return pd_permission_at_best(e->mcp->home, t->agent, list) <= PD_PERMIT_NOTIFY;
+  const char *list = strcmp(t->store, SHARED) == 0 ? "state.shared.list" : "state.persistent.list";
+  if (!*t->uri) return pd_permission_at_best(t->mcp->home, t->agent, list) <= PD_PERMIT_NOTIFY;
   bool has_key = t->topic.kind != PD_MCP_THREAD;
-  return pd_permission_of(e->mcp->home, t->agent, reads[t->topic.kind], has_key ? pd_buf_bytes(&t->topic.rest) : (pd_bytes){0}) <=
+  return pd_permission_of(t->mcp->home, t->agent, reads[t->topic.kind], has_key ? pd_buf_bytes(&t->topic.rest) : (pd_bytes){0}) <=
          PD_PERMIT_NOTIFY;
 }
 
-static void take(eye *e, const pd_watch_event *event)
+static void take(pd_follower *follower, pd_follow_batch *batch, size_t first)
 {
-  for (target *t = e->targets; t; t = t->next) {
-    if (event->seq <= t->seen_seq || !concerns(e, t, event)) continue;
+  target *t = (target *)follower;
+  if (!atomic_load(&t->is_counted)) return;
+  for (size_t i = first; i < batch->count; i++) {
+    const pd_watch_event *event = &batch->events[i];
+    if (event->seq <= t->seen_seq || !concerns(batch->store, t, event)) continue;
     t->seen_seq = event->last_seq;
-    if (may_hear(e, t)) tell(e, t);
+    if (may_hear(t)) tell(t);
   }
-}
-
-/* ---- the thread ---- */
-
-static void free_target(target *t)
-{
-  pd_mcp_topic_done(&t->topic);
-  free(t->uri);
-  free(t);
-}
-
-static void close_eye(eye *e)
-{
-  pd_watch_close(e->watch);
-  pd_home_return(e->mcp->home, e->store);
-  free(e);
-}
-
-/* Under the lock. */
-static void leave(eyes *all, eye *e)
-{
-  eye **at = &all->first;
-  while (*at != e) at = &(*at)->next;
-  *at = e->next;
-  while (e->targets) {
-    target *t = e->targets;
-    e->targets = t->next;
-    free_target(t);
-  }
-  close_eye(e);
-  pthread_cond_broadcast(&all->left);
-}
-
-static void sleep_a_little(void)
-{
-  nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000L}, NULL);
-}
-
-/* A store that was not there when it was first watched: all that is in it is news. */
-static void come(eyes *all, eye *e)
-{
-  pd_watch_options all_of_it = {.from = {.seq = 2}}; /* the first record makes main */
-  pd_store *store = NULL;
-  pd_watch *watch = NULL;
-  if (pd_home_borrow(e->mcp->home, e->name, false, &store, NULL)) return sleep_a_little();
-  if (pd_watch_open(store, &all_of_it, &watch, NULL)) {
-    pd_home_return(e->mcp->home, store);
-    return sleep_a_little();
-  }
-  pthread_mutex_lock(&all->lock);
-  e->store = store;
-  e->watch = watch;
-  pthread_mutex_unlock(&all->lock);
-}
-
-static void *look(void *ctx)
-{
-  eye *e = ctx;
-  eyes *all = e->mcp->inside;
-  for (;;) {
-    pd_watch_event event;
-    if (!e->watch) come(all, e); /* only this thread sets it */
-    pd_code code = e->watch ? pd_watch_next(e->watch, LOOK_MS, &event, NULL) : PD_NOT_FOUND;
-    pthread_mutex_lock(&all->lock);
-    if (code == PD_OK) take(e, &event);
-    bool is_done = all->must_stop || !e->targets;
-    if (is_done) leave(all, e);
-    pthread_mutex_unlock(&all->lock);
-    if (is_done) return NULL;
-    if (code && code != PD_NOT_FOUND) sleep_a_little(); /* a disk that fails */
-  }
-}
-
-/* Under the lock. */
-static pd_code open_eye(eyes *all, pd_mcp *mcp, const char *name, eye **out, pd_error *err)
-{
-  pthread_t thread;
-  eye *e = calloc(1, sizeof *e);
-  if (!e) return pd_error_memory(err, "a watch");
-  e->mcp = mcp;
-  snprintf(e->name, sizeof e->name, "%s", name);
-  pd_code code = pd_home_borrow(mcp->home, name, false, &e->store, err); /* who only wants to hear makes no store */
-  if (!code) code = pd_watch_open(e->store, NULL, &e->watch, err);
-  if (code == PD_NOT_FOUND && !e->store) code = PD_OK;
-  e->next = all->first;
-  if (!code && pthread_create(&thread, NULL, look, e)) code = pd_error_set(err, PD_STORAGE, "cannot start a thread to watch '%s'", name);
-  if (code) {
-    close_eye(e);
-    return code;
-  }
-  pthread_detach(thread);
-  all->first = e; /* the thread waits for the lock before it looks at targets */
-  *out = e;
-  return PD_OK;
 }
 
 /* ---- watching ---- */
 
-/* The last record that is there now: what comes later is news. */
-static pd_code newest(eye *e, uint64_t *out, pd_error *err)
+/* After the last record that is there now: what comes later is news. PD_NOT_FOUND: there is no store yet. */
+static pd_code find_end(const target *t, pd_watch_cursor *out, pd_error *err)
 {
+  pd_store *store = NULL;
   pd_watch *now = NULL;
-  *out = 0;
-  if (!e->store) return PD_OK;
-  TRY(pd_watch_open(e->store, NULL, &now, err));
-  uint64_t next = pd_watch_where(now).seq;
-  *out = next ? next - 1 : 0;
+  TRY(pd_home_borrow(t->mcp->home, t->store, false, &store, err)); /* a subscription does not make a store */
+  pd_code code = pd_watch_open(store, NULL, &now, err);
+  if (!code) *out = pd_watch_where(now);
   pd_watch_close(now);
-  return PD_OK;
+  pd_home_return(t->mcp->home, store);
+  return code;
 }
 
-static target **place_of(eye *e, const char *agent, const char *uri)
+static pd_code follow(target *t, pd_error *err)
 {
-  target **at = &e->targets;
-  while (*at && (strcmp((*at)->agent, agent) != 0 || strcmp((*at)->uri, uri) != 0)) at = &(*at)->next;
-  return at;
+  pd_watch_cursor end;
+  TRY(pd_follow_open(t->mcp->home, t->store, &t->follower, err));
+  for (;;) {
+    pd_code code = find_end(t, &end, err);
+    if (code && code != PD_NOT_FOUND) return code;
+    if (pd_follow_join(&t->follower, code ? NULL : &end)) return PD_OK;
+  }
 }
 
-static pd_code add_target(eye *e, const char *agent, const char *uri, pd_error *err)
+static pd_code make_target(pd_mcp *mcp, const char *store, const char *agent, const char *uri, target **out, pd_error *err)
 {
   target *t = calloc(1, sizeof *t);
   if (!t) return pd_error_memory(err, "a watch");
-  snprintf(t->agent, sizeof t->agent, "%s", agent);
+  t->follower.take = take;
+  t->mcp = mcp;
   t->refs = 1;
+  snprintf(t->store, sizeof t->store, "%s", store);
+  snprintf(t->agent, sizeof t->agent, "%s", agent);
   t->uri = strdup(uri);
   pd_code code = t->uri ? PD_OK : pd_error_memory(err, "a watch");
   if (!code && *uri) code = pd_mcp_topic_parse(uri, &t->topic, err);
-  if (!code) code = newest(e, &t->seen_seq, err);
-  if (code) {
+  if (!code) code = follow(t, err);
+  if (code)
     free_target(t);
-    return code;
-  }
-  t->next = e->targets;
-  e->targets = t;
-  return PD_OK;
+  else
+    *out = t;
+  return code;
 }
 
-static eye *find_eye(eyes *all, const char *name)
+/* Where in the list it is, or would be. Under the lock. */
+static target **place_of(targets *all, const char *store, const char *agent, const char *uri)
 {
-  eye *e = all->first;
-  while (e && strcmp(e->name, name) != 0) e = e->next;
-  return e;
+  target **at = &all->first;
+  while (*at && (strcmp((*at)->store, store) != 0 || strcmp((*at)->agent, agent) != 0 || strcmp((*at)->uri, uri) != 0)) at = &(*at)->next;
+  return at;
+}
+
+/* Count one more user of the target; without one, `made` (may be NULL) becomes it. False: there is none. */
+static bool share(targets *all, const char *store, const char *agent, const char *uri, target **made)
+{
+  pthread_mutex_lock(&all->lock);
+  target **at = place_of(all, store, agent, uri);
+  bool is_there = *at != NULL;
+  if (is_there) {
+    (*at)->refs++;
+  } else if (*made) {
+    *at = *made;
+    atomic_store(&(*made)->is_counted, true);
+    *made = NULL;
+    is_there = true;
+  }
+  pthread_mutex_unlock(&all->lock);
+  return is_there;
 }
 
 static pd_code watch_in(pd_mcp *mcp, const char *store, const char *agent, const char *uri, pd_error *err)
 {
-  eyes *all = mcp->inside;
-  pthread_mutex_lock(&all->lock);
-  eye *e = find_eye(all, store);
-  pd_code code = e ? PD_OK : open_eye(all, mcp, store, &e, err);
-  target *t = code ? NULL : *place_of(e, agent, uri);
-  if (t)
-    t->refs++;
-  else if (!code)
-    code = add_target(e, agent, uri, err);
-  pthread_mutex_unlock(&all->lock);
-  return code;
+  target *made = NULL;
+  if (share(mcp->inside, store, agent, uri, &made)) return PD_OK;
+  TRY(make_target(mcp, store, agent, uri, &made, err));
+  (void)share(mcp->inside, store, agent, uri, &made);
+  free_target(made); /* another was quicker */
+  return PD_OK;
 }
 
 static void unwatch_in(pd_mcp *mcp, const char *store, const char *agent, const char *uri)
 {
-  eyes *all = mcp->inside;
+  targets *all = mcp->inside;
   pthread_mutex_lock(&all->lock);
-  eye *e = find_eye(all, store);
-  target **at = e ? place_of(e, agent, uri) : NULL, *t = at ? *at : NULL;
-  if (t && --t->refs == 0) {
-    *at = t->next;
-    free_target(t);
-  }
+  target **at = place_of(all, store, agent, uri), *t = *at;
+  bool is_last = t && --t->refs == 0;
+  if (is_last) *at = t->next;
   pthread_mutex_unlock(&all->lock);
+  if (is_last) free_target(t);
 }
 
 pd_code pd_mcp_home_watch(pd_mcp *mcp, const char *agent, const char *uri, pd_error *err)
