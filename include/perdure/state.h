@@ -144,13 +144,13 @@ PD_API PD_MUST_USE pd_code pd_config_check(const char *file, size_t *out_count, 
 
 /* Waiting without a thread. A call that would sleep (queue.receive with wait_ms) does so on the caller's thread, unless it is given one of
  * these: then it comes back at once, with is_waiting set, PD_OK and no answer, and is not in the audit yet. The same call is to be made
- * again with the same pd_wait: when the agent's queue has changed (the keys queue/AGENT… of the store `system`), and at `due_ms` at the
- * latest. A change between the two is not missed by who begins to watch the keys, looks once more, and only then sleeps.
- * Zero-initialise; pd_wait_end when it is over. */
+ * again with the same pd_wait: when the agent's queue has changed (the key queue/AGENT of the store `system`), with hears_shared also when
+ * the store `shared` has, and at `due_ms` at the latest. To miss nothing, follow the stores (follow.h), call once more, and only then
+ * sleep. Zero-initialise. */
 typedef struct pd_wait {
   bool is_over;        /* set by the caller: answer now, with what there is */
   bool is_waiting;     /* there is no answer yet */
-  bool is_listening;   /* the home's: what pd_wait_end undoes */
+  bool hears_shared;   /* the agent has subscriptions to shared state */
   int64_t deadline_ms; /* monotonic milliseconds; 0: it has not begun to wait */
   int64_t due_ms;      /* of the next look; not after the deadline */
 } pd_wait;
@@ -171,9 +171,6 @@ typedef struct pd_ctx {
   void *progress_ctx;
   pd_wait *wait; /* NULL: calls that wait sleep */
 } pd_ctx;
-
-/* The call is over, or will not be made again. */
-PD_API void pd_wait_end(pd_home *home, const char *agent, pd_wait *wait);
 
 #define PD_SESSION_ID_SIZE 40
 

@@ -119,7 +119,6 @@ static pd_code set_up(pd_home *home, const pd_home_options *options, pd_error *e
   TRY(pd_sessions_new(home, &home->sessions, err));
   TRY(pd_owners_new(&home->owners, err));
   TRY(pd_subscriptions_new(home, &home->subscriptions, err));
-  TRY(pd_ear_new(home, &home->ear, err));
   TRY(pd_follows_new(home, &home->follows, err));
   TRY(pd_audit_new(home, &home->audit, err));
   TRY(pd_vault_new(home, &home->vault, err));
@@ -155,7 +154,6 @@ pd_code pd_home_flush(pd_home *home, pd_error *err)
 pd_code pd_home_close(pd_home *home, pd_error *err)
 {
   if (!home) return PD_OK;
-  pd_ear_free(home->ear);
   pd_follows_free(home->follows);
   pd_subscriptions_close(home->subscriptions);
   pd_sessions_free(home->sessions);

@@ -30,7 +30,6 @@ typedef struct pd_vault pd_vault;                 /* vault.c */
 typedef struct pd_activity pd_activity;           /* activity.c */
 typedef struct pd_owners pd_owners;               /* owners.c */
 typedef struct pd_subscriptions pd_subscriptions; /* subscription.c */
-typedef struct pd_ear pd_ear;                     /* ear.c */
 typedef struct pd_follows pd_follows;             /* follow.c */
 typedef struct pd_opened pd_opened;               /* opened.c */
 typedef struct pd_folder_roots pd_folder_roots;   /* folder_roots.c */
@@ -52,7 +51,6 @@ struct pd_home {
   pd_activity *activity;
   pd_owners *owners;
   pd_subscriptions *subscriptions;
-  pd_ear *ear;
   pd_follows *follows;
   pd_folder_roots *roots;
   pd_tokens *tokens;

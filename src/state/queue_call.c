@@ -4,14 +4,16 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "state/call.h"
-#include "state/ear.h"
 #include "state/queue.h"
 #include "state/run.h"
 #include "state/session.h"
 #include "state/subscription.h"
 #include "state/threads.h"
 
+#include <perdure/follow.h>
+#include <pthread.h>
 #include <stdio.h>
+#include <time.h>
 
 #define ACK_COUNT_MAX 100
 #define ASK_MS 100 /* who waits is asked so often whether it still wants to */
@@ -91,63 +93,121 @@ pd_code pd_cap_queue_send(pd_frame *frame, pd_error *err)
 
 /* ---- receive ---- */
 
-/* What has happened since is told at once; then sleep until there is more, or the time is over. Who may give up is asked now and then. */
-static pd_code wait_for_change(pd_frame *frame, pd_watch *watch, int64_t wait_ms, pd_error *err)
+/* Somebody who sleeps until its queue, or shared state that it has subscribed to, changes. */
+typedef struct sleeper {
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+  uint64_t change_count;
+} sleeper;
+
+/* A store that wakes it. */
+typedef struct waker {
+  pd_follower follower; /* first */
+  sleeper *sleeper;
+  const char *key; /* that has to change; NULL: any */
+} waker;
+
+static bool is_about(const pd_watch_event *event, const char *key)
 {
-  pd_watch_event event;
-  int64_t end_ms = pd_clock_monotonic_ms() + wait_ms;
-  pd_code code = PD_NOT_FOUND;
-  for (int64_t left_ms = wait_ms; code == PD_NOT_FOUND && left_ms > 0; left_ms = end_ms - pd_clock_monotonic_ms()) {
-    TRY(pd_frame_progress(frame, 0, 0, err));
-    code = pd_watch_next(watch, (uint32_t)(frame->ctx->progress && left_ms > ASK_MS ? ASK_MS : left_ms), &event, err);
-  }
-  while (code == PD_OK) code = pd_watch_next(watch, 0, &event, err);
-  return code == PD_NOT_FOUND ? PD_OK : code;
+  bool is_change = event->kind == PD_WATCH_PUT || event->kind == PD_WATCH_DELETE;
+  return !key || !is_change || pd_bytes_equal(event->key, pd_text(key));
 }
 
-/* Changes of shared state come by another log: whoever has subscriptions needs an ear there. *out_is_new: look again before waiting. */
-static pd_code listen(pd_frame *frame, bool *is_listening, bool *out_is_new, pd_error *err)
+static void wake_sleeper(pd_follower *follower, pd_follow_batch *batch, size_t first)
 {
-  bool has_any = false;
-  *out_is_new = false;
-  if (*is_listening) return PD_OK;
-  TRY(pd_subscriptions_any(frame->home, frame->agent, &has_any, err));
-  if (!has_any) return PD_OK; /* one that is made later is told by the queue's head */
-  TRY(pd_ear_join(frame->home, frame->agent, err));
-  *is_listening = *out_is_new = true;
+  const waker *a = (waker *)follower;
+  bool is_news = batch->is_failing; /* then its own look tells what is wrong */
+  for (size_t i = first; i < batch->count && !is_news; i++) is_news = is_about(&batch->events[i], a->key);
+  if (!is_news) return;
+  pthread_mutex_lock(&a->sleeper->lock);
+  a->sleeper->change_count++;
+  pthread_cond_signal(&a->sleeper->changed);
+  pthread_mutex_unlock(&a->sleeper->lock);
+}
+
+static pd_code set_waker(waker *a, pd_home *home, const char *store, pd_error *err)
+{
+  pd_store *made; /* shared and system are made here: nobody else may have yet */
+  TRY(pd_home_store(home, store, true, &made, err));
+  a->follower.take = wake_sleeper;
+  TRY(pd_follow_open(home, store, &a->follower, err));
+  (void)!pd_follow_join(&a->follower, NULL); /* from now on: always true */
   return PD_OK;
 }
 
-static pd_code receive_until(pd_frame *frame, pd_queue_take *take, pd_watch *watch, int64_t deadline_ms, bool *is_listening, pd_error *err)
+static uint64_t changes_of(sleeper *s)
 {
-  for (;;) {
-    bool is_new;
+  pthread_mutex_lock(&s->lock);
+  uint64_t count = s->change_count;
+  pthread_mutex_unlock(&s->lock);
+  return count;
+}
+
+/* Until there was a change since `seen`, or the time is over. Who may give up is asked now and then. */
+static pd_code sleep_until(pd_frame *frame, sleeper *s, uint64_t seen, int64_t end_ms, pd_error *err)
+{
+  for (int64_t now_ms; changes_of(s) == seen && (now_ms = pd_clock_monotonic_ms()) < end_ms;) {
+    TRY(pd_frame_progress(frame, 0, 0, err));
+    int64_t until_ms = frame->ctx->progress && end_ms - now_ms > ASK_MS ? now_ms + ASK_MS : end_ms;
+    struct timespec until = {.tv_sec = until_ms / 1000, .tv_nsec = until_ms % 1000 * 1000000};
+    pthread_mutex_lock(&s->lock);
+    while (s->change_count == seen && pthread_cond_timedwait(&s->changed, &s->lock, &until) == 0) continue;
+    pthread_mutex_unlock(&s->lock);
+  }
+  return PD_OK;
+}
+
+/* When to look again, if nothing changes: a delivery may end before the deadline. */
+static int64_t due_of(const pd_frame *frame, const pd_queue_take *take, int64_t deadline_ms)
+{
+  int64_t now_ms = pd_clock_monotonic_ms(), left_ms = take->next_due_ms - pd_home_now(frame->home);
+  if (left_ms < 1) left_ms = 1;
+  return left_ms < deadline_ms - now_ms ? now_ms + left_ms : deadline_ms;
+}
+
+/* Changes of shared state come by another log, and matter to those who have subscriptions. *out_is_new: it was not known that they do. A
+ * subscription that is made later changes the queue's head. */
+static pd_code hear_shared(pd_frame *frame, bool *hears_shared, bool *out_is_new, pd_error *err)
+{
+  bool hears = *hears_shared;
+  if (!hears) TRY(pd_subscriptions_any(frame->home, frame->agent, &hears, err));
+  *out_is_new = hears && !*hears_shared;
+  *hears_shared = hears;
+  return PD_OK;
+}
+
+static pd_code receive_until(pd_frame *frame, pd_queue_take *take, sleeper *s, waker *shared, int64_t deadline_ms, pd_error *err)
+{
+  for (bool hears_shared = false, is_new;;) {
+    uint64_t seen = changes_of(s);
     TRY(pd_frame_progress(frame, 0, 0, err)); /* who gave up does not take what comes */
     TRY(pd_queue_receive(frame->home, frame->agent, take, err));
-    int64_t left_ms = deadline_ms - pd_clock_monotonic_ms();
-    if (take->count || left_ms <= 0) return PD_OK;
-    TRY(listen(frame, is_listening, &is_new, err));
-    if (is_new) continue;
-    int64_t due_ms = take->next_due_ms - pd_home_now(frame->home);
-    if (due_ms < 1) due_ms = 1;
-    TRY(wait_for_change(frame, watch, due_ms < left_ms ? due_ms : left_ms, err));
+    if (take->count || pd_clock_monotonic_ms() >= deadline_ms) return PD_OK;
+    TRY(hear_shared(frame, &hears_shared, &is_new, err));
+    if (is_new)
+      TRY(set_waker(shared, frame->home, PD_STORE_SHARED, err));
+    else
+      TRY(sleep_until(frame, s, seen, due_of(frame, take, deadline_ms), err));
   }
 }
 
-/* The watch is opened before the first look, so that nothing comes between the two. */
+/* The queue is followed before the first look, so that nothing comes between the two. */
 static pd_code receive_waiting(pd_frame *frame, pd_queue_take *take, int64_t wait_ms, pd_error *err)
 {
-  char prefix[PD_QUEUE_KEY_SIZE];
-  pd_store *store;
-  pd_watch *watch;
-  snprintf(prefix, sizeof prefix, "queue/%s", frame->agent);
-  TRY(pd_home_store(frame->home, PD_STORE_SYSTEM, true, &store, err));
-  pd_watch_options options = {.prefix = pd_text(prefix), .ref = pd_store_ref(store)};
-  TRY(pd_watch_open(store, &options, &watch, err));
-  bool is_listening = false;
-  pd_code code = receive_until(frame, take, watch, pd_clock_monotonic_ms() + wait_ms, &is_listening, err);
-  if (is_listening) pd_ear_leave(frame->home, frame->agent);
-  pd_watch_close(watch);
+  char key[PD_QUEUE_KEY_SIZE];
+  sleeper s = {.lock = PTHREAD_MUTEX_INITIALIZER};
+  waker queue = {.sleeper = &s, .key = key}, shared = {.sleeper = &s};
+  pthread_condattr_t monotonic;
+  snprintf(key, sizeof key, "queue/%s", frame->agent);
+  pthread_condattr_init(&monotonic);
+  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+  pthread_cond_init(&s.changed, &monotonic);
+  pthread_condattr_destroy(&monotonic);
+  pd_code code = set_waker(&queue, frame->home, PD_STORE_SYSTEM, err);
+  if (!code) code = receive_until(frame, take, &s, &shared, pd_clock_monotonic_ms() + wait_ms, err);
+  pd_follow_close(&queue.follower);
+  pd_follow_close(&shared.follower);
+  pthread_cond_destroy(&s.changed);
   return code;
 }
 
@@ -155,24 +215,15 @@ static pd_code receive_waiting(pd_frame *frame, pd_queue_take *take, int64_t wai
 static pd_code receive_or_come_again(pd_frame *frame, pd_queue_take *take, int64_t wait_ms, pd_error *err)
 {
   pd_wait *wait = frame->ctx->wait;
+  bool is_new;
   if (!wait->deadline_ms) wait->deadline_ms = pd_clock_monotonic_ms() + wait_ms;
-  for (bool is_new = true; is_new;) {
-    TRY(pd_frame_progress(frame, 0, 0, err)); /* who gave up does not take what comes */
-    TRY(pd_queue_receive(frame->home, frame->agent, take, err));
-    if (take->count || wait->is_over || pd_clock_monotonic_ms() >= wait->deadline_ms) return PD_OK;
-    TRY(listen(frame, &wait->is_listening, &is_new, err));
-  }
-  int64_t now_ms = pd_clock_monotonic_ms(), left_ms = take->next_due_ms - pd_home_now(frame->home);
-  if (left_ms < 1) left_ms = 1;
-  wait->due_ms = left_ms < wait->deadline_ms - now_ms ? now_ms + left_ms : wait->deadline_ms;
+  TRY(pd_frame_progress(frame, 0, 0, err)); /* who gave up does not take what comes */
+  TRY(pd_queue_receive(frame->home, frame->agent, take, err));
+  if (take->count || wait->is_over || pd_clock_monotonic_ms() >= wait->deadline_ms) return PD_OK;
+  TRY(hear_shared(frame, &wait->hears_shared, &is_new, err));
+  wait->due_ms = due_of(frame, take, wait->deadline_ms);
   wait->is_waiting = true;
   return PD_OK;
-}
-
-void pd_wait_end(pd_home *home, const char *agent, pd_wait *wait)
-{
-  if (wait->is_listening) pd_ear_leave(home, agent);
-  wait->is_listening = false;
 }
 
 static pd_code receive(pd_frame *frame, pd_queue_take *take, int64_t wait_ms, pd_error *err)

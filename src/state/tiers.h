@@ -29,8 +29,5 @@ void pd_subscriptions_free(pd_subscriptions *subscriptions);  /* after that */
 /* follow.c */
 PD_MUST_USE pd_code pd_follows_new(pd_home *home, pd_follows **out, pd_error *err);
 void pd_follows_free(pd_follows *follows); /* waits for its threads; before the stores close */
-/* ear.c */
-PD_MUST_USE pd_code pd_ear_new(pd_home *home, pd_ear **out, pd_error *err);
-void pd_ear_free(pd_ear *ear); /* ends its thread */
 
 #endif

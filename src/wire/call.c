@@ -6,6 +6,7 @@
 
 #include <poll.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
 
@@ -118,11 +119,12 @@ static bool is_wanted(void *ctx, uint64_t done, uint64_t total)
   return !atomic_load(&waiter->is_gone);
 }
 
-/* ---- a call that waits (waits.h) ---- */
+/* ---- a request that waits (waits.h) ---- */
 
 typedef struct call_waiter {
   pd_waiter waiter; /* first */
   pd_request *request;
+  char store[PD_NAME_SIZE_MAX + 1];
 } call_waiter;
 
 static void run_again(pd_job *job)
@@ -130,22 +132,27 @@ static void run_again(pd_job *job)
   pd_request_run(((call_waiter *)job)->request);
 }
 
-static bool park(pd_request *request)
+bool pd_request_park(pd_request *request)
 {
   return pd_waits_park(request->server->waits, request->waiter);
 }
 
-/* Without memory for it, or a place to wait, the call does not wait, and answers with what there is. */
-static void give_waiter(pd_request *request)
+pd_waiter *pd_request_wait(pd_request *request, const char *store)
 {
-  call_waiter *made = request->server->waits ? calloc(1, sizeof *made) : NULL;
-  if (!made) return;
-  made->waiter = (pd_waiter){.job.run = run_again, .agent = request->caller.agent, .fd = request->conn ? request->conn->fd : -1};
-  made->request = request;
-  request->waiter = &made->waiter;
+  if (!request->waiter) {
+    call_waiter *made = calloc(1, sizeof *made);
+    if (!made) return NULL;
+    snprintf(made->store, sizeof made->store, "%s", store ? store : "");
+    made->waiter = (pd_waiter){.job.run = run_again, .agent = request->job.owner, .fd = request->conn ? request->conn->fd : -1};
+    if (store) made->waiter.store = made->store;
+    made->request = request;
+    request->waiter = &made->waiter;
+  }
+  pd_waits_look(request->server->waits, request->waiter);
+  return request->waiter;
 }
 
-static void drop_waiter(pd_request *request)
+void pd_request_wait_over(pd_request *request)
 {
   if (!request->waiter) return;
   pd_waits_end(request->server->waits, request->waiter);
@@ -156,21 +163,19 @@ static void drop_waiter(pd_request *request)
 static void receive(pd_request *request, pd_ctx *ctx)
 {
   pd_error err = {0};
-  pd_wait none = {.is_over = true};
-  if (!request->waiter) give_waiter(request);
-  pd_waiter *waiter = request->waiter;
+  pd_wait none = {.is_over = true}; /* without memory for it, the call does not wait, and answers with what there is */
+  pd_waiter *waiter = pd_request_wait(request, NULL);
   ctx->wait = waiter ? &waiter->wait : &none;
   if (waiter) {
     ctx->progress = is_wanted;
     ctx->progress_ctx = waiter;
-    pd_waits_look(request->server->waits, waiter);
   }
   pd_code code = pd_wire_call(&request->caller, ctx, request->rest, pd_buf_bytes(&request->body), &request->out, &err);
   if (!code && ctx->wait->is_waiting) {
-    request->park = park;
+    request->park = pd_request_park;
     return;
   }
-  drop_waiter(request);
+  pd_request_wait_over(request);
   reply_outcome(request, code, &err);
 }
 

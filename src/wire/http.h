@@ -119,7 +119,6 @@ typedef enum pd_lane {
   PD_LANE_STAGE, /* a call that writes: begun at once, and finished with all others that wait for the same sync */
   PD_LANE_WRITE, /* waits for the disk */
   PD_LANE_SLOW,  /* may take seconds */
-  PD_LANE_WAIT,  /* waits for somebody else */
   PD_LANE_WATCH  /* begins to watch */
 } pd_lane;
 
@@ -175,7 +174,7 @@ struct pd_request {
   /* Set by a route's function that has no answer yet. True: the request is another's now, who runs the function again (pd_request_run) or
    * calls pd_request_ready. False: run it again at once. */
   bool (*park)(pd_request *request);
-  pd_waiter *waiter;        /* of a call that waits */
+  pd_waiter *waiter;        /* of one that waits (pd_request_wait) */
   struct pd_mcp_flow *flow; /* that it waits for: mcp_http.c */
   pd_caller caller;
   int64_t begun_us;
@@ -304,9 +303,8 @@ struct pd_server {
   pd_pool finishers;              /* the settler's alone: no request can keep it from finishing what was staged */
   pd_settler settler;
   pd_stall stall;     /* of writes */
-  pd_pool waiters;    /* who waits for the log to grow */
   pd_gone *gone;      /* notices who has left */
-  pd_waits *waits;    /* calls that wait for a message */
+  pd_waits *waits;    /* what waits for a message, or for a log to grow */
   struct pd_raw *raw; /* stores.h */
   pd_meter *meter;    /* requests in flight, of agents and of tokens */
   pd_meter *streams;  /* the same, of answers that last */
@@ -403,6 +401,11 @@ PD_MUST_USE pd_code pd_wire_call(const pd_caller *caller, const pd_ctx *ctx, con
 void pd_route_call(pd_request *request);
 /* Does what the request asks for change something? For server->stall: a read that finishes says nothing about the writes. */
 bool pd_route_call_writes(const pd_request *request);
+/* For a route's function that may wait, before it looks: with NULL for a message to its agent, else for the log of `store` to grow. NULL: no
+ * memory. If there is nothing yet, request->park = pd_request_park; with an answer, pd_request_wait_over. */
+pd_waiter *pd_request_wait(pd_request *request, const char *store);
+bool pd_request_park(pd_request *request);
+void pd_request_wait_over(pd_request *request);
 /* For PD_LANE_STAGE. True: the answer is there; else request->begun is owed, to pd_route_call. */
 bool pd_route_call_begin(pd_request *request);
 pd_lane pd_route_call_lane(pd_request *request);

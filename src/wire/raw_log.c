@@ -14,7 +14,6 @@
 #define PAGE_COUNT_MAX 65536u
 #define RECORDS_MAX ((size_t)1 << 20) /* of one append */
 #define WAIT_MS_MAX 30000u
-#define WAIT_SLICE_MS 250u /* how long a server that stops waits for those who wait */
 
 /* ---- reading ---- */
 
@@ -55,21 +54,20 @@ pd_code pd_raw_log_read(pd_raw_call *call, pd_error *err)
   return PD_OK;
 }
 
-/* Sleeps on a thread of its own pool: it returns when there is something after `after`, when the time is over, or when the server stops. */
+/* Until there is something after `after`, the time is over, or the server stops. It is run again when the log has grown (waits.h). */
 pd_code pd_raw_log_wait(pd_raw_call *call, pd_error *err)
 {
   uint64_t after = 0, ms = 0, tail = 0;
   TRY(pd_raw_number(call, "after", &after, err));
   TRY(pd_raw_number(call, "ms", &ms, err));
-  int64_t end = pd_clock_monotonic_ms() + (int64_t)(ms < WAIT_MS_MAX ? ms : WAIT_MS_MAX);
-  const pd_backend_ops *ops = call->b->ops;
-  if (!ops->log_wait) return pd_error_set(err, PD_UNSUPPORTED, "backend '%s' cannot wait", ops->scheme);
-  for (int64_t left; (left = end - pd_clock_monotonic_ms()) > 0 && !atomic_load(&call->request->server->is_draining);) {
-    if (ops->log_tail_hint(call->b) > after) break;
-    TRY(ops->log_wait(call->b, after, left < WAIT_SLICE_MS ? (uint32_t)left : WAIT_SLICE_MS, err));
-  }
-  TRY(ops->log_tail(call->b, &tail, err));
-  return pd_raw_answer(call, "tail", tail, err);
+  pd_waiter *w = pd_request_wait(call->request, call->name);
+  if (!w) return pd_error_memory(err, "a request that waits");
+  if (!w->wait.deadline_ms) w->wait.deadline_ms = pd_clock_monotonic_ms() + (int64_t)(ms < WAIT_MS_MAX ? ms : WAIT_MS_MAX);
+  TRY(call->b->ops->log_tail(call->b, &tail, err));
+  bool is_over = tail > after || w->wait.is_over || atomic_load(&w->is_gone) || pd_clock_monotonic_ms() >= w->wait.deadline_ms;
+  if (is_over) return pd_raw_answer(call, "tail", tail, err);
+  call->request->park = pd_request_park;
+  return PD_OK;
 }
 
 /* ---- writing ---- */

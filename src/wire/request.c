@@ -275,7 +275,6 @@ pd_code pd_request_pools(pd_server *server, pd_error *err)
   TRY(pd_pool_init(&server->finishers, PD_SETTLE_GROUPS, 0, PD_SETTLE_GROUPS, err));
   pd_settler_init(&server->settler, &server->finishers);
   TRY(pd_pool_init(&server->slow, 64, 8, 8192, err));
-  TRY(pd_pool_init(&server->waiters, 128, 64, 1024, err));
   TRY(pd_pool_init(&server->readers, 4, 2, 65536, err));
   return pd_waits_new(server->home, &server->slow, server->gone, &server->waits, err);
 }
@@ -333,7 +332,6 @@ static enum MHD_Result take_end(pd_request *request)
   if (lane == PD_LANE_STAGE) return begin_here(request);
   if (lane == PD_LANE_WRITE) return hand_over(request, &request->server->writers);
   if (lane == PD_LANE_SLOW) return hand_over(request, &request->server->slow);
-  if (lane == PD_LANE_WAIT) return hand_over(request, &request->server->waiters);
   if (lane == PD_LANE_WATCH) return hand_over(request, &request->server->readers);
   request->route->run(request);
   return pd_reply_send(request);

@@ -384,7 +384,7 @@ static bool end_waits(pd_server *server)
 /* All of them together have STOP_MS. */
 static bool end_pools(pd_server *server)
 {
-  pd_pool *const pools[] = {&server->writers, &server->finishers, &server->slow, &server->waiters, &server->readers};
+  pd_pool *const pools[] = {&server->writers, &server->finishers, &server->slow, &server->readers};
   int64_t end_ms = pd_clock_monotonic_ms() + STOP_MS;
   bool is_over = true;
   for (size_t i = 0; i < COUNT_OF(pools); i++) { /* before the connections, which they wake */

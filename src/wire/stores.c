@@ -107,7 +107,7 @@ static const struct verb {
   {"POST", "log", pd_raw_log_append, PD_LANE_WRITE, true, false},
   {"POST", "log/redact", pd_raw_log_redact, PD_LANE_SLOW, true, false},
   {"POST", "log/swap", pd_raw_log_swap, PD_LANE_SLOW, true, false},
-  {"GET", "log/wait", pd_raw_log_wait, PD_LANE_WAIT, false, false},
+  {"GET", "log/wait", pd_raw_log_wait, PD_LANE_SLOW, false, false},
   {"GET", "bag", pd_raw_bag_ids, PD_LANE_SLOW, true, false}, /* a list to sweep by: nobody else needs it */
   {"POST", "bag", pd_raw_bag_put, PD_LANE_WRITE, true, false},
   {"POST", "bag/mark", pd_raw_bag_mark, PD_LANE_WRITE, true, false},
@@ -221,14 +221,14 @@ static pd_code answer(pd_raw_call *call, const struct verb *verb, pd_error *err)
   if (size > PD_NAME_SIZE_MAX) return pd_error_set(err, PD_INVALID, "no store has so long a name");
   snprintf(call->name, sizeof call->name, "%.*s", (int)size, request->rest);
   TRY(pd_agent_check(call->name, err));
-  TRY(pd_raw_permit(request, call->name, verb->writes, err));
+  if (!request->waiter) TRY(pd_raw_permit(request, call->name, verb->writes, err)); /* else it was asked before it waited */
   TRY(flush(call, verb, err));
   pd_code code = pd_raw_borrow(request->server->raw, call->name, verb->creates, &call->b, err);
   if (code == PD_NOT_FOUND) return pd_error_set(err, PD_NOT_FOUND, "there is no store '%s' here", call->name);
   TRY(code);
   request->type = "application/octet-stream";
   code = verb->run(call, err);
-  put_tail(call);
+  if (!request->park) put_tail(call);
   pd_raw_return(request->server->raw, call->b);
   return code;
 }
@@ -238,10 +238,11 @@ void pd_route_store(pd_request *request)
   pd_raw_call call = {.request = request};
   pd_error err = {0};
   const struct verb *verb = find_verb(request, &call.what);
-  if (!verb)
-    pd_error_set(&err, PD_NOT_FOUND, "there is nothing at %.256s for %s", request->path, request->method);
-  else if (answer(&call, verb, &err) == PD_OK)
-    return pd_reply(request, MHD_HTTP_OK);
+  pd_code code = verb ? answer(&call, verb, &err)
+                      : pd_error_set(&err, PD_NOT_FOUND, "there is nothing at %.256s for %s", request->path, request->method);
+  if (request->park) return;
+  pd_request_wait_over(request);
+  if (!code) return pd_reply(request, MHD_HTTP_OK);
   pd_buf_clear(&request->out);
   pd_reply_error(request, &err);
 }

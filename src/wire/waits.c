@@ -1,20 +1,23 @@
 /*
  * waits.c: see waits.h for the invariants A1 to A4.
  *
- * Two threads, begun with the first who waits: one follows the keys queue/… of the store `system` and wakes the agent's oldest waiter; one
- * keeps the time. The first sleeps, and has no watch open, while nobody waits.
+ * One follower of the store `system` wakes the agent's oldest waiter when its queue changes; one of `shared`, those who have subscriptions;
+ * they follow while somebody waits. Who waits for a log is a follower of that store itself. A thread, begun with the first who waits,
+ * keeps the time.
  *
- * LOCKS       That of `gone`, then ours, then the pool's.
+ * LOCKS       That of `gone`, then ours, then the pool's. Ours is not held while following begins or ends.
  */
 #include "wire/waits.h"
 
 #include "base/array.h"
 #include "base/base.h"
+#include "base/buf.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "wire/start.h"
 
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +25,6 @@
 
 #define STACK_SIZE ((size_t)256 * 1024)
 #define BUCKETS 256u
-#define SLICE_MS 100 /* how long closing may have to wait for the thread; changes wake it at once */
 #define RETRY_MS 20  /* the pool had no room */
 #define PREFIX "queue/"
 
@@ -30,21 +32,31 @@ struct pd_waits_group {
   pd_waits_group *next;
   char agent[PD_NAME_SIZE_MAX + 1];
   size_t count;            /* waiters, parked or running */
+  size_t hearing;          /* those of them that hear of shared state */
   uint64_t generation;     /* changes of the queue that were seen since there is the group */
   pd_waiter *first, *last; /* those that are parked, the oldest first */
 };
+
+/* A store that is followed while somebody needs it. */
+typedef struct line {
+  pd_follower follower; /* first */
+  pd_waits *waits;
+  const char *store;
+  /* under the lock */
+  size_t users;
+  enum { OFF, CHANGING, ON } state; /* changing: somebody opens or closes it, without the lock */
+} line;
 
 struct pd_waits {
   pd_home *home;
   pd_pool *pool;
   pd_gone *gone;
-  pthread_t follower, timer;
-  bool has_follower, has_timer;
-  pthread_mutex_t lock; /* of what follows */
-  pthread_cond_t changed, time_changed;
+  line queues, shared;
+  pthread_t timer;
+  bool has_timer;
+  pthread_mutex_t lock;                 /* of what follows */
+  pthread_cond_t changed, time_changed; /* changed: a line's state */
   bool is_stopping, is_draining;
-  pd_store *store; /* `system`, borrowed while the watch is open */
-  pd_watch *watch; /* used by the follower; opened and closed under the lock */
   pd_waits_group *groups[BUCKETS];
   size_t count; /* waiters that have joined: there is room for as many in the heap */
   uint64_t next_order;
@@ -109,6 +121,7 @@ static pd_waits_group **group_place(pd_waits *waits, const char *agent, size_t s
 static void group_add(pd_waiter *w)
 {
   pd_waits_group *group = w->group;
+  if (!group) return;
   pd_waiter *before = group->last;
   while (before && before->order > w->order) before = before->prev;
   w->prev = before;
@@ -119,6 +132,7 @@ static void group_add(pd_waiter *w)
 
 static void group_remove(pd_waiter *w)
 {
+  if (!w->group) return;
   *(w->prev ? &w->prev->next : &w->group->first) = w->next;
   *(w->next ? &w->next->prev : &w->group->last) = w->prev;
   w->next = w->prev = NULL;
@@ -144,73 +158,107 @@ static void wake_first(pd_waits *waits, pd_waits_group *group)
   if (group->first) wake(waits, group->first, true);
 }
 
-/* ---- the follower ---- */
+/* ---- what the stores tell ---- */
 
-static void close_watch(pd_waits *waits)
+/* Everybody has a look; or those who hear of shared state. */
+static void wake_groups(pd_waits *waits, bool hearing_only)
 {
-  pd_watch_close(waits->watch);
-  pd_home_return(waits->home, waits->store);
-  waits->watch = NULL;
-  waits->store = NULL;
-}
-
-/* Sleep while nobody waits. False: stop. */
-static bool is_wanted(pd_waits *waits)
-{
-  pthread_mutex_lock(&waits->lock);
-  while (!waits->is_stopping && !waits->count) {
-    close_watch(waits);
-    pthread_cond_wait(&waits->changed, &waits->lock);
-  }
-  bool is_stopping = waits->is_stopping;
-  pthread_mutex_unlock(&waits->lock);
-  return !is_stopping;
-}
-
-/* Something that is no change of a key, or the log cannot be followed: everybody has a look. */
-static void wake_all_first(pd_waits *waits)
-{
-  pthread_mutex_lock(&waits->lock);
   for (size_t i = 0; i < BUCKETS; i++)
     for (pd_waits_group *group = waits->groups[i]; group; group = group->next) {
+      if (hearing_only && !group->hearing) continue;
       group->generation++;
       wake_first(waits, group);
     }
-  pthread_mutex_unlock(&waits->lock);
 }
 
-/* A key of an agent's queue has changed: queue/AGENT, or one below it. */
+/* Each change of an agent's queue is also one of its head, queue/AGENT. */
 static void take_event(pd_waits *waits, const pd_watch_event *event)
 {
-  if ((event->kind != PD_WATCH_PUT && event->kind != PD_WATCH_DELETE) || event->key.size < sizeof PREFIX) {
-    wake_all_first(waits);
+  static const size_t skip = sizeof PREFIX - 1;
+  if (event->kind != PD_WATCH_PUT && event->kind != PD_WATCH_DELETE) {
+    wake_groups(waits, false);
     return;
   }
-  const char *agent = (const char *)event->key.data + sizeof PREFIX - 1;
-  size_t size = event->key.size - (sizeof PREFIX - 1);
-  const char *slash = memchr(agent, '/', size);
-  if (slash) size = (size_t)(slash - agent);
+  if (event->key.size <= skip || !pd_bytes_starts(event->key, pd_text(PREFIX))) return;
+  const char *agent = (const char *)event->key.data + skip;
+  if (memchr(agent, '/', event->key.size - skip)) return;
+  pd_waits_group *group = *group_place(waits, agent, event->key.size - skip);
+  if (!group) return;
+  group->generation++;
+  wake_first(waits, group);
+}
+
+static void take_queues(pd_follower *follower, pd_follow_batch *batch, size_t first)
+{
+  pd_waits *waits = ((line *)follower)->waits;
   pthread_mutex_lock(&waits->lock);
-  pd_waits_group *group = *group_place(waits, agent, size);
-  if (group && !slash) { /* each change of the queue is one of its head: once is enough */
-    group->generation++;
-    wake_first(waits, group);
-  }
+  if (batch->is_failing) wake_groups(waits, false); /* their own look tells what is wrong */
+  for (size_t i = first; i < batch->count; i++) take_event(waits, &batch->events[i]);
   pthread_mutex_unlock(&waits->lock);
 }
 
-static void *follow(void *ctx)
+static void take_shared(pd_follower *follower, pd_follow_batch *batch, size_t first)
 {
-  pd_waits *waits = ctx;
-  pd_watch_event event;
-  while (is_wanted(waits)) {
-    pd_code code = pd_watch_next(waits->watch, SLICE_MS, &event, NULL);
-    for (; code == PD_OK; code = pd_watch_next(waits->watch, 0, &event, NULL)) take_event(waits, &event);
-    if (code == PD_NOT_FOUND) continue;
-    wake_all_first(waits);
-    nanosleep(&(struct timespec){.tv_nsec = SLICE_MS * 1000000L}, NULL); /* it fails: not in a circle */
+  pd_waits *waits = ((line *)follower)->waits;
+  if (first == batch->count && !batch->is_failing) return;
+  pthread_mutex_lock(&waits->lock);
+  wake_groups(waits, true);
+  pthread_mutex_unlock(&waits->lock);
+}
+
+/* Any record counts, not only those that are events. */
+static void take_log(pd_follower *follower, pd_follow_batch *batch, size_t first)
+{
+  pd_waiter *w = (pd_waiter *)((char *)follower - offsetof(pd_waiter, follower));
+  pd_waits *waits = w->waits;
+  (void)batch, (void)first;
+  pthread_mutex_lock(&waits->lock);
+  w->has_grown = true;
+  if (w->is_parked) wake(waits, w, false);
+  pthread_mutex_unlock(&waits->lock);
+}
+
+static pd_code open_follower(pd_waits *waits, const char *store, pd_follower *follower, pd_error *err)
+{
+  TRY(pd_follow_open(waits->home, store, follower, err));
+  (void)!pd_follow_join(follower, NULL); /* from now on: always true */
+  return PD_OK;
+}
+
+/* For one more user. */
+static pd_code open_line(line *l, pd_error *err)
+{
+  pd_waits *waits = l->waits;
+  pd_code code = PD_OK;
+  pthread_mutex_lock(&waits->lock);
+  while (l->state == CHANGING) pthread_cond_wait(&waits->changed, &waits->lock);
+  if (l->state == OFF) {
+    l->state = CHANGING;
+    pthread_mutex_unlock(&waits->lock);
+    code = open_follower(waits, l->store, &l->follower, err);
+    pthread_mutex_lock(&waits->lock);
+    l->state = code ? OFF : ON;
+    pthread_cond_broadcast(&waits->changed);
   }
-  return NULL;
+  if (!code) l->users++;
+  pthread_mutex_unlock(&waits->lock);
+  return code;
+}
+
+/* The last user ends it: nobody wants what happens meanwhile. */
+static void close_line(line *l)
+{
+  pd_waits *waits = l->waits;
+  pthread_mutex_lock(&waits->lock);
+  if (--l->users == 0) {
+    l->state = CHANGING;
+    pthread_mutex_unlock(&waits->lock);
+    pd_follow_close(&l->follower);
+    pthread_mutex_lock(&waits->lock);
+    l->state = OFF;
+    pthread_cond_broadcast(&waits->changed);
+  }
+  pthread_mutex_unlock(&waits->lock);
 }
 
 /* ---- the time ---- */
@@ -246,6 +294,8 @@ pd_code pd_waits_new(pd_home *home, pd_pool *pool, pd_gone *gone, pd_waits **out
   waits->home = home;
   waits->pool = pool;
   waits->gone = gone;
+  waits->queues = (line){.follower.take = take_queues, .waits = waits, .store = "system"};
+  waits->shared = (line){.follower.take = take_shared, .waits = waits, .store = "shared"};
   pthread_condattr_t monotonic;
   pthread_condattr_init(&monotonic);
   pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -262,12 +312,9 @@ void pd_waits_free(pd_waits *waits)
   if (!waits) return;
   pthread_mutex_lock(&waits->lock);
   waits->is_stopping = true;
-  pthread_cond_broadcast(&waits->changed);
   pthread_cond_broadcast(&waits->time_changed);
   pthread_mutex_unlock(&waits->lock);
-  if (waits->has_follower) pthread_join(waits->follower, NULL);
   if (waits->has_timer) pthread_join(waits->timer, NULL);
-  if (waits->watch) close_watch(waits);
   pthread_cond_destroy(&waits->changed);
   pthread_cond_destroy(&waits->time_changed);
   pthread_mutex_destroy(&waits->lock);
@@ -295,30 +342,8 @@ void pd_waits_drain(pd_waits *waits)
 
 /* ---- joining ---- */
 
-/* Under the lock, which nothing that the store calls asks for. */
-static pd_code open_watch(pd_waits *waits, pd_error *err)
+static pd_code join_group(pd_waits *waits, pd_waiter *w, pd_error *err)
 {
-  if (waits->watch) return PD_OK;
-  TRY(pd_home_borrow(waits->home, "system", true, &waits->store, err));
-  pd_watch_options options = {.prefix = pd_text(PREFIX), .ref = pd_store_ref(waits->store)};
-  pd_code code = pd_watch_open(waits->store, &options, &waits->watch, err);
-  if (code) close_watch(waits);
-  return code;
-}
-
-static pd_code start_threads(pd_waits *waits, pd_error *err)
-{
-  if (!waits->has_timer) waits->has_timer = pd_spawn(&waits->timer, STACK_SIZE, keep_time, waits) == 0;
-  if (!waits->has_follower) waits->has_follower = pd_spawn(&waits->follower, STACK_SIZE, follow, waits) == 0;
-  if (waits->has_timer && waits->has_follower) return PD_OK;
-  return pd_error_set(err, PD_STORAGE, "cannot start a thread for those who wait");
-}
-
-static pd_code join(pd_waits *waits, pd_waiter *w, pd_error *err)
-{
-  TRY(pd_array_grow(&waits->heap, waits->count + 1, &waits->heap_capacity, sizeof(pd_waiter *), "who waits", err));
-  TRY(open_watch(waits, err));
-  TRY(start_threads(waits, err));
   pd_waits_group **at = group_place(waits, w->agent, strlen(w->agent));
   if (!*at) {
     pd_waits_group *group = calloc(1, sizeof *group);
@@ -328,17 +353,55 @@ static pd_code join(pd_waits *waits, pd_waiter *w, pd_error *err)
   }
   w->group = *at;
   w->group->count++;
-  w->order = ++waits->next_order;
-  w->job.owner = w->agent;
-  if (!waits->count++) pthread_cond_signal(&waits->changed);
   return PD_OK;
 }
 
-static void leave(pd_waits *waits, pd_waiter *w)
+static pd_code join_locked(pd_waits *waits, pd_waiter *w, pd_error *err)
+{
+  TRY(pd_array_grow(&waits->heap, waits->count + 1, &waits->heap_capacity, sizeof(pd_waiter *), "who waits", err));
+  if (!waits->has_timer) waits->has_timer = pd_spawn(&waits->timer, STACK_SIZE, keep_time, waits) == 0;
+  if (!waits->has_timer) return pd_error_set(err, PD_STORAGE, "cannot start a thread for those who wait");
+  if (!w->store) TRY(join_group(waits, w, err));
+  w->has_joined = true;
+  w->order = ++waits->next_order;
+  w->job.owner = w->agent;
+  waits->count++;
+  return PD_OK;
+}
+
+/* Follow what it waits for, and count it. */
+static pd_code join(pd_waits *waits, pd_waiter *w, pd_error *err)
+{
+  w->waits = waits;
+  w->follower.take = take_log;
+  TRY(w->store ? open_follower(waits, w->store, &w->follower, err) : open_line(&waits->queues, err));
+  pthread_mutex_lock(&waits->lock);
+  pd_code code = join_locked(waits, w, err);
+  pthread_mutex_unlock(&waits->lock);
+  if (!code) return PD_OK;
+  if (w->store)
+    pd_follow_close(&w->follower);
+  else
+    close_line(&waits->queues);
+  return code;
+}
+
+static pd_code hear_shared(pd_waits *waits, pd_waiter *w, pd_error *err)
+{
+  TRY(open_line(&waits->shared, err));
+  pthread_mutex_lock(&waits->lock);
+  w->hears_shared = true;
+  w->group->hearing++;
+  pthread_mutex_unlock(&waits->lock);
+  return PD_OK;
+}
+
+/* Under the lock. */
+static void leave_group(pd_waits *waits, pd_waiter *w)
 {
   pd_waits_group *group = w->group;
-  waits->count--;
   w->group = NULL;
+  if (w->hears_shared) group->hearing--;
   if (w->passes_on) wake_first(waits, group); /* A3 */
   if (--group->count) return;
   *group_place(waits, group->agent, strlen(group->agent)) = group->next;
@@ -349,10 +412,11 @@ static void leave(pd_waits *waits, pd_waiter *w)
 
 void pd_waits_look(pd_waits *waits, pd_waiter *w)
 {
-  if (!w->group) return;
+  if (!w->has_joined) return;
   pd_gone_forget(waits->gone, &w->leaver);
   pthread_mutex_lock(&waits->lock);
-  w->ticket = w->group->generation;
+  w->has_grown = false;
+  if (w->group) w->ticket = w->group->generation;
   pthread_mutex_unlock(&waits->lock);
 }
 
@@ -391,21 +455,24 @@ void pd_waits_hurry(pd_waits *waits, pd_waiter *w)
 /* Only the oldest needs to look when a delivery ends (A3); the others sleep until their own end. */
 static int64_t due_of(const pd_waiter *w)
 {
-  if (w->ticket != w->group->generation) return 0; /* A2: at once, when it is its turn in the pool */
-  return w->group->first == w ? w->wait.due_ms : w->wait.deadline_ms;
+  if (w->group ? w->ticket != w->group->generation : w->has_grown) return 0; /* A2: at once, when it is its turn in the pool */
+  return w->group && w->group->first == w ? w->wait.due_ms : w->wait.deadline_ms;
 }
 
 bool pd_waits_park(pd_waits *waits, pd_waiter *w)
 {
-  bool is_new = !w->group;
-  if (!is_new) {
-    w->waits = waits;
-    w->leaver = (pd_leaver){.half = client_is_silent, .left = client_left, .ctx = w, .fd = w->fd};
-    pd_gone_watch(waits->gone, &w->leaver);
+  bool must_hear = w->wait.hears_shared && !w->hears_shared;
+  if (!w->has_joined || must_hear) { /* it looks again: what came before is not heard */
+    pd_code code = w->has_joined ? PD_OK : join(waits, w, NULL);
+    if (!code && must_hear) code = hear_shared(waits, w, NULL);
+    if (code) w->wait.is_over = true; /* it answers with what there is */
+    return false;
   }
+  w->leaver = (pd_leaver){.half = client_is_silent, .left = client_left, .ctx = w, .fd = w->fd};
+  pd_gone_watch(waits->gone, &w->leaver);
   pthread_mutex_lock(&waits->lock);
-  if (waits->is_draining || w->is_hurried || (is_new && join(waits, w, NULL))) w->wait.is_over = true; /* it answers with what there is */
-  bool is_parked = !is_new && !w->wait.is_over && !atomic_load(&w->is_gone);
+  if (waits->is_draining || w->is_hurried) w->wait.is_over = true;
+  bool is_parked = !w->wait.is_over && !atomic_load(&w->is_gone);
   if (is_parked) {
     w->is_parked = true;
     w->passes_on = false;
@@ -418,10 +485,15 @@ bool pd_waits_park(pd_waits *waits, pd_waiter *w)
 
 void pd_waits_end(pd_waits *waits, pd_waiter *w)
 {
-  pd_wait_end(waits->home, w->agent, &w->wait);
-  if (!w->group) return;
+  if (!w->has_joined) return;
+  bool has_group = w->group != NULL;
   pd_gone_forget(waits->gone, &w->leaver);
   pthread_mutex_lock(&waits->lock);
-  leave(waits, w);
+  waits->count--;
+  if (has_group) leave_group(waits, w);
   pthread_mutex_unlock(&waits->lock);
+  pd_follow_close(&w->follower);
+  if (has_group) close_line(&waits->queues);
+  if (w->hears_shared) close_line(&waits->shared);
+  w->has_joined = w->hears_shared = false;
 }

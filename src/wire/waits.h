@@ -1,6 +1,7 @@
 /*
- * waits.h: calls that wait for a message, and hold no thread meanwhile. A call that would sleep comes back without an answer (pd_wait in
- * perdure/state.h) and is parked here, a small record; it is made again by a pool when there may be something for it.
+ * waits.h: calls that wait for a message, and requests that wait for a log to grow, and hold no thread meanwhile. What would sleep comes
+ * back without an answer (pd_wait in perdure/state.h) and is parked here, a small record; a pool runs it again when there may be something
+ * for it. The stores are followed (perdure/follow.h) while somebody waits for them.
  *
  *     for (;;) {
  *       pd_waits_look(waits, w);                              // what comes from here on is not missed
@@ -11,9 +12,9 @@
  *     pd_waits_end(waits, w);
  *
  * A1  A waiter is its owner's until pd_waits_park returned true, and again when its job runs, once for each time it was parked.
- * A2  Nothing is missed: who parks after its agent's queue has changed since its last look is sent to look again.
+ * A2  Nothing is missed: who parks after what it waits for has changed since its last look is sent to look again.
  * A3  A message wakes one waiter of its agent, the one that waits longest; when that one has its answer, the next looks. So a thousand who
- *     wait for one queue cost no more than one.
+ *     wait for one queue cost no more than one. A log that grows wakes everybody who waits for it.
  * A4  Every waiter's job runs at its time, when its client has left, or when the server stops, whichever is first. When the server stops,
  *     or the client sends nothing more and may be gone (gone.h), it is asked to answer with what there is: nobody hears nothing.
  */
@@ -23,25 +24,31 @@
 #include "wire/gone.h"
 #include "wire/pool.h"
 
+#include <perdure/follow.h>
 #include <stdatomic.h>
 
 typedef struct pd_waits pd_waits;
 typedef struct pd_waits_group pd_waits_group; /* the waiters of one agent */
 
-/* Zero-initialise, then fill the first four; job.owner is set here. */
+/* Zero-initialise, then fill the first five; job.owner is set here. */
 typedef struct pd_waiter pd_waiter;
 struct pd_waiter {
   pd_job job;          /* first: what makes the call again */
-  const char *agent;   /* as long as the waiter is there */
+  const char *agent;   /* whose it is, and for whose queue it waits; as long as the waiter is there */
+  const char *store;   /* instead it waits for this log to grow; NULL: for the queue. As long as the waiter is there */
   int fd;              /* of its client, to notice when it leaves; -1: nobody looks */
   pd_wait wait;        /* for the call */
   atomic_bool is_gone; /* the client has left, or it was cancelled: the call should give up */
   /* waits.c */
-  pd_waits_group *group; /* NULL: it did not wait so far */
+  bool has_joined; /* else it did not wait so far */
+  bool hears_shared;
+  pd_waits_group *group; /* NULL: it waits for a log, or has not joined */
+  pd_follower follower;  /* of that log */
+  bool has_grown;        /* the log, since the last look */
   uint64_t ticket, order;
   bool is_parked, is_hurried;
   bool passes_on;         /* it was woken for something that others may want, too */
-  pd_waits *waits;        /* while its client is watched over */
+  pd_waits *waits;        /* once it has joined */
   pd_waiter *next, *prev; /* in its group, while it is parked, the oldest first */
   size_t place;           /* in the heap, from 1 on; 0: not there */
   int64_t due_ms;

@@ -1,4 +1,5 @@
 /* server_test.c: the server as a process: one a home, draining, reload, refusals to start, connections that misbehave. */
+#include "base/clock.h"
 #include "support/temp_folder.h"
 #include "wire/server_world.h"
 
@@ -243,6 +244,47 @@ static void wait__who_leaves_gives_its_place_back(void **state)
   served_free(s);
 }
 
+static uint64_t tail_of(reply r)
+{
+  char value[32];
+  assert_int_equal(r.status, 200);
+  uint64_t tail = strtoull(reply_header(&r, "Perdure-Tail", value, sizeof value), NULL, 10);
+  reply_done(&r);
+  return tail;
+}
+
+/* They are parked, and a record wakes all of them; one whose time is over is answered without one. */
+static void wait__for_a_log_holds_no_thread_and_everybody_is_answered(void **state)
+{
+  (void)state;
+  enum { COUNT = 40 };
+  static const char set[] = "{\"key\":\"k\",\"value\":1}";
+  served *s = served_start(plain);
+  int fds[COUNT];
+  char text[256];
+  want_status(ask(s, "POST", "/v1/call/state.persistent.set", "Perdure-Agent: ada\r\n", set), 200);
+  uint64_t tail = tail_of(ask(s, "GET", "/v1/stores/ada", "Perdure-Role: operator\r\n", NULL));
+  snprintf(text, sizeof text, "/v1/stores/ada/log/wait?after=%llu&ms=50", (unsigned long long)tail);
+  assert_int_equal(tail_of(ask(s, "GET", text, "Perdure-Role: operator\r\n", NULL)), tail);
+  snprintf(text, sizeof text,
+           "GET /v1/stores/ada/log/wait?after=%llu&ms=30000 HTTP/1.1\r\nHost: localhost\r\nPerdure-Role: operator\r\n\r\n",
+           (unsigned long long)tail);
+  for (size_t i = 0; i < COUNT; i++) {
+    fds[i] = served_connect(s);
+    assert_true(send_bytes(fds[i], text, strlen(text)));
+  }
+  int64_t end_ms = pd_clock_monotonic_ms() + SERVED_PATIENCE_S * 1000;
+  while (served_metric(s, "perdure_calls_waiting") < COUNT && pd_clock_monotonic_ms() < end_ms) continue;
+  assert_int_equal(served_metric(s, "perdure_calls_waiting"), COUNT);
+  want_status(ask(s, "POST", "/v1/call/state.persistent.set", "Perdure-Agent: ada\r\n", set), 200);
+  for (size_t i = 0; i < COUNT; i++) {
+    assert_true(tail_of(read_reply(fds[i], false)) > tail);
+    close(fds[i]);
+  }
+  assert_int_equal(served_stop(s), 0);
+  served_free(s);
+}
+
 /* ---- a sync that failed ---- */
 
 /* As a process does whose sync failed: the sick word of the lock file (src/backend/sqlite_lock.h). */
@@ -459,6 +501,7 @@ int main(int argc, char **argv)
     cmocka_unit_test(stop__requests_at_work_get_their_answers),
     cmocka_unit_test(stop__what_takes_longer_than_server_drain_is_cut_off),
     cmocka_unit_test(wait__who_leaves_gives_its_place_back),
+    cmocka_unit_test(wait__for_a_log_holds_no_thread_and_everybody_is_answered),
     cmocka_unit_test(sick__readyz_and_metrics_say_so_writes_are_refused_and_a_restart_heals),
     cmocka_unit_test(reload__limits_change_and_a_wrong_file_changes_nothing),
     cmocka_unit_test(slow__a_head_that_never_ends_is_cut),

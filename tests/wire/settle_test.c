@@ -59,7 +59,7 @@ static void settle__staged_writes_finish_while_requests_occupy_every_worker(void
   }
   for (size_t i = 0; i < COUNT_OF(last); i++) assert_true(comes(&finished));
   for (unsigned i = 0; i < COUNT_OF(jobs); i++) sem_post(&go);
-  pd_pool *pools[] = {&server->writers, &server->finishers, &server->slow, &server->waiters, &server->readers};
+  pd_pool *pools[] = {&server->writers, &server->finishers, &server->slow, &server->readers};
   for (size_t i = 0; i < COUNT_OF(pools); i++) assert_true(pd_pool_done(pools[i], PATIENCE_S * 1000));
   pd_waits_free(server->waits);
   free(server);
