@@ -401,8 +401,8 @@ PD_MUST_USE pd_code pd_wire_call(const pd_caller *caller, const pd_ctx *ctx, con
 void pd_route_call(pd_request *request);
 /* Does what the request asks for change something? For server->stall: a read that finishes says nothing about the writes. */
 bool pd_route_call_writes(const pd_request *request);
-/* For a route's function that may wait, before it looks: with NULL for a message to its agent, else for the log of `store` to grow. NULL: no
- * memory. If there is nothing yet, request->park = pd_request_park; with an answer, pd_request_wait_over. */
+/* For a route's function that may wait, before it looks: with NULL for a message to its agent, else for the log of `store` to grow. NULL:
+ * no memory. If there is nothing yet, request->park = pd_request_park; with an answer, pd_request_wait_over. */
 pd_waiter *pd_request_wait(pd_request *request, const char *store);
 bool pd_request_park(pd_request *request);
 void pd_request_wait_over(pd_request *request);

@@ -25,7 +25,7 @@
 
 #define STACK_SIZE ((size_t)256 * 1024)
 #define BUCKETS 256u
-#define RETRY_MS 20  /* the pool had no room */
+#define RETRY_MS 20 /* the pool had no room */
 #define PREFIX "queue/"
 
 struct pd_waits_group {
