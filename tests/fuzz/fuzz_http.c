@@ -179,11 +179,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
   if (c.header_count < PAIRS_MAX) c.headers[c.header_count++] = (pair){"Authorization", bearer[size % 8 == 0]};
   MHD_http_unescape(path);
   pd_request r = {.server = &server, .connection = &c, .path = path, .id = "fuzz", .body = {.size_max = INPUT_MAX}};
+  pd_caller_init(&r.caller, &server);
   snprintf(r.method, sizeof r.method, "%.7s", method);
   size_t left = size > (size_t)(at - text) ? size - (size_t)(at - text) : 0;
   must(pd_buf_append(&r.body, at, left, NULL)); /* a NUL in the body is its own */
   if (is_admitted(&r)) run(&r);
   if (r.status) check(&r);
+  pd_caller_done(&r.caller);
   pd_buf_done(&r.body);
   pd_buf_done(&r.out);
   must(pd_home_close(server.home, NULL));
