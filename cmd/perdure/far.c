@@ -5,6 +5,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/uri.h"
 #include "remote/remote.h"
 
 #include <fcntl.h>
@@ -144,9 +145,8 @@ static pd_code ask(const cli_session *cli, pd_remote_request *request, const cha
 /* Whatever was typed: the server says what is wrong with it, in the same words as without one. */
 static pd_code call_path(const char *capability, pd_buf *out, pd_error *err)
 {
-  static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
   TRY(pd_buf_printf(out, err, "/v1/call/"));
-  for (const char *at = capability; *at; at++) TRY(pd_buf_printf(out, err, strchr(plain, *at) ? "%c" : "%%%02X", (unsigned char)*at));
+  TRY(pd_uri_escape(pd_text(capability), "", out, err));
   return pd_buf_byte(out, 0, err);
 }
 

@@ -4,6 +4,7 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "base/uri.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -92,15 +93,12 @@ pd_code pd_sqlite_conn_error(pd_sqlite_conn *conn, int rc, pd_error *err)
 
 /* ---- opening ------------------------------------------------------------------------------------------------------ */
 
-/* file:PATH?immutable=1, with what a URI cannot hold escaped. */
+/* file:PATH?immutable=1 */
 static char *immutable_uri(const char *path)
 {
   CLEANUP(pd_buf_done) pd_buf uri = {0};
   pd_code code = pd_buf_printf(&uri, NULL, "file:%s", path[0] == '/' ? "//" : "");
-  for (const char *p = path; *p && code == PD_OK; p++) {
-    bool is_special = *p == '%' || *p == '?' || *p == '#';
-    code = is_special ? pd_buf_printf(&uri, NULL, "%%%02X", (unsigned char)*p) : pd_buf_byte(&uri, (uint8_t)*p, NULL);
-  }
+  if (code == PD_OK) code = pd_uri_escape(pd_text(path), "/", &uri, NULL);
   if (code == PD_OK) code = pd_buf_printf(&uri, NULL, "?immutable=1");
   return code == PD_OK ? strdup((char *)uri.data) : NULL;
 }

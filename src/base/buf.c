@@ -16,6 +16,12 @@ void pd_buf_done(pd_buf *buf)
   buf->size = buf->capacity = 0;
 }
 
+void pd_buf_wipe(pd_buf *buf)
+{
+  if (buf->data) explicit_bzero(buf->data, buf->capacity);
+  pd_buf_done(buf);
+}
+
 pd_code pd_buf_reserve(pd_buf *buf, size_t more, pd_error *err)
 {
   size_t need = buf->size + more;

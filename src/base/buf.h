@@ -9,6 +9,8 @@ PD_MUST_USE pd_code pd_buf_reserve(pd_buf *buf, size_t more, pd_error *err);
 PD_MUST_USE pd_code pd_buf_append(pd_buf *buf, const void *data, size_t size, pd_error *err);
 PD_MUST_USE pd_code pd_buf_byte(pd_buf *buf, uint8_t byte, pd_error *err);
 PD_MUST_USE pd_code pd_buf_printf(pd_buf *buf, pd_error *err, const char *fmt, ...) PD_PRINTF(3, 4);
+/* pd_buf_done of a secret. Reserve its room first: what a growing buffer leaves behind is not wiped. */
+void pd_buf_wipe(pd_buf *buf);
 /* Forget the content, keep the memory. */
 static inline void pd_buf_clear(pd_buf *buf)
 {

@@ -1,5 +1,6 @@
 /* id.c: ids as text, and the id of a value. Declared in perdure.h. */
 #include "base/sha256.h"
+#include "base/uri.h"
 
 #include <perdure/perdure.h>
 
@@ -14,20 +15,12 @@ char *pd_id_hex(const pd_id *id, char out[PD_ID_HEX_SIZE])
   return out;
 }
 
-static int hex_digit(char c)
-{
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
-
 bool pd_id_parse(const char *hex, pd_id *out)
 {
   pd_id id;
   for (size_t i = 0; i < PD_ID_SIZE; i++) {
-    int high = hex_digit(hex[2 * i]);
-    int low = high < 0 ? -1 : hex_digit(hex[2 * i + 1]);
+    int high = pd_hex_digit(hex[2 * i]);
+    int low = high < 0 ? -1 : pd_hex_digit(hex[2 * i + 1]);
     if (low < 0) return false;
     id.bytes[i] = (uint8_t)(high << 4 | low);
   }

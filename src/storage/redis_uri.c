@@ -2,8 +2,10 @@
 #include "storage/redis_uri.h"
 
 #include "base/base.h"
+#include "base/buf.h"
 #include "base/error.h"
 #include "base/number.h"
+#include "base/uri.h"
 
 #include <stdio.h>
 
@@ -12,30 +14,18 @@
 #define MS_MAX 600000
 #define DATABASE_MAX 65535
 
-static int hex_of(char c)
-{
-  if (c >= '0' && c <= '9') return c - '0';
-  c |= 0x20;
-  return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* Copy `size` bytes with their %XX decoded. */
 static pd_code decode(const char *text, size_t size, const char *what, char out[PD_REDIS_TEXT_MAX], pd_error *err)
 {
-  size_t used = 0;
-  for (size_t i = 0; i < size; i++) {
-    int c = (unsigned char)text[i];
-    if (c == '%') {
-      int high = size - i > 2 ? hex_of(text[i + 1]) : -1;
-      int low = high >= 0 ? hex_of(text[i + 2]) : -1;
-      c = low < 0 ? 0 : high * 16 + low;
-      i += 2;
-    }
-    if (!c) return pd_error_set(err, PD_INVALID, "the Redis URI's %s has a '%%' without two hex digits behind it, or a NUL", what);
-    if (used + 1 == PD_REDIS_TEXT_MAX) return pd_error_set(err, PD_INVALID, "the Redis URI's %s is too long", what);
-    out[used++] = (char)c;
-  }
-  out[used] = '\0';
+  CLEANUP(pd_buf_wipe) pd_buf plain = {0}; /* it may be a password */
+  pd_code code = pd_buf_reserve(&plain, size + 1, NULL);
+  if (!code) code = pd_uri_unescape((pd_bytes){text, size}, &plain, NULL);
+  if (code == PD_NO_MEMORY) return pd_error_memory(err, "a Redis URI");
+  if (plain.size >= PD_REDIS_TEXT_MAX) return pd_error_set(err, PD_INVALID, "the Redis URI's %s is too long", what);
+  if (code || (plain.size && memchr(plain.data, 0, plain.size)))
+    return pd_error_set(err, PD_INVALID, "the Redis URI's %s has a '%%' without two hex digits behind it, or a NUL", what);
+  if (plain.size) memcpy(out, plain.data, plain.size);
+  out[plain.size] = '\0';
   return PD_OK;
 }
 

@@ -18,12 +18,6 @@
 #define PAGE_CURSOR_SIZE 160
 #define PAGE_COUNT 100 /* tokens that are looked at in one go */
 
-static void wipe(pd_buf *secret)
-{
-  if (secret->data) explicit_bzero(secret->data, secret->capacity);
-  pd_buf_done(secret);
-}
-
 static pd_code call(pd_server *server, const char *capability, const pd_buf *input, pd_buf *out, pd_json *answer, pd_error *err)
 {
   pd_ctx ctx = {.home = server->home, .is_operator = true};
@@ -95,7 +89,7 @@ static pd_code revoke_old(pd_server *server, pd_error *err)
 static pd_code make_token(pd_server *server, uint64_t ttl_s, pd_link *out, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf input = {0};
-  CLEANUP(wipe) pd_buf answer_text = {0};
+  CLEANUP(pd_buf_wipe) pd_buf answer_text = {0};
   pd_json answer;
   TRY(revoke_old(server, err));
   TRY(pd_buf_printf(&input, err, "{\"role\":\"operator\",\"label\":\"" LABEL ", process %ld\",\"expires_in\":%llu}", (long)getpid(),

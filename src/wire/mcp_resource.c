@@ -2,6 +2,7 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "base/uri.h"
 #include "wire/mcp_home.h"
 
 #include <stdio.h>
@@ -76,35 +77,13 @@ void pd_mcp_topic_done(pd_mcp_topic *topic)
   pd_buf_done(&topic->rest);
 }
 
-static int hex_of(char c)
-{
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
-static pd_code unescape(const char *text, pd_buf *out, pd_error *err)
-{
-  for (const char *at = text; *at; at++) {
-    int byte = (unsigned char)*at;
-    if (*at == '%') {
-      int high = hex_of(at[1]), low = high < 0 ? -1 : hex_of(at[2]);
-      if (low < 0) return pd_error_set(err, PD_INVALID, "the URI has a %% that is no escape");
-      byte = high * 16 + low;
-      at += 2;
-    }
-    TRY(pd_buf_byte(out, (uint8_t)byte, err));
-  }
-  return PD_OK;
-}
-
 pd_code pd_mcp_topic_parse(const char *uri, pd_mcp_topic *out, pd_error *err)
 {
   for (size_t i = 0; i < COUNT_OF(kinds); i++) {
     size_t size = strlen(kinds[i].prefix);
     if (strncmp(uri, kinds[i].prefix, size) != 0) continue;
     *out = (pd_mcp_topic){.kind = (pd_mcp_topic_kind)i, .rest = {.size_max = PD_KEY_SIZE_MAX}};
-    pd_code code = unescape(uri + size, &out->rest, err);
+    pd_code code = pd_uri_unescape(pd_text(uri + size), &out->rest, err);
     if (!code) code = pd_key_check(pd_buf_bytes(&out->rest), err);
     if (code) pd_mcp_topic_done(out);
     return code;
@@ -112,15 +91,11 @@ pd_code pd_mcp_topic_parse(const char *uri, pd_mcp_topic *out, pd_error *err)
   return pd_error_set(err, PD_NOT_FOUND, "there is no resource %.200s", uri);
 }
 
-/* What RFC 3986 reserves or forbids is escaped, but for the slash, which reads better. */
 void pd_mcp_uri_write(pd_json_writer *w, pd_mcp_topic_kind kind, pd_bytes rest)
 {
-  static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/:@";
   CLEANUP(pd_buf_done) pd_buf text = {0};
-  const uint8_t *p = rest.data;
   pd_code code = pd_buf_printf(&text, w->err, "%s", kinds[kind].prefix);
-  for (size_t i = 0; i < rest.size && !code; i++)
-    code = p[i] && strchr(plain, p[i]) ? pd_buf_byte(&text, p[i], w->err) : pd_buf_printf(&text, w->err, "%%%02X", p[i]);
+  if (!code) code = pd_uri_escape(rest, "/:@", &text, w->err); /* a slash reads better as it is */
   if (code)
     w->code = code;
   else

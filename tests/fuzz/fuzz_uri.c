@@ -1,5 +1,6 @@
 /* fuzz_uri.c: what users type: URIs, agents, refs, keys, ids. Nothing is opened. */
 #include "base/buf.h"
+#include "base/uri.h"
 #include "fuzz/fuzz.h"
 
 #include <perdure/backend.h>
@@ -14,6 +15,19 @@ static void check_names(const char *text, pd_bytes bytes)
   if (pd_key_check(bytes, NULL) == PD_OK)
     FUZZ_REQUIRE(bytes.size && bytes.size <= PD_KEY_SIZE_MAX && pd_utf8_check(bytes) && !memchr(bytes.data, 0, bytes.size));
   if (pd_id_parse(text, &id)) FUZZ_REQUIRE(strlen(text) == 64 && strcasecmp(pd_id_hex(&id, hex), text) == 0);
+}
+
+/* What is escaped comes back, whatever it is; what is unescaped was no longer than its text. */
+static void check_escapes(pd_bytes bytes)
+{
+  pd_buf escaped = {0}, back = {0}, plain = {0};
+  if (pd_uri_escape(bytes, "/:@", &escaped, NULL) || pd_uri_unescape(pd_buf_bytes(&escaped), &back, NULL)) abort();
+  FUZZ_REQUIRE(pd_bytes_equal(pd_buf_bytes(&back), bytes));
+  pd_code code = pd_uri_unescape(bytes, &plain, NULL);
+  FUZZ_REQUIRE(code == PD_OK ? plain.size <= bytes.size : code == PD_INVALID && memchr(bytes.data, '%', bytes.size));
+  pd_buf_done(&escaped);
+  pd_buf_done(&back);
+  pd_buf_done(&plain);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -33,6 +47,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     FUZZ_REQUIRE(code == PD_INVALID && err.code == code && err.message[0] && !ops && !rest);
   }
   check_names(text, (pd_bytes){data, size});
+  check_escapes((pd_bytes){data, size});
   free(text);
   return 0;
 }
