@@ -2,6 +2,7 @@
 #include "base/array.h"
 #include "base/base.h"
 #include "base/error.h"
+#include "base/names.h"
 #include "bundle.h"
 #include "commands.h"
 #include "far.h"
@@ -209,22 +210,19 @@ static pd_code run_push(cli_session *cli, const args_parsed *args, pd_error *err
 /* The refs that came, by their names there. */
 typedef struct fetched {
   bundle_view *view;
-  char (*names)[PD_REF_SIZE_MAX + 1];
-  size_t count, capacity;
-  pd_code code;
+  pd_names names;
 } fetched;
 
 static void fetched_done(fetched *f)
 {
-  free(f->names);
+  pd_names_done(&f->names);
 }
 
 static void take_fetched(void *ctx, const pd_import_ref *ref)
 {
   fetched *f = ctx;
   bundle_take_ref(f->view, ref);
-  if (!f->code) f->code = pd_array_grow(&f->names, f->count, &f->capacity, sizeof *f->names, "a list of refs", NULL);
-  if (!f->code) snprintf(f->names[f->count++], sizeof *f->names, "%s", ref->name + strlen(ORIGIN "/"));
+  pd_names_add(&f->names, ref->name + strlen(ORIGIN "/"));
 }
 
 static bool show_fetched(void *ctx, uint64_t done, uint64_t total)
@@ -263,9 +261,9 @@ static pd_code pull_from(bundle_view *view, const args_parsed *args, other *from
   TRY(pd_transfer(from->store, cli->store, &t, &report, err));
   TRY(remember(cli, args, from, err));
   TRY(bundle_print(view, &report, false, err));
-  if (f.code) return pd_error_memory(err, "a list of refs");
-  for (size_t i = 0; i < f.count; i++)
-    if (strncmp(f.names[i], ORIGIN "/", strlen(ORIGIN "/")) != 0) TRY(forward_ref(cli, f.names[i], err));
+  TRY(pd_names_check(&f.names, "a list of refs", err));
+  for (size_t i = 0; i < f.names.count; i++)
+    if (strncmp(f.names.items[i], ORIGIN "/", strlen(ORIGIN "/")) != 0) TRY(forward_ref(cli, f.names.items[i], err));
   return PD_OK;
 }
 

@@ -6,6 +6,7 @@
  *                                                                     {"progress":[DONE,TOTAL]}, and who closes meanwhile cancels
  *   {"hold":"status"} {"hold":"stop"}                                 what it holds; leave
  */
+#include "base/array.h"
 #include "base/base.h"
 #include "base/base64.h"
 #include "base/buf.h"
@@ -93,11 +94,6 @@ static char *text_member(pd_json object, const char *name)
   return (char *)text.data;
 }
 
-static void free_text(char **text)
-{
-  free(*text);
-}
-
 /* Tell how far it is; nobody is there any more: give up. */
 static bool tell_progress(void *ctx, uint64_t done, uint64_t total)
 {
@@ -111,8 +107,8 @@ static bool tell_progress(void *ctx, uint64_t done, uint64_t total)
 
 static void answer_call(connection *c, pd_json request, const char *capability, pd_buf *out)
 {
-  CLEANUP(free_text) char *agent = text_member(request, "agent");
-  CLEANUP(free_text) char *session = text_member(request, "session");
+  CLEANUP(pd_free_at) char *agent = text_member(request, "agent");
+  CLEANUP(pd_free_at) char *session = text_member(request, "session");
   pd_json operator_ = pd_json_member(request, "operator"), input = pd_json_member(request, "input");
   pd_json progress = pd_json_member(request, "progress");
   pd_ctx ctx = {
@@ -142,7 +138,7 @@ static void answer_vault(holder *h, pd_json request, pd_json what, pd_buf *out)
 {
   pd_error err = {0};
   pd_code code = PD_OK;
-  CLEANUP(free_text) char *path = text_member(request, "path");
+  CLEANUP(pd_free_at) char *path = text_member(request, "path");
   pd_buf secret = {.size_max = PD_PASSPHRASE_SIZE_MAX + 2};
   pd_json text = pd_json_member(request, "passphrase");
   bool has_text =
@@ -170,7 +166,7 @@ static void answer_line(connection *c, pd_bytes line, pd_buf *out)
   pd_json request;
   pd_buf_clear(out);
   if (pd_json_parse(line, &request, NULL)) return;
-  CLEANUP(free_text) char *capability = text_member(request, "call");
+  CLEANUP(pd_free_at) char *capability = text_member(request, "call");
   pd_json vault = pd_json_member(request, "vault");
   if (capability)
     answer_call(c, request, capability, out);

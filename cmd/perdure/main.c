@@ -2,6 +2,7 @@
  * main.c: the front door of the perdure binary: the table of commands, the options that all of them share, and the one way in
  * and out: parse, run, flush, close, tell.
  */
+#include "base/array.h"
 #include "base/base.h"
 #include "base/distance.h"
 #include "base/error.h"
@@ -247,11 +248,6 @@ static pd_code choose_store(cli_session *cli, const cli_command *command, const 
   return PD_OK;
 }
 
-static void free_text(char **text)
-{
-  free(*text);
-}
-
 /* What helps against a NotFound of this command; NULL: what the code itself says. */
 static const char *not_found_hint(const cli_command *command)
 {
@@ -272,7 +268,7 @@ static const char *not_found_hint(const cli_command *command)
 static pd_code dispatch(cli_session *cli, const args_parsed *args, pd_error *err)
 {
   const cli_command *command = args->spec ? find_command(args->spec->name) : NULL;
-  CLEANUP(free_text) char *owned_uri = NULL;
+  CLEANUP(pd_free_at) char *owned_uri = NULL;
   if (args_get_global(args, "version")) return run_version(cli, args, err);
   if (command && args_get(args, "help")) {
     cli_help_command(cli, command);

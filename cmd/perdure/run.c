@@ -1,4 +1,5 @@
 /* run.c: `run`: an agent's process under supervision. The loop is supervisor.c's; here is what it is given. */
+#include "base/array.h"
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
@@ -11,11 +12,6 @@
 #include <stdlib.h>
 
 #define NAME_SIZE 201 /* of a process, as process.record takes it */
-
-static void free_text(char **text)
-{
-  free(*text);
-}
 
 static void close_home(pd_home **home)
 {
@@ -131,8 +127,8 @@ static pd_code prepare(cli_session *cli, const pd_agent_config *config, const ch
 
 static pd_code start(cli_session *cli, pd_agent_config *config, const sigset_t *mask, pd_error *err)
 {
-  CLEANUP(free_text) char *store = NULL;
-  CLEANUP(free_text) char *storage = NULL;
+  CLEANUP(pd_free_at) char *store = NULL;
+  CLEANUP(pd_free_at) char *storage = NULL;
   CLEANUP(close_supervisor) pd_supervisor *lock = NULL;
   char name[NAME_SIZE];
   process_name(config->command[0], name);

@@ -1,5 +1,6 @@
 /* serve.c: `serve`: the home over HTTP, until it is told to stop. */
 #include "wire/serve.h"
+#include "base/array.h"
 #include "base/base.h"
 #include "base/error.h"
 #include "commands.h"
@@ -127,11 +128,6 @@ static pd_code take_link_ttl(const args_parsed *args, uint64_t *out, pd_error *e
   return PD_OK;
 }
 
-static void free_text(char **text)
-{
-  free(*text);
-}
-
 /* As many arenas as cores, not glibc's eight times that: each keeps holes of its own, which under a mixed load of half an hour came to
  * three times what was in use and were still growing; fewer cost no time. The program's to say, not the library's: it
  * holds for the process. */
@@ -169,7 +165,7 @@ static pd_code run_serve(cli_session *cli, const args_parsed *args, pd_error *er
 {
   pd_serve_options options;
   pd_server *server = NULL;
-  CLEANUP(free_text) char *uri = NULL;
+  CLEANUP(pd_free_at) char *uri = NULL;
   const char *home = args_get(args, "home");
   uint64_t link_ttl_s;
   keep_memory_together();

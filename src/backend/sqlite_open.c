@@ -10,6 +10,7 @@
 
 #include "backend/builtin.h"
 #include "backend/sqlite_joint.h"
+#include "base/array.h"
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/clock.h"
@@ -67,11 +68,6 @@ static pd_code join(char **out, const char *folder, const char *store, const cha
   return pd_error_memory(err, "a path");
 }
 
-static void free_text(char **text)
-{
-  free(*text);
-}
-
 /* ---- creating ----------------------------------------------------------------------------------------------------- */
 
 /* The journal is in memory: until the rename nobody can see the file, so a crash leaves only rubbish (O1). */
@@ -115,7 +111,7 @@ static pd_code make_empty(const char *path, pd_error *err)
 
 static void unlink_beside(const char *path, const char *suffix)
 {
-  CLEANUP(free_text) char *name = NULL;
+  CLEANUP(pd_free_at) char *name = NULL;
   if (asprintf(&name, "%s%s", path, suffix) < 0) name = NULL;
   if (name) unlink(name);
 }
@@ -137,7 +133,7 @@ static pd_code build_file(const char *path, const char *vfs, pd_error *err)
 {
   sqlite3 *db = NULL;
   TRY(make_empty(path, err));
-  CLEANUP(free_text) char *name = NULL;
+  CLEANUP(pd_free_at) char *name = NULL;
   if (asprintf(&name, "%s%s", path[0] == '/' ? "" : "./", path) < 0) return name = NULL, pd_error_memory(err, "a path");
   int rc = sqlite3_open_v2(name, &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, vfs);
   pd_code code = rc == SQLITE_OK ? write_schema(db, path, err) : pd_sqlite_error(db, rc, path, err);
@@ -149,7 +145,7 @@ static pd_code build_file(const char *path, const char *vfs, pd_error *err)
  * replay such a -wal into the new one. */
 static pd_code create_store(const pd_sqlite *s, pd_error *err)
 {
-  CLEANUP(free_text) char *fresh = NULL;
+  CLEANUP(pd_free_at) char *fresh = NULL;
   if (asprintf(&fresh, "%s.new", s->path) < 0) return fresh = NULL, pd_error_memory(err, "a path");
   const char *const suffixes[] = {"-wal", "-shm", "-journal"};
   unlink(fresh);
@@ -209,7 +205,7 @@ static pd_code check_witness(pd_sqlite *s, pd_error *err)
 /* The -wal file was just made, or is empty again. */
 static bool is_wal_new(const pd_sqlite *s)
 {
-  CLEANUP(free_text) char *wal = NULL;
+  CLEANUP(pd_free_at) char *wal = NULL;
   struct stat st;
   if (asprintf(&wal, "%s-wal", s->path) < 0) return wal = NULL, true;
   return stat(wal, &st) != 0 || st.st_size == 0;
@@ -218,7 +214,7 @@ static bool is_wal_new(const pd_sqlite *s)
 /* PLC-3 of engine/place.c: the store is kept elsewhere, and there must not be a second one. */
 static pd_code refuse_if_placed(const pd_sqlite *s, pd_error *err)
 {
-  CLEANUP(free_text) char *place = NULL;
+  CLEANUP(pd_free_at) char *place = NULL;
   struct stat st;
   TRY(join(&place, s->folder, s->store, PD_PLACE_SUFFIX, err));
   if (lstat(place, &st) != 0) return PD_OK;
@@ -250,7 +246,7 @@ static pd_code open_locked(pd_sqlite *s, unsigned flags, bool is_there, pd_error
 
 static pd_code open_files(pd_sqlite *s, const char *store, unsigned flags, bool is_quiet, pd_error *err)
 {
-  CLEANUP(free_text) char *lock_path = NULL;
+  CLEANUP(pd_free_at) char *lock_path = NULL;
   bool is_there = false, is_read_only = flags & PD_BACKEND_OPEN_READ_ONLY;
   TRY(join(&s->path, s->folder, store, ".db", err));
   TRY(join(&lock_path, s->folder, store, ".lock", err));

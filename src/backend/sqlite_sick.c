@@ -13,6 +13,7 @@
  *      goes on.
  */
 #include "backend/sqlite_store.h"
+#include "base/array.h"
 #include "base/base.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -25,11 +26,6 @@
 #include <unistd.h>
 
 #define COPY_SIZE (64 << 10)
-
-static void free_text(char **text)
-{
-  free(*text);
-}
 
 /* ---- falling sick ------------------------------------------------------------------------------------------------- */
 
@@ -139,8 +135,8 @@ static bool copy_file(sqlite3_vfs *vfs, const char *path, const char *fresh)
 /* K2: a WAL all of which is on the disk. */
 static bool renew_wal(const pd_sqlite *s)
 {
-  CLEANUP(free_text) char *wal = NULL;
-  CLEANUP(free_text) char *fresh = NULL;
+  CLEANUP(pd_free_at) char *wal = NULL;
+  CLEANUP(pd_free_at) char *fresh = NULL;
   struct stat st;
   sqlite3_vfs *vfs = sqlite3_vfs_find(s->vfs);
   if (asprintf(&wal, "%s-wal", s->path) < 0) return wal = NULL, false;

@@ -1,5 +1,6 @@
 /* file.c: see file.h. */
 #include "base/file.h"
+#include "base/array.h"
 
 #include "base/base.h"
 #include "base/buf.h"
@@ -91,11 +92,6 @@ pd_code pd_file_write(const char *path, pd_bytes bytes, bool must_be_new, pd_err
   return code ? code : pd_folder_sync(path, err);
 }
 
-static void free_text(char **text)
-{
-  free(*text);
-}
-
 /* Make one folder, if it is not there, and see to it that its name survives. */
 static pd_code make_folder(const char *path, pd_error *err)
 {
@@ -119,7 +115,7 @@ static pd_code make_folder(const char *path, pd_error *err)
 
 pd_code pd_folders_make(const char *path, pd_error *err)
 {
-  CLEANUP(free_text) char *part = strdup(path);
+  CLEANUP(pd_free_at) char *part = strdup(path);
   struct stat st;
   if (!part) return pd_error_memory(err, "a path");
   if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) return PD_OK;

@@ -13,6 +13,7 @@
  *
  * Old nodes are borrowed: the caller holds the old root. New nodes are owned by their item until a parent takes them.
  */
+#include "base/array.h"
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
@@ -173,13 +174,7 @@ static pd_code append(builder *b, size_t level, const item *it, pd_error *err)
 
 static pd_code keep_reopened(builder *b, pd_node *n, pd_error *err)
 {
-  if (b->reopened_count == b->reopened_capacity) {
-    size_t capacity = b->reopened_capacity ? b->reopened_capacity * 2 : 16;
-    pd_node **grown = realloc(b->reopened, capacity * sizeof *grown);
-    if (!grown) return pd_error_memory(err, "a tree edit");
-    b->reopened = grown;
-    b->reopened_capacity = capacity;
-  }
+  TRY(pd_array_grow(&b->reopened, b->reopened_count, &b->reopened_capacity, sizeof *b->reopened, "a tree edit", err));
   b->reopened[b->reopened_count++] = n;
   return PD_OK;
 }

@@ -2,6 +2,7 @@
  * commit.c: the write path. An intent is staged on the tips (E2): its edits are applied to the tree in memory, its record is
  * encoded behind those already pending. flush.c appends the batch.
  */
+#include "base/array.h"
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
@@ -189,13 +190,7 @@ static void start_record(pd_store *s, const pd_intent *intent, const pd_ref_slot
 /* Room for one more staged record, so that nothing can fail once its bytes are there. */
 static pd_code reserve_staged(pd_batch *batch, pd_error *err)
 {
-  if (batch->count < batch->capacity) return PD_OK;
-  size_t capacity = batch->capacity ? batch->capacity * 2 : 32;
-  pd_staged *grown = realloc(batch->staged, capacity * sizeof *grown);
-  if (!grown) return pd_error_memory(err, "a batch");
-  batch->staged = grown;
-  batch->capacity = capacity;
-  return PD_OK;
+  return pd_array_grow(&batch->staged, batch->count, &batch->capacity, sizeof *batch->staged, "a batch", err);
 }
 
 /* R, or what erasure writes like it? */

@@ -4,6 +4,7 @@
  */
 #include "engine/edit.h"
 
+#include "base/array.h"
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
@@ -312,13 +313,7 @@ static size_t edit_index(const pd_edit *edit, pd_bytes key, bool *out_equal)
 static pd_code reserve_edit(pd_edit *edit, pd_error *err)
 {
   if (edit->count >= PD_EDIT_COUNT_MAX) return pd_error_set(err, PD_LIMIT, "an invocation may have at most %d edits", PD_EDIT_COUNT_MAX);
-  if (edit->count < edit->capacity) return PD_OK;
-  size_t capacity = edit->capacity ? edit->capacity * 2 : 16;
-  staged_edit **grown = realloc(edit->edits, capacity * sizeof *grown);
-  if (!grown) return pd_error_memory(err, "an invocation");
-  edit->edits = grown;
-  edit->capacity = capacity;
-  return PD_OK;
+  return pd_array_grow(&edit->edits, edit->count, &edit->capacity, sizeof *edit->edits, "an invocation", err);
 }
 
 /* A later edit of the same key replaces the earlier one, and both conditions hold: what the later one expects of an earlier put is

@@ -10,6 +10,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/names.h"
 #include "engine/retired.h"
 
 #include <stdio.h>
@@ -378,20 +379,6 @@ static pd_code say_so(pd_eraser *e, pd_error *err)
 
 /* ---- the key itself ---- */
 
-typedef struct ref_names {
-  char (*list)[PD_REF_SIZE_MAX + 1];
-  size_t count, capacity;
-  pd_code code;
-} ref_names;
-
-static void take_ref(void *ctx, const pd_ref *ref)
-{
-  ref_names *names = ctx;
-  if (names->code) return;
-  names->code = pd_array_grow(&names->list, names->count, &names->capacity, sizeof *names->list, "an erasure", NULL);
-  if (!names->code) strcpy(names->list[names->count++], ref->name);
-}
-
 void pd_eraser_deleted(pd_eraser *e, const char *ref, const pd_ack *ack)
 {
   if (strcmp(ref, e->ref) != 0) return;
@@ -422,12 +409,11 @@ static pd_code delete_key(pd_eraser *e, pd_error *err)
 {
   if (e->only_seq) return PD_OK;
   if (!e->options->everywhere) return delete_on(e, e->ref, err);
-  ref_names names = {0};
-  pd_code code = pd_ref_list(e->s, take_ref, &names, err);
-  if (!code && names.code) code = pd_error_memory(err, "an erasure");
-  for (size_t i = 0; !code && i < names.count; i++) code = delete_on(e, names.list[i], err);
-  free(names.list);
-  return code;
+  CLEANUP(pd_names_done) pd_names names = {0};
+  TRY(pd_ref_list(e->s, pd_names_take_ref, &names, err));
+  TRY(pd_names_check(&names, "an erasure", err));
+  for (size_t i = 0; i < names.count; i++) TRY(delete_on(e, names.items[i], err));
+  return PD_OK;
 }
 
 /* ---- all together ---- */

@@ -10,6 +10,7 @@
  *       trees: so all catalogs together are at most half of what they stand for, however many refs there are.
  *   K6  A ref whose tree cannot be had stays listed, with zeros for its root: whoever reads it is told why, and the others are not held up.
  */
+#include "base/array.h"
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
@@ -91,13 +92,7 @@ static pd_code gather_dirty(moment *m, pd_node *n, pd_error *err)
   if (n->is_saved) return PD_OK;
   for (size_t i = 0; n->level && i < n->count; i++)
     if (n->kids[i]) TRY(gather_dirty(m, n->kids[i], err));
-  if (m->dirty_count == m->dirty_capacity) {
-    size_t capacity = m->dirty_capacity ? m->dirty_capacity * 2 : 256;
-    pd_node **grown = realloc(m->dirty, capacity * sizeof *grown);
-    if (!grown) return pd_error_memory(err, "a keyframe");
-    m->dirty = grown;
-    m->dirty_capacity = capacity;
-  }
+  TRY(pd_array_grow(&m->dirty, m->dirty_count, &m->dirty_capacity, sizeof *m->dirty, "a keyframe", err));
   m->dirty[m->dirty_count++] = pd_node_ref(n);
   return PD_OK;
 }

@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/names.h"
 #include "base/sha256.h"
 #include "engine/place.h"
 #include "engine/retired.h"
@@ -620,32 +621,9 @@ const char *pd_store_ref(pd_store *store)
 
 /* ---- homes ---- */
 
-typedef struct names {
-  char (*list)[PD_NAME_SIZE_MAX + 1];
-  size_t count, capacity;
-  bool failed;
-} names;
-
 static void take_name(void *ctx, const char *name)
 {
-  names *n = ctx;
-  if (pd_agent_check(name, NULL)) return; /* a foreign file */
-  if (n->count == n->capacity) {
-    size_t capacity = n->capacity ? n->capacity * 2 : 16;
-    void *grown = realloc(n->list, capacity * sizeof *n->list);
-    if (!grown) {
-      n->failed = true;
-      return;
-    }
-    n->list = grown;
-    n->capacity = capacity;
-  }
-  strcpy(n->list[n->count++], name);
-}
-
-static int compare_names(const void *a, const void *b)
-{
-  return strcmp(a, b);
+  if (pd_agent_check(name, NULL) == PD_OK) pd_names_add(ctx, name); /* else a foreign file */
 }
 
 pd_code pd_home_agents(const char *uri, void (*visit)(void *ctx, const char *agent), void *ctx, pd_error *err)
@@ -654,13 +632,11 @@ pd_code pd_home_agents(const char *uri, void (*visit)(void *ctx, const char *age
   const char *rest;
   TRY(pd_backend_find(uri, &ops, &rest, err));
   if (!ops->stores) return pd_error_set(err, PD_UNSUPPORTED, "backend '%s' cannot list its stores", ops->scheme);
-  names n = {0};
-  pd_code code = ops->stores(rest, take_name, &n, err);
-  if (!code) code = pd_places_each(uri, take_name, &n, err);
-  if (!code && n.failed) code = pd_error_memory(err, "a list of agents");
-  if (n.count) qsort(n.list, n.count, sizeof *n.list, compare_names);
-  for (size_t i = 0; !code && i < n.count; i++)
-    if (!i || strcmp(n.list[i - 1], n.list[i]) != 0) visit(ctx, n.list[i]);
-  free(n.list);
-  return code;
+  CLEANUP(pd_names_done) pd_names names = {0};
+  TRY(ops->stores(rest, take_name, &names, err));
+  TRY(pd_places_each(uri, take_name, &names, err));
+  TRY(pd_names_check(&names, "a list of agents", err));
+  pd_names_sort(&names);
+  for (size_t i = 0; i < names.count; i++) visit(ctx, names.items[i]);
+  return PD_OK;
 }

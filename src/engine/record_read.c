@@ -1,4 +1,5 @@
 /* record_read.c: single records, from a segment in memory or from the log, and walks along first parents. */
+#include "base/array.h"
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
@@ -110,13 +111,7 @@ static pd_code take(void *ctx, uint64_t seq, pd_bytes record, pd_error *err)
   if (t->bytes.size > PD_TAKEN_BYTES_MAX) return PD_OK; /* enough for one go */
   if (seq != t->first + t->count)
     return pd_error_set(err, PD_CORRUPT, "record %llu of the log is missing", (unsigned long long)(t->first + t->count));
-  if (t->count + 1 >= t->capacity) {
-    size_t capacity = t->capacity ? t->capacity * 2 : 64;
-    size_t *grown = realloc(t->at, capacity * sizeof *grown);
-    if (!grown) return pd_error_memory(err, "records of the log");
-    t->at = grown;
-    t->capacity = capacity;
-  }
+  TRY(pd_array_grow(&t->at, t->count + 1, &t->capacity, sizeof *t->at, "records of the log", err)); /* and where the last one ends */
   t->at[t->count] = t->bytes.size;
   TRY(pd_buf_append(&t->bytes, record.data, record.size, err));
   t->at[++t->count] = t->bytes.size;

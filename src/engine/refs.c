@@ -1,4 +1,5 @@
 /* refs.c: the table of refs in memory, and the rules of names. */
+#include "base/array.h"
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
@@ -77,13 +78,7 @@ pd_code pd_slot_make(pd_store *s, const char *name, pd_ref_slot **out, pd_error 
     *out = slot;
     return PD_OK;
   }
-  if (s->slot_count == s->slot_capacity) {
-    size_t capacity = s->slot_capacity ? s->slot_capacity * 2 : 8;
-    pd_ref_slot **grown = realloc(s->slots, capacity * sizeof *grown);
-    if (!grown) return pd_error_memory(err, "a ref");
-    s->slots = grown;
-    s->slot_capacity = capacity;
-  }
+  TRY(pd_array_grow(&s->slots, s->slot_count, &s->slot_capacity, sizeof *s->slots, "a ref", err));
   slot = calloc(1, sizeof *slot);
   if (!slot) return pd_error_memory(err, "a ref");
   strncpy(slot->name, name, PD_REF_SIZE_MAX);

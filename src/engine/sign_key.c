@@ -6,6 +6,7 @@
  */
 #include "engine/sign.h"
 
+#include "base/array.h"
 #include "base/base.h"
 #include "base/base64.h"
 #include "base/buf.h"
@@ -31,11 +32,6 @@ struct pd_sign_key {
   EVP_PKEY *pair;
   pd_public_key public_key;
 };
-
-static void free_text(char **text)
-{
-  free(*text);
-}
 
 static void free_pair(EVP_PKEY **pair)
 {
@@ -101,7 +97,7 @@ static void sync_folder(const char *path)
 /* K1 */
 static pd_code store_pair(EVP_PKEY *pair, const char *folder, const char *path, pd_error *err)
 {
-  CLEANUP(free_text) char *draft = NULL;
+  CLEANUP(pd_free_at) char *draft = NULL;
   if (asprintf(&draft, "%s.XXXXXX", path) < 0) {
     draft = NULL;
     return pd_error_memory(err, "a path");
@@ -122,8 +118,8 @@ static pd_code store_pair(EVP_PKEY *pair, const char *folder, const char *path, 
 
 pd_code pd_sign_key_make(const char *uri, pd_error *err)
 {
-  CLEANUP(free_text) char *folder = NULL;
-  CLEANUP(free_text) char *path = NULL;
+  CLEANUP(pd_free_at) char *folder = NULL;
+  CLEANUP(pd_free_at) char *path = NULL;
   struct stat st;
   TRY(find_folder(uri, &folder, err));
   if (stat(folder, &st) < 0 || !S_ISDIR(st.st_mode)) return pd_error_set(err, PD_NOT_FOUND, "there is no home in %.300s", folder);
@@ -184,8 +180,8 @@ static pd_code read_pair(const char *path, pd_sign_key *key, pd_error *err)
 
 pd_code pd_sign_key_open(const char *uri, pd_sign_key **out, pd_error *err)
 {
-  CLEANUP(free_text) char *folder = NULL;
-  CLEANUP(free_text) char *path = NULL;
+  CLEANUP(pd_free_at) char *folder = NULL;
+  CLEANUP(pd_free_at) char *path = NULL;
   TRY(pd_crypto_ready(err));
   TRY(find_folder(uri, &folder, err));
   TRY(key_path(folder, &path, err));

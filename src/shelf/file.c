@@ -11,6 +11,7 @@
 #include "shelf/file_format.h"
 #include "shelf/shelf.h"
 
+#include "base/array.h"
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/clock.h"
@@ -48,14 +49,9 @@ void pd_shelf_warn(const pd_shelf_warner *warner, pd_code code, const char *fmt,
   warner->warn(warner->ctx, code, message);
 }
 
-static void free_text(char **text)
-{
-  free(*text);
-}
-
 pd_code pd_shelf_folders(const char *path, pd_error *err)
 {
-  CLEANUP(free_text) char *copy = strdup(path);
+  CLEANUP(pd_free_at) char *copy = strdup(path);
   if (!copy) return pd_error_memory(err, "a path");
   return pd_folders_make(dirname(copy), err);
 }
@@ -119,7 +115,7 @@ static void close_file(pd_shelf *shelf)
 
 static pd_code move_aside(file_shelf *s, const pd_error *why, pd_error *err)
 {
-  CLEANUP(free_text) char *aside = NULL;
+  CLEANUP(pd_free_at) char *aside = NULL;
   if (s->refuses_damage)
     return pd_error_set(err, why->code, "the state file %.300s cannot be used: %.200s. It was left as it is", s->path, why->message);
   int64_t now_ms = pd_clock_now_ms(NULL);
@@ -201,7 +197,7 @@ static pd_code write_file(pd_shelf *shelf, const pd_shelf_batch *batch, pd_error
 /* The path without symbolic links: a rename would replace the link, not what it points to. */
 static pd_code find_path(const char *path, char **out, pd_error *err)
 {
-  CLEANUP(free_text) char *copy = strdup(path), *copy2 = strdup(path), *folder = NULL;
+  CLEANUP(pd_free_at) char *copy = strdup(path), *copy2 = strdup(path), *folder = NULL;
   if (!copy || !copy2) return pd_error_memory(err, "a path");
   *out = realpath(path, NULL);
   if (*out) return PD_OK;

@@ -4,6 +4,7 @@
  */
 #include "shelf/shelf.h"
 
+#include "base/array.h"
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
@@ -183,16 +184,11 @@ static pd_code commit_some(perdure_shelf *s, const pd_shelf_item *items, size_t 
   return code;
 }
 
-static void free_items(pd_shelf_item **items)
-{
-  free(*items);
-}
-
 static pd_code write_store(pd_shelf *shelf, const pd_shelf_batch *batch, pd_error *err)
 {
   perdure_shelf *s = (perdure_shelf *)shelf;
   size_t count = batch->put_count + batch->delete_count;
-  CLEANUP(free_items) pd_shelf_item *items = sort_batch(batch);
+  CLEANUP(pd_free_at) pd_shelf_item *items = sort_batch(batch);
   if (!items) return pd_error_memory(err, "a flush");
   for (size_t at = 0; at < count;) TRY(commit_some(s, items, count, &at, err));
   return PD_OK;

@@ -4,6 +4,7 @@
 #include "base/array.h"
 #include "base/base.h"
 #include "base/error.h"
+#include "base/names.h"
 #include "state/audit.h"
 #include "state/call.h"
 #include "state/moment.h"
@@ -84,25 +85,6 @@ static pd_code look_at_disk(pd_home *home, pd_health *h, pd_error *err)
   return PD_OK;
 }
 
-typedef struct ref_names {
-  char (*names)[PD_REF_SIZE_MAX + 1];
-  size_t count, capacity;
-  pd_code code;
-} ref_names;
-
-static void take_ref(void *ctx, const pd_ref *ref)
-{
-  ref_names *list = ctx;
-  if (list->code) return;
-  list->code = pd_array_grow(&list->names, list->count, &list->capacity, sizeof list->names[0], "names of refs", NULL);
-  if (!list->code) snprintf(list->names[list->count++], sizeof list->names[0], "%s", ref->name);
-}
-
-static void ref_names_done(ref_names *list)
-{
-  free(list->names);
-}
-
 /* Some keys of a ref with their values, from the root of its tree down. An erased value is no damage. */
 static pd_code sample_ref(pd_store *store, const char *ref, pd_error *err)
 {
@@ -118,10 +100,10 @@ static pd_code sample_ref(pd_store *store, const char *ref, pd_error *err)
 
 static pd_code sample_refs(pd_store *store, pd_error *why)
 {
-  CLEANUP(ref_names_done) ref_names list = {0};
-  TRY(pd_ref_list(store, take_ref, &list, why));
+  CLEANUP(pd_names_done) pd_names list = {0};
+  TRY(pd_ref_list(store, pd_names_take_ref, &list, why));
   for (size_t i = 0; i < list.count; i++) {
-    pd_code code = sample_ref(store, list.names[i], why);
+    pd_code code = sample_ref(store, list.items[i], why);
     if (code && code != PD_NOT_FOUND) return code; /* a ref may have been deleted meanwhile */
   }
   return PD_OK;

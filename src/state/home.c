@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/crypto.h"
 #include "base/error.h"
+#include "base/names.h"
 #include "state/audit.h"
 #include "state/backup.h"
 #include "state/folder_roots.h"
@@ -31,28 +32,18 @@ static bool is_agent(const char *name)
   return strcmp(name, PD_STORE_SHARED) != 0 && strcmp(name, PD_STORE_SYSTEM) != 0;
 }
 
-typedef struct name_list {
-  char (*names)[PD_NAME_SIZE_MAX + 1];
-  size_t count, capacity;
-  pd_code code;
-} name_list;
-
 static void add_name(void *ctx, const char *name)
 {
-  name_list *list = ctx;
-  if (list->code || !is_agent(name)) return;
-  list->code = pd_array_grow(&list->names, list->count, &list->capacity, sizeof list->names[0], "names of agents", NULL);
-  if (list->code == PD_OK) snprintf(list->names[list->count++], sizeof list->names[0], "%s", name);
+  if (is_agent(name)) pd_names_add(ctx, name);
 }
 
 pd_code pd_home_each_agent(pd_home *home, pd_code (*visit)(void *ctx, const char *agent, pd_error *err), void *ctx, pd_error *err)
 {
-  name_list list = {0};
-  pd_code code = pd_home_agents(home->uri, add_name, &list, err);
-  if (code == PD_OK && list.code) code = pd_error_memory(err, "names of agents");
-  for (size_t i = 0; i < list.count && code == PD_OK; i++) code = visit(ctx, list.names[i], err);
-  free(list.names);
-  return code;
+  CLEANUP(pd_names_done) pd_names names = {0};
+  TRY(pd_home_agents(home->uri, add_name, &names, err));
+  TRY(pd_names_check(&names, "names of agents", err));
+  for (size_t i = 0; i < names.count; i++) TRY(visit(ctx, names.items[i], err));
+  return PD_OK;
 }
 
 typedef struct name_search {

@@ -4,6 +4,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/names.h"
 #include "base/sha256.h"
 #include "state/history.h"
 #include "state/quota.h"
@@ -29,40 +30,27 @@ static pd_code path_of(pd_home *home, const char *name, char out[PD_BACKUP_PATH_
 
 /* ---- refs of a store ---- */
 
-typedef struct ref_names {
-  char (*names)[PD_REF_SIZE_MAX + 1]; /* without the prefix */
-  size_t count, capacity;
-  pd_code code;
-} ref_names;
-
-static void names_done(ref_names *list)
-{
-  free(list->names);
-}
-
+/* Without the prefix. */
 static void add_name(void *ctx, const pd_ref *ref)
 {
-  ref_names *list = ctx;
   size_t prefix = sizeof PD_RESTORE_AS; /* its NUL stands for the slash */
-  if (list->code || strncmp(ref->name, PD_RESTORE_AS "/", prefix) != 0) return;
-  list->code = pd_array_grow(&list->names, list->count, &list->capacity, sizeof list->names[0], "names of refs", NULL);
-  if (list->code == PD_OK) snprintf(list->names[list->count++], sizeof list->names[0], "%s", ref->name + prefix);
+  if (strncmp(ref->name, PD_RESTORE_AS "/", prefix) == 0) pd_names_add(ctx, ref->name + prefix);
 }
 
-static pd_code staged_refs(pd_store *store, ref_names *out, pd_error *err)
+static pd_code staged_refs(pd_store *store, pd_names *out, pd_error *err)
 {
   TRY(pd_ref_list(store, add_name, out, err));
-  return out->code ? pd_error_memory(err, "names of refs") : PD_OK;
+  return pd_names_check(out, "names of refs", err);
 }
 
 pd_code pd_restore_clean(pd_store *store, pd_error *err)
 {
   char ref[2 * PD_REF_SIZE_MAX];
-  CLEANUP(names_done) ref_names staged = {0};
+  CLEANUP(pd_names_done) pd_names staged = {0};
   pd_note note = {.reason = REASON};
   TRY(staged_refs(store, &staged, err));
   for (size_t i = 0; i < staged.count; i++) {
-    snprintf(ref, sizeof ref, PD_RESTORE_AS "/%s", staged.names[i]);
+    snprintf(ref, sizeof ref, PD_RESTORE_AS "/%s", staged.items[i]);
     pd_code code = pd_ref_delete(store, ref, &note, err);
     if (code && code != PD_NOT_FOUND) return code;
   }
@@ -169,15 +157,15 @@ static pd_code switch_store(pd_home *home, pd_joint *joint, const pd_restore_pla
 {
   char target[2 * PD_REF_SIZE_MAX];
   CLEANUP(pd_backup_handle_done) pd_backup_handle handle = {0};
-  CLEANUP(names_done) ref_names staged = {0};
+  CLEANUP(pd_names_done) pd_names staged = {0};
   TRY(joint ? pd_backup_handle_join(home, joint, what->name, &handle, err) : pd_backup_handle_open(home, what->name, false, &handle, err));
   TRY(main_target(handle.store, what, target, err));
   TRY(switch_ref(handle.store, plan, "main", target, what->seq, err));
   TRY(staged_refs(handle.store, &staged, err));
   for (size_t i = 0; i < staged.count; i++) {
-    if (strcmp(staged.names[i], "main") == 0) continue;
-    snprintf(target, sizeof target, PD_RESTORE_AS "/%s", staged.names[i]);
-    TRY(switch_ref(handle.store, plan, staged.names[i], target, what->seq, err));
+    if (strcmp(staged.items[i], "main") == 0) continue;
+    snprintf(target, sizeof target, PD_RESTORE_AS "/%s", staged.items[i]);
+    TRY(switch_ref(handle.store, plan, staged.items[i], target, what->seq, err));
   }
   TRY(pd_restore_clean(handle.store, err));
   return pd_backup_handle_close(&handle, err);

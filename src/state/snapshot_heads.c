@@ -11,6 +11,7 @@
  */
 #include "base/base.h"
 #include "base/error.h"
+#include "base/names.h"
 #include "state/snapshot.h"
 
 #include <stdio.h>
@@ -147,8 +148,7 @@ pd_code pd_head_tag(pd_store *store, const pd_head *head, const char *id, const 
 
 /* Tags of one store that are left over. Gathered first: they cannot be deleted while they are visited. */
 typedef struct leftovers {
-  char (*names)[TAG_SIZE];
-  size_t count, capacity;
+  pd_names names;
   int folder;
 } leftovers;
 
@@ -157,24 +157,16 @@ static bool take_leftover(void *ctx, const pd_mark *mark)
   leftovers *l = ctx;
   size_t prefix = strlen(PD_SNAPSHOT_TAG);
   if (strncmp(mark->name, PD_SNAPSHOT_TAG, prefix) != 0 || !pd_snapshot_id_check(mark->name + prefix)) return true; /* somebody's own */
-  if (pd_snapshot_is_there(l->folder, mark->name + prefix)) return true;
-  if (l->count == l->capacity) {
-    size_t bigger = l->capacity ? l->capacity * 2 : 16;
-    void *grown = realloc(l->names, bigger * sizeof l->names[0]);
-    if (!grown) return false;
-    l->names = grown;
-    l->capacity = bigger;
-  }
-  snprintf(l->names[l->count++], TAG_SIZE, "%s", mark->name);
-  return true;
+  if (!pd_snapshot_is_there(l->folder, mark->name + prefix)) pd_names_add(&l->names, mark->name);
+  return l->names.code == PD_OK;
 }
 
 void pd_head_untag(pd_store *store, int folder, const pd_note *note)
 {
   leftovers l = {.folder = folder};
   if (pd_tag_list(store, take_leftover, &l, NULL) == PD_OK)
-    for (size_t k = 0; k < l.count; k++) (void)!pd_tag_delete(store, l.names[k], note, NULL);
-  free(l.names);
+    for (size_t k = 0; k < l.names.count; k++) (void)!pd_tag_delete(store, l.names.items[k], note, NULL);
+  pd_names_done(&l.names);
 }
 
 void pd_heads_untag(pd_heads *heads, int folder, const pd_note *note)

@@ -13,6 +13,7 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "base/names.h"
 #include "storage/builtin.h"
 #include "storage/pieces.h"
 #include "storage/seal.h"
@@ -533,33 +534,20 @@ static pd_code remove_ref(void *handle, const char *agent, pd_error *err)
 
 /* ---- all of them --------------------------------------------------------------------------------------------------- */
 
-typedef struct agents {
-  char (*names)[PD_NAME_SIZE_MAX + 1];
-  size_t count, capacity;
-  pd_code code;
-} agents;
-
-static void note_agent(void *ctx, const char *agent)
-{
-  agents *a = ctx;
-  if (!a->code) a->code = pd_array_grow(&a->names, a->count, &a->capacity, sizeof *a->names, "a list of agents", NULL);
-  if (!a->code) snprintf(a->names[a->count++], sizeof *a->names, "%s", agent);
-}
-
 static pd_code list(void *handle, pd_storage_visit visit, void *ctx, pd_error *err)
 {
   perdure_storage *s = handle;
-  agents all = {0};
-  pd_code code = pd_home_agents(s->uri, note_agent, &all, err);
-  if (code == PD_NOT_FOUND) code = PD_OK; /* no home yet */
-  if (!code && all.code) code = pd_error_memory(err, "a list of agents");
-  for (size_t i = 0; !code && i < all.count; i++) {
+  CLEANUP(pd_names_done) pd_names all = {0};
+  pd_code code = pd_home_agents(s->uri, pd_names_take, &all, err);
+  if (code == PD_NOT_FOUND) return PD_OK; /* no home yet */
+  TRY(code);
+  TRY(pd_names_check(&all, "a list of agents", err));
+  for (size_t i = 0; i < all.count; i++) {
     bool is_there;
-    code = has_snapshot(s, all.names[i], &is_there, err);
-    if (!code && is_there) code = visit(ctx, all.names[i], err);
+    TRY(has_snapshot(s, all.items[i], &is_there, err));
+    if (is_there) TRY(visit(ctx, all.items[i], err));
   }
-  free(all.names);
-  return code;
+  return PD_OK;
 }
 
 static pd_code durability(void *handle, pd_storage_durability *out, pd_error *err)

@@ -1,4 +1,5 @@
 /* plugin.c: a storage that is a shared object (storage_plugin.h). */
+#include "base/array.h"
 #include "base/base.h"
 #include "base/error.h"
 #include "storage/builtin.h"
@@ -94,15 +95,10 @@ static pd_code read_table(const char *path, pd_storage_library *out, pd_error *e
   return PD_OK;
 }
 
-static void free_text(char **text)
-{
-  free(*text);
-}
-
 pd_code pd_storage_plugin_load(const char *rest, pd_storage_library *out, const char **out_argument, pd_error *err)
 {
   const char *question = strchr(rest, '?');
-  CLEANUP(free_text) char *path = strndup(rest, question ? (size_t)(question - rest) : strlen(rest));
+  CLEANUP(pd_free_at) char *path = strndup(rest, question ? (size_t)(question - rest) : strlen(rest));
   if (!path) return pd_error_memory(err, "a path");
   if (!*path) return pd_error_set(err, PD_INVALID, "the storage names no plugin: write plugin:PATH.so");
   if (!strchr(path, '/')) { /* else the system would look for it in its own folders */

@@ -1,4 +1,5 @@
 /* mailbox_claim.c: claiming letters, and what the holder of a claim may do. Invariants M1 to M3 are in mailbox.h. */
+#include "base/array.h"
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
@@ -36,11 +37,6 @@ typedef struct claim_job {
   pd_mail_item items[PD_MAIL_CLAIM_COUNT_MAX];
 } claim_job;
 
-static void free_places(pd_mail_place **places)
-{
-  free(*places);
-}
-
 static void due_at(claim_job *job, int64_t time_ms)
 {
   if (time_ms < job->found.next_due_ms) job->found.next_due_ms = time_ms;
@@ -62,7 +58,7 @@ static pd_code take_back_one(claim_job *job, pd_mail_tx *tx, uint64_t number, pd
 /* Leases that have ended. One that ends later than any that is given now was given by a clock that was ahead: it is over, too. */
 static pd_code take_back(claim_job *job, pd_mail_tx *tx, bool *out_any, pd_error *err)
 {
-  CLEANUP(free_places) pd_mail_place *all = NULL;
+  CLEANUP(pd_free_at) pd_mail_place *all = NULL;
   size_t count = 0;
   TRY(pd_mail_places(tx, "claimed/", SIZE_MAX, &all, &count, err));
   for (size_t i = 0; i < count; i++) {

@@ -9,11 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static void free_places(pd_mail_place **places)
-{
-  free(*places);
-}
-
 static bool read_place(const pd_entry *entry, pd_bytes text, pd_mail_place *out)
 {
   pd_json json;
@@ -41,7 +36,7 @@ static pd_code collect(pd_mail_tx *tx, pd_iter *iter, size_t max, pd_mail_place 
 
 pd_code pd_mail_places(pd_mail_tx *tx, const char *prefix, size_t max, pd_mail_place **out, size_t *out_count, pd_error *err)
 {
-  CLEANUP(free_places) pd_mail_place *all = NULL;
+  CLEANUP(pd_free_at) pd_mail_place *all = NULL;
   size_t count = 0;
   pd_iter *iter;
   pd_scan scan = {.prefix = pd_text(prefix)};
@@ -71,7 +66,7 @@ static pd_code supersede_one(pd_mail_tx *tx, uint64_t number, uint64_t by, pd_er
 
 static pd_code supersede_place(pd_mail_tx *tx, const char *prefix, uint64_t by, uint64_t *out_count, pd_error *err)
 {
-  CLEANUP(free_places) pd_mail_place *all = NULL;
+  CLEANUP(pd_free_at) pd_mail_place *all = NULL;
   size_t count = 0;
   TRY(pd_mail_places(tx, prefix, SIZE_MAX, &all, &count, err));
   for (size_t i = 0; i < count; i++) TRY(supersede_one(tx, all[i].number, by, err));
@@ -93,7 +88,7 @@ pd_code pd_mail_supersede(pd_mail_tx *tx, uint64_t by, uint64_t *out_count, pd_e
 pd_code pd_mail_forget_place(pd_mail_tx *tx, const char *prefix, int64_t before_ms, size_t max, bool is_dry_run, uint64_t *out_count,
                              pd_error *err)
 {
-  CLEANUP(free_places) pd_mail_place *all = NULL;
+  CLEANUP(pd_free_at) pd_mail_place *all = NULL;
   size_t count = 0;
   TRY(pd_mail_places(tx, prefix, max, &all, &count, err));
   for (size_t i = 0; i < count && all[i].time_ms < before_ms; i++) {

@@ -1,4 +1,5 @@
 /* raw_log.c: the log of a store over HTTP: reading in pages, appending, redacting, waiting (stores.h). */
+#include "base/array.h"
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/clock.h"
@@ -72,11 +73,6 @@ pd_code pd_raw_log_wait(pd_raw_call *call, pd_error *err)
 
 /* ---- writing ---- */
 
-static void free_records(pd_bytes **records)
-{
-  free(*records);
-}
-
 static pd_code append(pd_raw_call *call, uint64_t seq, const pd_bytes *records, size_t count, pd_error *err)
 {
   if (!count) return pd_error_set(err, PD_INVALID, "there is no record in the body");
@@ -96,7 +92,7 @@ static void audit_records(const pd_raw_call *call, const char *deed, uint64_t se
 
 pd_code pd_raw_log_append(pd_raw_call *call, pd_error *err)
 {
-  CLEANUP(free_records) pd_bytes *records = NULL;
+  CLEANUP(pd_free_at) pd_bytes *records = NULL;
   size_t count = 0;
   uint64_t seq = 0;
   TRY(pd_raw_number(call, "seq", &seq, err));
@@ -131,7 +127,7 @@ static pd_code check_redaction(const pd_raw_call *call, uint64_t seq, const pd_b
 
 pd_code pd_raw_log_redact(pd_raw_call *call, pd_error *err)
 {
-  CLEANUP(free_records) pd_bytes *records = NULL;
+  CLEANUP(pd_free_at) pd_bytes *records = NULL;
   size_t count = 0;
   uint64_t seq = 0;
   TRY(pd_raw_number(call, "seq", &seq, err));
@@ -158,15 +154,10 @@ static pd_code read_swaps(const pd_raw_call *call, const pd_bytes *parcels, size
   return PD_OK;
 }
 
-static void free_swaps(pd_log_swap **swaps)
-{
-  free(*swaps);
-}
-
 pd_code pd_raw_log_swap(pd_raw_call *call, pd_error *err)
 {
-  CLEANUP(free_records) pd_bytes *parcels = NULL;
-  CLEANUP(free_swaps) pd_log_swap *swaps = NULL;
+  CLEANUP(pd_free_at) pd_bytes *parcels = NULL;
+  CLEANUP(pd_free_at) pd_log_swap *swaps = NULL;
   size_t count = 0;
   char text[64];
   TRY(pd_parcel_all(pd_buf_bytes(&call->request->body), 3 * RECORDS_MAX, &parcels, &count, err));
