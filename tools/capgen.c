@@ -19,7 +19,7 @@
 #include <stdlib.h>
 
 #define FILES_MAX 512
-#define FIELDS_MAX 12
+#define FIELDS_MAX 16
 #define TEXT_SIZE_MAX "16384"
 
 typedef struct capability {

@@ -7,7 +7,7 @@
 
 #include <perdure/state.h>
 
-#define PD_FIELD_COUNT_MAX 12 /* of one input; capgen refuses more */
+#define PD_FIELD_COUNT_MAX 16 /* of one input; capgen refuses more */
 
 typedef enum pd_field_type {
   PD_FIELD_ANY = 0, /* any JSON value */
