@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "batch_op.h"
 #include "commands.h"
+#include "engine.h"
 #include "far.h"
 #include "lines.h"
 
@@ -63,10 +64,7 @@ static pd_code do_put(batch *b, pd_error *err)
   pd_note note = note_of(b);
   pd_bytes key = pd_buf_bytes(&b->op.key);
   pd_ack ack;
-  if (b->op.expect == PD_ANY_VERSION)
-    TRY(pd_put(b->cli->store, key, b->op.raw_value, &note, &ack, err));
-  else
-    TRY(pd_put_if(b->cli->store, key, b->op.raw_value, b->op.expect, &note, &ack, err));
+  TRY(engine_put(b->cli, key, b->op.raw_value, b->op.expect, &note, &ack, err));
   begin_answer(b, true);
   pd_json_put_number(&b->w, "version", ack.version);
   cli_ack_json(&b->w, &ack);
@@ -80,10 +78,10 @@ static pd_code do_get(batch *b, pd_error *err)
   pd_entry entry;
   bool is_found = true;
   if (b->op.version) {
-    TRY(pd_get_version(b->cli->store, b->op.at, key, b->op.version, &b->value, &entry, err));
+    TRY(engine_get(b->cli, b->op.at, key, b->op.version, &b->value, &entry, err));
   } else {
-    TRY(pd_has(b->cli->store, b->op.at, key, &is_found, err));
-    pd_code code = is_found ? pd_get(b->cli->store, b->op.at, key, &b->value, &entry, err) : PD_OK;
+    TRY(engine_has(b->cli, b->op.at, key, &is_found, err));
+    pd_code code = is_found ? engine_get(b->cli, b->op.at, key, 0, &b->value, &entry, err) : PD_OK;
     is_found = is_found && code != PD_NOT_FOUND; /* deleted by another process between the two calls */
     if (is_found) TRY(code);
   }
@@ -98,10 +96,22 @@ static pd_code do_get(batch *b, pd_error *err)
 static pd_code do_has(batch *b, pd_error *err)
 {
   bool has;
-  TRY(pd_has(b->cli->store, b->op.at, pd_buf_bytes(&b->op.key), &has, err));
+  TRY(engine_has(b->cli, b->op.at, pd_buf_bytes(&b->op.key), &has, err));
   begin_answer(b, true);
   pd_json_put_bool(&b->w, "has", has);
   return PD_OK;
+}
+
+static pd_code delete_one(batch *b, pd_bytes key, const pd_note *note, pd_ack *out, pd_error *err)
+{
+  CLEANUP(engine_answer_done) engine_answer a = {0};
+  if (!b->cli->is_remote) {
+    TRY(pd_history_leave(b->cli->store, err));
+    return pd_delete(b->cli->store, key, b->op.expect, note, out, err);
+  }
+  engine_changes_begin(b->cli, &a, err);
+  engine_change(&a, key, NULL, b->op.expect);
+  return engine_changes_end(b->cli, &a, note, out, err);
 }
 
 /* Deleting what is not there answers deleted:false, unless a version was named or the ref is what is missing. */
@@ -111,9 +121,8 @@ static pd_code do_delete(batch *b, pd_error *err)
   pd_ack ack;
   pd_bytes key = pd_buf_bytes(&b->op.key);
   bool has = true, is_any = b->op.expect == PD_ANY_VERSION;
-  if (is_any) TRY(pd_has(b->cli->store, note.ref, key, &has, err));
-  if (has) TRY(pd_history_leave(b->cli->store, err));
-  pd_code code = has ? pd_delete(b->cli->store, key, b->op.expect, &note, &ack, err) : PD_OK;
+  if (is_any) TRY(engine_has(b->cli, note.ref, key, &has, err));
+  pd_code code = has ? delete_one(b, key, &note, &ack, err) : PD_OK;
   if (is_any && code == PD_NOT_FOUND) has = false; /* another process was faster */
   if (has) TRY(code);
   begin_answer(b, true);
@@ -122,23 +131,28 @@ static pd_code do_delete(batch *b, pd_error *err)
   return PD_OK;
 }
 
-static pd_code stage(batch *b, pd_edit *edit, pd_json json, pd_error *err)
+/* Into the edit, or into what a server is asked. */
+static pd_code stage(batch *b, pd_edit *edit, engine_answer *a, pd_json json, pd_error *err)
 {
   TRY(batch_op_read(&b->inner, json, true, err));
   pd_bytes key = pd_buf_bytes(&b->inner.key);
+  if (a) {
+    engine_change(a, key, b->inner.kind == BATCH_PUT ? &b->inner.raw_value : NULL, b->inner.expect);
+    return PD_OK;
+  }
   if (b->inner.kind == BATCH_PUT) return pd_edit_put(edit, key, b->inner.raw_value, b->inner.expect, err);
   TRY(pd_history_leave(b->cli->store, err));
   return pd_edit_delete(edit, key, b->inner.expect, err);
 }
 
-static pd_code stage_all(batch *b, pd_edit *edit, uint64_t *out_count, pd_error *err)
+static pd_code stage_all(batch *b, pd_edit *edit, engine_answer *a, uint64_t *out_count, pd_error *err)
 {
   pd_json_walk walk = pd_json_walk_begin(b->op.ops);
   pd_json json;
   pd_error inner;
   for (*out_count = 0; pd_json_walk_next(&walk, NULL, &json);) {
     ++*out_count;
-    pd_code code = stage(b, edit, json, &inner);
+    pd_code code = stage(b, edit, a, json, &inner);
     if (code == PD_OK) continue;
     pd_error_set(err, code, "op %llu of the commit: %s", (unsigned long long)*out_count, inner.message);
     err->expected = inner.expected;
@@ -148,19 +162,30 @@ static pd_code stage_all(batch *b, pd_edit *edit, uint64_t *out_count, pd_error 
   return PD_OK;
 }
 
+static pd_code commit_here(batch *b, const pd_note *note, uint64_t *out_count, pd_ack *out, pd_error *err)
+{
+  pd_edit *edit = NULL;
+  TRY(pd_edit_begin(b->cli->store, note, &edit, err));
+  pd_code code = stage_all(b, edit, NULL, out_count, err);
+  if (code == PD_OK) code = pd_edit_commit(edit, out, err);
+  if (code != PD_OK) pd_edit_abort(edit);
+  return code;
+}
+
+static pd_code commit_there(batch *b, const pd_note *note, uint64_t *out_count, pd_ack *out, pd_error *err)
+{
+  CLEANUP(engine_answer_done) engine_answer a = {0};
+  engine_changes_begin(b->cli, &a, err);
+  TRY(stage_all(b, NULL, &a, out_count, err));
+  return engine_changes_end(b->cli, &a, note, out, err);
+}
+
 static pd_code do_commit(batch *b, pd_error *err)
 {
   pd_note note = note_of(b);
-  pd_edit *edit = NULL;
   pd_ack ack;
   uint64_t count;
-  TRY(pd_edit_begin(b->cli->store, &note, &edit, err));
-  pd_code code = stage_all(b, edit, &count, err);
-  if (code == PD_OK) code = pd_edit_commit(edit, &ack, err);
-  if (code != PD_OK) {
-    pd_edit_abort(edit);
-    return code;
-  }
+  TRY(b->cli->is_remote ? commit_there(b, &note, &count, &ack, err) : commit_here(b, &note, &count, &ack, err));
   begin_answer(b, true);
   pd_json_put_number(&b->w, "ops", count);
   cli_ack_json(&b->w, &ack);
@@ -240,7 +265,7 @@ static pd_code run_batch(cli_session *cli, const args_parsed *args, pd_error *er
 {
   CLEANUP(lines_done) lines_reader input = {.fd = STDIN_FILENO, .line_size_max = LINE_SIZE_MAX};
   CLEANUP(batch_done) batch b = {.cli = cli, .note = cli_note(args), .is_operator = args_get(args, "operator") != NULL};
-  TRY(cli_open(cli, CLI_CREATE, err));
+  TRY(engine_open(cli, CLI_CREATE, err));
   while (!out_is_closed(&cli->out)) {
     lines_kind kind;
     pd_bytes line;

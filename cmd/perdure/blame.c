@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "commands.h"
+#include "engine.h"
 
 #include <inttypes.h>
 
@@ -92,7 +93,7 @@ static pd_code blame_json(blame_view *view, const char *at, pd_bytes key, pd_err
   pd_json_put_bytes(&w, "key", key);
   pd_json_key(&w, "paths");
   pd_json_open(&w, '[');
-  TRY(pd_blame(view->cli->store, at, key, visit_line, view, err));
+  TRY(engine_blame(view->cli, at, key, visit_line, view, err));
   pd_json_close(&w, ']');
   pd_json_close(&w, '}');
   return cli_json_end(view->cli, &w);
@@ -105,9 +106,9 @@ static pd_code run_blame(cli_session *cli, const args_parsed *args, pd_error *er
   pd_bytes key = pd_text(args->words[0]);
   if (path && *path && *path != '/') return pd_error_set(err, PD_INVALID, "--path: '%s' is no JSON Pointer: it begins with '/'", path);
   TRY(pd_key_check(key, err));
-  TRY(cli_open(cli, CLI_READ, err));
+  TRY(engine_open(cli, CLI_READ, err));
   cli->out.wants_pager = cli->has_pager;
-  TRY(cli->is_json ? blame_json(&view, at, key, err) : pd_blame(cli->store, at, key, visit_line, &view, err));
+  TRY(cli->is_json ? blame_json(&view, at, key, err) : engine_blame(cli, at, key, visit_line, &view, err));
   if (path && !view.shown && !cli->is_json)
     return pd_error_set(err, PD_NOT_FOUND, "the value of key '%s' has no path '%s'", args->words[0], path);
   return PD_OK;

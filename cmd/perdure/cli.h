@@ -30,8 +30,9 @@
 
 typedef struct cli_session {
   const char *uri, *agent;
-  bool has_agent; /* it was named: a token of an agent's says it by itself */
-  bool is_remote; /* uri is a server's */
+  bool has_agent;                    /* it was named: a token of an agent's says it by itself */
+  bool is_remote;                    /* uri is a server's */
+  char far_ref[PD_REF_SIZE_MAX + 1]; /* is_remote: the ref of the last write (engine.h) */
   bool is_json, is_quiet;
   bool is_operator;      /* what the command does is the operator's, also without --operator */
   size_t value_size_max; /* of a put; 0: CLI_VALUE_SIZE_MAX */

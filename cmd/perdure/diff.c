@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/json_record.h"
 #include "commands.h"
+#include "engine.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -28,6 +29,8 @@ typedef struct diff_view {
   pd_json_writer *writer;                             /* NULL: lines */
   uint64_t count;
   pd_code code;
+  engine_answer answer; /* of a server */
+  pd_json item;         /* the difference of it that is being printed */
 } diff_view;
 
 static void diff_done(diff_view *view)
@@ -37,6 +40,16 @@ static void diff_done(diff_view *view)
   pd_buf_done(&view->kept);
 }
 
+/* PD_NOT_FOUND: a server left it out. */
+static pd_code read_value(diff_view *view, pd_bytes key, bool is_after, pd_buf *out, pd_error *err)
+{
+  if (!view->cli->is_remote) return pd_get(view->cli->store, is_after ? view->after : view->before, key, out, NULL, err);
+  pd_json side = pd_json_member(view->item, is_after ? "after" : "before");
+  if (pd_json_member(side, "base64").kind != PD_JSON_STRING) return pd_error_set(err, PD_NOT_FOUND, "the value did not come along");
+  pd_bytes value = engine_base64(&view->answer, side, "base64");
+  return pd_buf_append(out, value.data, value.size, err);
+}
+
 /* ": {"step":1} -> {"step":2}". What cannot be read (erased meanwhile) is left out: the line is true without it. */
 static void print_small(diff_view *view, const pd_difference *d)
 {
@@ -44,8 +57,8 @@ static void print_small(diff_view *view, const pd_difference *d)
   CLEANUP(pd_buf_done) pd_buf after = {0};
   out_stream *o = &view->cli->out;
   if ((d->before && d->before->size > SMALL_SIZE_MAX) || (d->after && d->after->size > SMALL_SIZE_MAX)) return;
-  if (d->before && pd_get(view->cli->store, view->before, d->key, &before, NULL, NULL)) return;
-  if (d->after && pd_get(view->cli->store, view->after, d->key, &after, NULL, NULL)) return;
+  if (d->before && read_value(view, d->key, false, &before, NULL)) return;
+  if (d->after && read_value(view, d->key, true, &after, NULL)) return;
   out_text(o, ": ");
   if (d->before) out_safe(o, pd_buf_bytes(&before));
   if (d->before && d->after) out_text(o, " -> ");
@@ -70,11 +83,11 @@ static void print_line(diff_view *view, const pd_difference *d)
   out_text(o, "\n");
 }
 
-static pd_code print_value(diff_view *view, const char *at, pd_bytes key, bool is_after, pd_error *err)
+static pd_code print_value(diff_view *view, pd_bytes key, bool is_after, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf value = {0};
   out_stream *o = &view->cli->out;
-  TRY(pd_get(view->cli->store, at, key, &value, NULL, err));
+  TRY(read_value(view, key, is_after, &value, err));
   out_set(o, is_after ? OUT_GOOD : OUT_BAD);
   out_text(o, is_after ? "    + " : "    - ");
   cli_value_short(o, pd_buf_bytes(&value), VALUE_SHOWN_MAX);
@@ -83,12 +96,12 @@ static pd_code print_value(diff_view *view, const char *at, pd_bytes key, bool i
   return PD_OK;
 }
 
-static pd_code side_json(diff_view *view, const char *side, const char *at, pd_bytes key, const pd_entry *entry, pd_error *err)
+static pd_code side_json(diff_view *view, bool is_after, pd_bytes key, const pd_entry *entry, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf value = {0};
   if (!entry) return PD_OK;
-  if (view->has_values) TRY(pd_get(view->cli->store, at, key, &value, NULL, err));
-  pd_json_key(view->writer, side);
+  if (view->has_values) TRY(read_value(view, key, is_after, &value, err));
+  pd_json_key(view->writer, is_after ? "after" : "before");
   pd_json_open(view->writer, '{');
   cli_entry_json(view->writer, entry);
   if (view->has_values) cli_value_json(view->writer, pd_buf_bytes(&value));
@@ -100,8 +113,8 @@ static pd_code print_json(diff_view *view, const pd_difference *d, pd_error *err
 {
   pd_json_open(view->writer, '{');
   pd_json_put_difference(view->writer, d->key, d->before, d->after);
-  TRY(side_json(view, "before", view->before, d->key, d->before, err));
-  TRY(side_json(view, "after", view->after, d->key, d->after, err));
+  TRY(side_json(view, false, d->key, d->before, err));
+  TRY(side_json(view, true, d->key, d->after, err));
   pd_json_close(view->writer, '}');
   return PD_OK;
 }
@@ -110,8 +123,8 @@ static pd_code print_difference(diff_view *view, const pd_difference *d, pd_erro
 {
   if (view->writer) TRY(print_json(view, d, err));
   if (!view->writer) print_line(view, d);
-  if (!view->writer && view->has_values && d->before) TRY(print_value(view, view->before, d->key, false, err));
-  if (!view->writer && view->has_values && d->after) TRY(print_value(view, view->after, d->key, true, err));
+  if (!view->writer && view->has_values && d->before) TRY(print_value(view, d->key, false, err));
+  if (!view->writer && view->has_values && d->after) TRY(print_value(view, d->key, true, err));
   out_drain(&view->cli->out);
   return PD_OK;
 }
@@ -137,8 +150,55 @@ static bool visit_difference(void *ctx, const pd_difference *d)
   return view->code == PD_OK && !out_is_closed(&view->cli->out);
 }
 
+/* ---- of a server ---- */
+
+static pd_code ask_page(diff_view *view, const char *from, const char *to, pd_bytes after, pd_error *err)
+{
+  engine_answer *a = &view->answer;
+  engine_begin(view->cli, a, err);
+  pd_json_put_text(&a->w, "from", from);
+  if (to) pd_json_put_text(&a->w, "to", to);
+  if (after.size) pd_json_put_bytes(&a->w, "after", after);
+  pd_json_put_text(&a->w, "values", view->has_values ? "all" : view->cli->is_json ? "none" : "small");
+  return engine_ask(view->cli, a, "store.diff", err);
+}
+
+static pd_code print_page(diff_view *view, pd_error *err)
+{
+  pd_entry before, after;
+  for (pd_json_walk walk = pd_json_walk_begin(pd_json_member(view->answer.json, "differences"));
+       !out_is_closed(&view->cli->out) && pd_json_walk_next(&walk, NULL, &view->item); view->count++) {
+    pd_json sides[] = {pd_json_member(view->item, "before"), pd_json_member(view->item, "after")};
+    engine_entry(sides[0], &before);
+    engine_entry(sides[1], &after);
+    pd_difference d = {engine_bytes(&view->answer, view->item, "key"), sides[0].kind == PD_JSON_OBJECT ? &before : NULL,
+                       sides[1].kind == PD_JSON_OBJECT ? &after : NULL};
+    TRY(print_difference(view, &d, err));
+  }
+  return PD_OK;
+}
+
+static pd_code print_there(diff_view *view, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf after = {0};
+  view->has_small = !view->has_values && !view->writer;
+  for (;;) {
+    TRY(print_page(view, err));
+    pd_bytes next = engine_bytes(&view->answer, view->answer.json, "next_after");
+    if (!next.size || out_is_closed(&view->cli->out)) break;
+    pd_buf_clear(&after);
+    TRY(pd_buf_append(&after, next.data, next.size, err));
+    TRY(ask_page(view, view->before, view->after, pd_buf_bytes(&after), err));
+  }
+  view->cli->exit_code = view->count ? CLI_EXIT_NEGATIVE : CLI_EXIT_OK;
+  return PD_OK;
+}
+
+/* ---- all of it ---- */
+
 static pd_code print_all(diff_view *view, pd_error *err)
 {
+  if (view->cli->is_remote) return print_there(view, err);
   view->has_small = !view->has_values && !view->writer;
   TRY(pd_diff(view->cli->store, view->before, view->after, visit_difference, view, err));
   if (view->has_small && view->count > SMALL_COUNT_MAX) { /* too many: once more, without values */
@@ -173,17 +233,32 @@ static pd_code print_all_json(diff_view *view, pd_error *err)
   return cli_json_end(view->cli, &w);
 }
 
-static pd_code run_diff(cli_session *cli, const args_parsed *args, pd_error *err)
+/* Both points as ids; of a server, with the first page of what differs. */
+static pd_code find_points(diff_view *view, const char *from, const char *to, pd_error *err)
 {
   pd_commit before, after;
-  TRY(cli_open(cli, CLI_READ, err));
-  TRY(pd_resolve(cli->store, args->words[0], &before, err));
-  TRY(pd_resolve(cli->store, args->word_count > 1 ? args->words[1] : NULL, &after, err));
+  if (view->cli->is_remote) {
+    TRY(ask_page(view, from, to, (pd_bytes){0}, err));
+    before.id = engine_id(view->answer.json, "from");
+    after.id = engine_id(view->answer.json, "to");
+  } else {
+    TRY(pd_resolve(view->cli->store, from, &before, err));
+    TRY(pd_resolve(view->cli->store, to, &after, err));
+  }
+  pd_id_hex(&before.id, view->before);
+  pd_id_hex(&after.id, view->after);
+  return PD_OK;
+}
+
+static pd_code run_diff(cli_session *cli, const args_parsed *args, pd_error *err)
+{
   CLEANUP(diff_done) diff_view view = {.cli = cli, .has_values = args_get(args, "values")};
-  pd_id_hex(&before.id, view.before);
-  pd_id_hex(&after.id, view.after);
+  TRY(engine_open(cli, CLI_READ, err));
+  pd_code code = find_points(&view, args->words[0], args->word_count > 1 ? args->words[1] : NULL, err);
   cli->out.wants_pager = cli->has_pager;
-  return cli->is_json ? print_all_json(&view, err) : print_all(&view, err);
+  if (!code) code = cli->is_json ? print_all_json(&view, err) : print_all(&view, err);
+  engine_answer_done(&view.answer);
+  return code;
 }
 
 static const args_option diff_options[] = {{"values", 'p', NULL, "all values, on lines of their own (shortened, but whole with --json)"},

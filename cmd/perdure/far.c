@@ -137,7 +137,6 @@ static pd_code ask(const cli_session *cli, pd_remote_request *request, const cha
 {
   pd_remote_reply reply = {0};
   request->uri = cli->uri;
-  request->is_slow = true; /* a backup, a queue that is waited at */
   TRY(pd_remote_ask(request, &reply, out, err));
   return reply.status == 200 ? PD_OK : pd_remote_error(&reply, pd_buf_bytes(out), what, err);
 }
@@ -162,12 +161,22 @@ pd_code far_call(const cli_session *cli, const char *session, bool is_operator, 
     .session = session,
     .role = is_operator ? "operator" : "agent",
     .body = input,
+    .is_slow = true, /* a backup, a queue that is waited at */
   };
+  return ask(cli, &request, capability, out, err);
+}
+
+pd_code far_store(const cli_session *cli, const char *capability, pd_bytes input, pd_buf *out, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf path = {.size_max = PATH_SIZE_MAX};
+  TRY(call_path(capability, &path, err));
+  pd_remote_request request = {.method = "POST", .path = (const char *)path.data, .role = pd_remote_role(cli->uri), .body = input};
+  request.is_slow = strcmp(capability, "store.verify") == 0 || strcmp(capability, "store.merge") == 0;
   return ask(cli, &request, capability, out, err);
 }
 
 pd_code far_ask(const cli_session *cli, const char *method, const char *path, pd_bytes body, pd_buf *out, pd_error *err)
 {
-  pd_remote_request request = {.method = method, .path = path, .role = pd_remote_role(cli->uri), .body = body};
+  pd_remote_request request = {.method = method, .path = path, .role = pd_remote_role(cli->uri), .body = body, .is_slow = true};
   return ask(cli, &request, path, out, err);
 }

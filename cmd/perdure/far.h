@@ -26,6 +26,9 @@ void far_explain(cli_session *cli, const args_parsed *args, const char *uri);
 PD_MUST_USE pd_code far_call(const cli_session *cli, const char *session, bool is_operator, const char *capability, pd_bytes input,
                              pd_buf *out, pd_error *err);
 
+/* POST /v1/call/NAME of a capability store.*, as whoever the token says. `out` has the answer, or {"error":…}. */
+PD_MUST_USE pd_code far_store(const cli_session *cli, const char *capability, pd_bytes input, pd_buf *out, pd_error *err);
+
 /* METHOD /v1/PATH with a JSON body (of a POST), as the operator. The answer's body replaces what `out` holds. */
 PD_MUST_USE pd_code far_ask(const cli_session *cli, const char *method, const char *path, pd_bytes body, pd_buf *out, pd_error *err);
 

@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "commands.h"
+#include "engine.h"
 
 static pd_code print_json(cli_session *cli, pd_bytes key, const pd_entry *entry, pd_bytes value, pd_error *err)
 {
@@ -19,10 +20,7 @@ static pd_code get_json(cli_session *cli, const char *at, pd_bytes key, uint64_t
 {
   CLEANUP(pd_buf_done) pd_buf value = {0};
   pd_entry entry;
-  if (version)
-    TRY(pd_get_version(cli->store, at, key, version, &value, &entry, err));
-  else
-    TRY(pd_get(cli->store, at, key, &value, &entry, err));
+  TRY(engine_get(cli, at, key, version, &value, &entry, err));
   return print_json(cli, key, &entry, pd_buf_bytes(&value), err);
 }
 
@@ -40,11 +38,19 @@ static pd_code print_piece(void *ctx, pd_bytes piece, pd_error *err)
   return out_is_closed(p->out) ? pd_error_set(err, PD_STORAGE, "standard output is closed") : PD_OK;
 }
 
+static pd_code get_whole(cli_session *cli, const char *at, pd_bytes key, uint64_t version, printing *p, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf value = {0};
+  TRY(engine_get(cli, at, key, version, &value, NULL, err));
+  return value.size ? print_piece(p, pd_buf_bytes(&value), err) : PD_OK;
+}
+
 static pd_code get_streamed(cli_session *cli, const char *at, pd_bytes key, uint64_t version, pd_error *err)
 {
   printing p = {&cli->out, '\n'};
-  pd_code code = version ? pd_get_version_stream(cli->store, at, key, version, print_piece, &p, NULL, err)
-                         : pd_get_stream(cli->store, at, key, print_piece, &p, NULL, err);
+  pd_code code = cli->is_remote ? get_whole(cli, at, key, version, &p, err)
+                 : version      ? pd_get_version_stream(cli->store, at, key, version, print_piece, &p, NULL, err)
+                                : pd_get_stream(cli->store, at, key, print_piece, &p, NULL, err);
   if (out_is_closed(&cli->out)) return PD_OK; /* out_finish says what there is to say */
   if (!code && cli->out.is_terminal && p.last != '\n') out_text(&cli->out, "\n");
   return code;
@@ -57,7 +63,7 @@ static pd_code run_get(cli_session *cli, const args_parsed *args, pd_error *err)
   uint64_t version = 0;
   TRY(args_number(args, "version", 1, &version, err));
   TRY(pd_key_check(key, err));
-  TRY(cli_open(cli, CLI_READ, err));
+  TRY(engine_open(cli, CLI_READ, err));
   return cli->is_json ? get_json(cli, at, key, version, err) : get_streamed(cli, at, key, version, err);
 }
 
@@ -86,8 +92,8 @@ static pd_code run_has(cli_session *cli, const args_parsed *args, pd_error *err)
   bool has = false;
   pd_bytes key = pd_text(args->words[0]);
   TRY(pd_key_check(key, err));
-  TRY(cli_open(cli, CLI_READ, err));
-  TRY(pd_has(cli->store, args_get(args, "at"), key, &has, err));
+  TRY(engine_open(cli, CLI_READ, err));
+  TRY(engine_has(cli, args_get(args, "at"), key, &has, err));
   cli->exit_code = has ? CLI_EXIT_OK : CLI_EXIT_NEGATIVE;
   if (!cli->is_json) return PD_OK;
   pd_json_writer w = cli_json(cli, err);

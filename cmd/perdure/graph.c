@@ -12,6 +12,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "engine.h"
 #include "record.h"
 
 #include <stdio.h>
@@ -30,7 +31,7 @@ typedef struct dot {
 
 typedef struct graph {
   cli_session *cli;
-  names_list names;
+  engine_log log;
   pd_buf dots;  /* of dot, newest first */
   pd_buf by_id; /* of dot *, sorted */
   pd_code code; /* of the visitor */
@@ -57,14 +58,14 @@ static void graph_done(graph *g)
   }
   pd_buf_done(&g->dots);
   pd_buf_done(&g->by_id);
-  names_done(&g->names);
+  engine_log_done(&g->log);
 }
 
 /* The text beside a commit, with the colours of the real output. */
 static char *line_of(const graph *g, const pd_record *record)
 {
   out_stream text = {.is_memory = true, .has_colours = g->cli->out.has_colours};
-  record_print_line(&text, record, &g->names);
+  record_print_line(&text, record, &g->log.names);
   char *line = text.failed_errno ? NULL : strndup(text.buf.size ? (const char *)text.buf.data : "", text.buf.size);
   pd_buf_done(&text.buf);
   return line;
@@ -127,23 +128,19 @@ static void want(const graph *g, const pd_id *id)
 }
 
 /* Mark what is drawn: from the starting points along all parents. One pass, thanks to G1. */
-static pd_code mark(graph *g, const pd_log_query *query, pd_error *err)
+static void mark(graph *g, const pd_log_query *query)
 {
-  const char *start = query->ref ? query->ref : query->at;
   if (query->whole_store) {
     for (size_t i = 0; i < dot_count(g); i++) want(g, &dots_of(g)[i].id);
-  } else if (start) {
-    pd_commit commit;
-    TRY(pd_resolve(g->cli->store, start, &commit, err));
-    want(g, &commit.id);
+  } else if (query->ref || query->at) {
+    want(g, &g->log.start.id);
   } else {
-    for (size_t i = 0; i < names_count(&g->names); i++) want(g, &names_at(&g->names, i)->commit.id);
+    for (size_t i = 0; i < names_count(&g->log.names); i++) want(g, &names_at(&g->log.names, i)->commit.id);
   }
   for (size_t i = 0; i < dot_count(g); i++) {
     const dot *d = &dots_of(g)[i];
     for (size_t k = 0; d->is_wanted && k < d->parent_count; k++) want(g, &d->parents[k]);
   }
-  return PD_OK;
 }
 
 /* ---- lanes ---- */
@@ -237,32 +234,28 @@ static void print_root(graph *g, const pd_id *root)
 }
 
 /* Lanes that are open at the end go on in history that gc retired. */
-static pd_code print_cut(graph *g, const pd_log_query *query, pd_error *err)
+static void print_cut(graph *g, const pd_log_query *query)
 {
-  pd_gc_info info;
+  const pd_gc_info *info = &g->log.gc;
   char time[PD_TIME_TEXT_SIZE];
   bool is_open = false;
   for (size_t i = 0; i < g->lane_count; i++) is_open |= g->is_lane[i];
-  TRY(pd_gc_status(g->cli->store, &info, err));
-  if (!is_open || info.cut <= 1 || query->before) return PD_OK;
+  if (!is_open || info->cut <= 1 || query->before) return;
   for (size_t i = 0; i < g->lane_count; i++) out_text(&g->cli->out, g->is_lane[i] ? "~ " : "  ");
-  out_printf(&g->cli->out, "older history was retired by gc on %s by ", pd_time_text(info.retired_ms, time));
-  out_safe(&g->cli->out, pd_text(info.by));
+  out_printf(&g->cli->out, "older history was retired by gc on %s by ", pd_time_text(info->retired_ms, time));
+  out_safe(&g->cli->out, pd_text(info->by));
   out_text(&g->cli->out, "\n");
-  return PD_OK;
 }
 
 pd_code graph_print(cli_session *cli, const pd_log_query *query, pd_error *err)
 {
-  CLEANUP(graph_done) graph g = {.cli = cli};
-  pd_log_query all = {.whole_store = true, .before = query->before};
-  pd_commit root;
-  TRY(names_load(cli->store, &g.names, err));
-  TRY(pd_resolve(cli->store, "root", &root, err));
-  TRY(pd_log(cli->store, &all, collect, &g, err));
+  CLEANUP(graph_done) graph g = {.cli = cli, .log = {.cli = cli, .wants_names = true}};
+  g.log.query = (pd_log_query){.at = query->ref ? query->ref : query->at, .whole_store = true, .before = query->before};
+  TRY(engine_log_begin(&g.log, err));
+  TRY(engine_log_visit(&g.log, collect, &g, err));
   if (g.code != PD_OK) return pd_error_memory(err, "the graph");
   TRY(index_dots(&g, err));
-  TRY(mark(&g, query, err));
+  mark(&g, query);
   uint64_t drawn = 0;
   for (size_t i = 0; i < dot_count(&g) && !out_is_closed(&cli->out); i++) {
     const dot *d = &dots_of(&g)[i];
@@ -270,6 +263,7 @@ pd_code graph_print(cli_session *cli, const pd_log_query *query, pd_error *err)
     if (query->limit && drawn++ == query->limit) return PD_OK;
     print_dot(&g, &d->id, d->line, d->parents, d->parent_count);
   }
-  print_root(&g, &root.id);
-  return print_cut(&g, query, err);
+  print_root(&g, &g.log.root.id);
+  print_cut(&g, query);
+  return PD_OK;
 }

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "commands.h"
+#include "engine.h"
 
 #include <inttypes.h>
 
@@ -54,17 +55,17 @@ static pd_code run_history(cli_session *cli, const args_parsed *args, pd_error *
   uint64_t limit = 0;
   TRY(args_number(args, "number", 1, &limit, err));
   TRY(pd_key_check(key, err));
-  TRY(cli_open(cli, CLI_READ, err));
+  TRY(engine_open(cli, CLI_READ, err));
   history_view view = {cli, NULL};
   cli->out.wants_pager = cli->has_pager;
-  if (!cli->is_json) return pd_history(cli->store, at, key, limit, visit_version, &view, err);
+  if (!cli->is_json) return engine_history(cli, at, key, limit, visit_version, &view, err);
   pd_json_writer w = cli_json(cli, err);
   view.writer = &w;
   pd_json_open(&w, '{');
   pd_json_put_bytes(&w, "key", key);
   pd_json_key(&w, "versions");
   pd_json_open(&w, '[');
-  TRY(pd_history(cli->store, at, key, limit, visit_version, &view, err));
+  TRY(engine_history(cli, at, key, limit, visit_version, &view, err));
   pd_json_close(&w, ']');
   pd_json_close(&w, '}');
   return cli_json_end(cli, &w);

@@ -2,26 +2,24 @@
 #include "base/base.h"
 #include "base/error.h"
 #include "commands.h"
+#include "engine.h"
 
 /* Making what is there already is no fault: the wish is fulfilled. */
 static pd_code run_init(cli_session *cli, const args_parsed *args, pd_error *err)
 {
   (void)args;
-  pd_options existing = {.must_exist = true};
-  pd_code code = pd_store_open(cli->uri, cli->agent, &existing, &cli->store, err);
-  bool is_new = code == PD_NOT_FOUND;
-  if (is_new) code = cli_open(cli, CLI_CREATE, err);
-  TRY(code);
+  bool is_new;
+  TRY(engine_make(cli, &is_new, err));
   if (!cli->is_json) {
     cli_say(cli, "%s for agent '%s' in %s, on '%s'", is_new ? "new store" : "there is a store already", cli->agent, cli->uri,
-            pd_store_ref(cli->store));
+            engine_ref(cli));
     return PD_OK;
   }
   pd_json_writer w = cli_json(cli, err);
   pd_json_open(&w, '{');
   pd_json_put_text(&w, "store", cli->uri);
   pd_json_put_text(&w, "agent", cli->agent);
-  pd_json_put_text(&w, "ref", pd_store_ref(cli->store));
+  pd_json_put_text(&w, "ref", engine_ref(cli));
   pd_json_put_bool(&w, "created", is_new);
   pd_json_close(&w, '}');
   return cli_json_end(cli, &w);

@@ -3,14 +3,14 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "commands.h"
+#include "engine.h"
 #include "graph.h"
 #include "record.h"
 
 typedef struct log_view {
   cli_session *cli;
-  names_list names;
+  engine_log *log;
   bool is_oneline, is_first;
-  pd_commit root; /* the empty commit */
   uint64_t count;
   bool has_begun;         /* the last record shown has only the root commit before it */
   pd_json_writer *writer; /* NULL: text */
@@ -21,76 +21,67 @@ static bool visit_record(void *ctx, const pd_record *record)
   log_view *view = ctx;
   out_stream *o = &view->cli->out;
   view->count++;
-  view->has_begun = record->seq <= 1 || (record->parent_count && pd_id_equal(record->parents, &view->root.id));
+  view->has_begun = record->seq <= 1 || (record->parent_count && pd_id_equal(record->parents, &view->log->root.id));
   if (view->writer) {
     record_json(view->writer, record);
     out_drain(o);
     return !out_is_closed(o) && view->writer->code == PD_OK;
   }
   if (view->is_oneline) {
-    record_print_line(o, record, &view->names);
+    record_print_line(o, record, &view->log->names);
     out_text(o, "\n");
   } else {
     if (!view->is_first) out_text(o, "\n");
-    record_print(o, record, &view->names, RECORD_CHANGES_SHOWN);
+    record_print(o, record, &view->log->names, RECORD_CHANGES_SHOWN);
   }
   view->is_first = false;
   return !out_is_closed(o);
 }
 
 /* Did it end where gc cut history off, and not where history begins or the user wanted? */
-static pd_code ended_at_cut(log_view *view, const pd_log_query *query, pd_gc_info *out_info, bool *out, pd_error *err)
+static bool ended_at_cut(const log_view *view)
 {
-  TRY(pd_gc_status(view->cli->store, out_info, err));
-  bool was_stopped = out_is_closed(&view->cli->out) || (query->limit && view->count >= query->limit);
-  *out = out_info->cut > 1 && !view->has_begun && !was_stopped;
-  return PD_OK;
+  uint64_t limit = view->log->query.limit;
+  bool was_stopped = out_is_closed(&view->cli->out) || (limit && view->count >= limit);
+  return view->log->gc.cut > 1 && !view->has_begun && !was_stopped;
 }
 
-static pd_code tell_cut(log_view *view, const pd_log_query *query, pd_error *err)
+static void tell_cut(log_view *view)
 {
-  pd_gc_info info;
-  bool is_cut;
   char time[PD_TIME_TEXT_SIZE];
-  TRY(ended_at_cut(view, query, &info, &is_cut, err));
-  if (!is_cut) return PD_OK;
+  if (!ended_at_cut(view)) return;
   if (!view->is_oneline && view->count) out_text(&view->cli->out, "\n");
   out_text(&view->cli->out, "older history was retired by gc on ");
-  out_printf(&view->cli->out, "%s by ", pd_time_text(info.retired_ms, time));
-  out_safe(&view->cli->out, pd_text(info.by));
+  out_printf(&view->cli->out, "%s by ", pd_time_text(view->log->gc.retired_ms, time));
+  out_safe(&view->cli->out, pd_text(view->log->gc.by));
   out_text(&view->cli->out, "\n");
-  return PD_OK;
 }
 
-static pd_code log_json(log_view *view, const pd_log_query *query, pd_error *err)
+static pd_code log_json(log_view *view, pd_error *err)
 {
-  pd_gc_info info;
-  bool is_cut;
   pd_json_writer w = cli_json(view->cli, err);
   view->writer = &w;
   pd_json_open(&w, '{');
   pd_json_key(&w, "records");
   pd_json_open(&w, '[');
-  TRY(pd_log(view->cli->store, query, visit_record, view, err));
+  TRY(engine_log_visit(view->log, visit_record, view, err));
   pd_json_close(&w, ']');
-  TRY(ended_at_cut(view, query, &info, &is_cut, err));
-  if (is_cut) {
+  if (ended_at_cut(view)) {
     pd_json_key(&w, "older_retired");
     pd_json_open(&w, '{');
-    pd_json_put_time(&w, "time", info.retired_ms);
-    pd_json_put_text(&w, "by", info.by);
+    pd_json_put_time(&w, "time", view->log->gc.retired_ms);
+    pd_json_put_text(&w, "by", view->log->gc.by);
     pd_json_close(&w, '}');
   }
   pd_json_close(&w, '}');
   return cli_json_end(view->cli, &w);
 }
 
-static pd_code log_text(log_view *view, const pd_log_query *query, pd_error *err)
+static pd_code log_text(log_view *view, pd_error *err)
 {
-  TRY(names_load(view->cli->store, &view->names, err));
-  pd_code code = pd_log(view->cli->store, query, visit_record, view, err);
-  names_done(&view->names);
-  return code ? code : tell_cut(view, query, err);
+  TRY(engine_log_visit(view->log, visit_record, view, err));
+  tell_cut(view);
+  return PD_OK;
 }
 
 static pd_code check_query(const args_parsed *args, bool is_graph, pd_error *err)
@@ -101,45 +92,34 @@ static pd_code check_query(const args_parsed *args, bool is_graph, pd_error *err
   return PD_OK;
 }
 
-static bool stop_at_first(void *ctx, const pd_record *record)
+static pd_code print_log(engine_log *log, const args_parsed *args, pd_error *err)
 {
-  (void)record;
-  *(bool *)ctx = true;
-  return false;
-}
-
-/* A word that no commit has as a key and that is a ref: its commits are meant (`log thread/trip`). */
-static pd_code take_ref(cli_session *cli, const char *word, pd_log_query *query, pd_error *err)
-{
-  pd_ref ref;
-  bool is_key = false;
-  if (query->at || query->ref || query->whole_store || pd_ref_check(word, NULL) || pd_ref_get(cli->store, word, &ref, NULL)) return PD_OK;
-  TRY(pd_log(cli->store, &(pd_log_query){.key = query->key, .limit = 1}, stop_at_first, &is_key, err));
-  if (is_key) return PD_OK;
-  query->key = (pd_bytes){0};
-  query->at = word;
-  cli_say(cli, "'%s' is a ref, and no key: these are its commits", word);
-  return PD_OK;
+  cli_session *cli = log->cli;
+  log_view view = {.cli = cli, .log = log, .is_first = true, .is_oneline = args_get(args, "oneline")};
+  bool has_point = log->query.at || log->query.ref || log->query.whole_store;
+  log->or_ref = args->word_count && !has_point;
+  log->wants_names = !cli->is_json;
+  TRY(engine_log_begin(log, err));
+  if (log->is_ref) cli_say(cli, "'%s' is a ref, and no key: these are its commits", args->words[0]);
+  return cli->is_json ? log_json(&view, err) : log_text(&view, err);
 }
 
 static pd_code run_log(cli_session *cli, const args_parsed *args, pd_error *err)
 {
   const char *ref = args_get(args, "ref");
   bool is_graph = args_get(args, "graph") && !cli->is_json;
-  pd_log_query query = {.at = args_get(args, "at"), .whole_store = args_get(args, "all"), .ref = ref};
-  TRY(args_number(args, "number", 1, &query.limit, err));
-  TRY(args_number(args, "before", 1, &query.before, err));
+  CLEANUP(engine_log_done) engine_log log = {.cli = cli};
+  pd_log_query *query = &log.query;
+  *query = (pd_log_query){.at = args_get(args, "at"), .whole_store = args_get(args, "all"), .ref = ref};
+  TRY(args_number(args, "number", 1, &query->limit, err));
+  TRY(args_number(args, "before", 1, &query->before, err));
   TRY(check_query(args, is_graph, err));
-  if (args->word_count) query.key = pd_text(args->words[0]);
-  if (args->word_count) TRY(pd_key_check(query.key, err));
+  if (args->word_count) query->key = pd_text(args->words[0]);
+  if (args->word_count) TRY(pd_key_check(query->key, err));
   if (ref) TRY(pd_ref_check(ref, err));
-  TRY(cli_open(cli, CLI_READ, err));
-  if (args->word_count) TRY(take_ref(cli, args->words[0], &query, err));
+  TRY(engine_open(cli, CLI_READ, err));
   cli->out.wants_pager = cli->has_pager;
-  if (is_graph) return graph_print(cli, &query, err);
-  log_view view = {.cli = cli, .is_first = true, .is_oneline = args_get(args, "oneline")};
-  TRY(pd_resolve(cli->store, "root", &view.root, err));
-  return cli->is_json ? log_json(&view, &query, err) : log_text(&view, &query, err);
+  return is_graph ? graph_print(cli, query, err) : print_log(&log, args, err);
 }
 
 static const args_option log_options[] = {

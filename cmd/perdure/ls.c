@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "commands.h"
+#include "engine.h"
 
 #include <inttypes.h>
 
@@ -49,45 +50,53 @@ static void print_entry(ls_view *view, const pd_entry *entry, pd_bytes value)
   out_text(o, "\n");
 }
 
-/* Up to `limit` entries (0: all); `out_last` is the last key if more are there, else empty. */
-static pd_code list(ls_view *view, const char *at, const pd_scan *scan, uint64_t limit, pd_buf *out_last, pd_error *err)
-{
-  pd_iter *iter = NULL;
-  TRY(pd_iter_open(view->cli->store, at, scan, &iter, err));
-  pd_entry entry;
-  pd_bytes value;
+/* What is being listed: `limit` entries (0: all); `last` is the last key if more are there, else empty. */
+typedef struct ls_walk {
+  ls_view *view;
+  uint64_t limit, count;
+  pd_buf last;
   pd_code code;
-  for (uint64_t count = 0;; count++) {
-    code = pd_iter_next(iter, &entry, &value, err);
-    if (code != PD_OK || out_is_closed(&view->cli->out)) break;
-    if (limit && count == limit) break;
-    print_entry(view, &entry, value);
-    if (limit && count + 1 == limit) {
-      pd_buf_clear(out_last);
-      code = pd_buf_append(out_last, entry.key.data, entry.key.size, err);
-      if (code != PD_OK) break;
-    }
-  }
-  if (code == PD_NOT_FOUND) {
-    pd_buf_clear(out_last);
-    code = PD_OK;
-  }
-  pd_iter_close(iter);
-  return code;
+  bool has_more;
+} ls_walk;
+
+static void walk_done(ls_walk *w)
+{
+  pd_buf_done(&w->last);
+}
+
+static bool visit_entry(void *ctx, const pd_entry *entry, pd_bytes value)
+{
+  ls_walk *w = ctx;
+  if (out_is_closed(&w->view->cli->out)) return false;
+  w->has_more = w->limit && w->count == w->limit;
+  if (w->has_more) return false;
+  w->count++;
+  print_entry(w->view, entry, value);
+  if (w->count != w->limit) return true;
+  w->code = pd_buf_append(&w->last, entry->key.data, entry->key.size, NULL);
+  return !w->code;
+}
+
+static pd_code list(ls_walk *w, const char *at, const pd_scan *scan, pd_error *err)
+{
+  TRY(engine_scan(w->view->cli, at, scan, w->limit ? w->limit + 1 : 0, visit_entry, w, err));
+  if (w->code) return pd_error_memory(err, "a key");
+  if (!w->has_more) pd_buf_clear(&w->last);
+  return PD_OK;
 }
 
 static pd_code list_json(ls_view *view, const char *at, const pd_scan *scan, uint64_t limit, pd_error *err)
 {
-  CLEANUP(pd_buf_done) pd_buf last = {0};
+  CLEANUP(walk_done) ls_walk walk = {.view = view, .limit = limit};
   pd_json_writer w = cli_json(view->cli, err);
   view->writer = &w;
   pd_json_open(&w, '{');
   pd_json_key(&w, "entries");
   pd_json_open(&w, '[');
-  TRY(list(view, at, scan, limit, &last, err));
+  TRY(list(&walk, at, scan, err));
   pd_json_close(&w, ']');
-  pd_json_put_bool(&w, "has_more", last.size > 0);
-  if (last.size) pd_json_put_bytes(&w, "next_after", pd_buf_bytes(&last));
+  pd_json_put_bool(&w, "has_more", walk.last.size > 0);
+  if (walk.last.size) pd_json_put_bytes(&w, "next_after", pd_buf_bytes(&walk.last));
   pd_json_close(&w, '}');
   return cli_json_end(view->cli, &w);
 }
@@ -103,12 +112,12 @@ static pd_code run_ls(cli_session *cli, const args_parsed *args, pd_error *err)
   pd_scan scan = {.keys_only = !view.has_values};
   if (args->word_count) scan.prefix = pd_text(args->words[0]);
   if (after) scan.after = pd_text(after);
-  TRY(cli_open(cli, CLI_READ, err));
+  TRY(engine_open(cli, CLI_READ, err));
   cli->out.wants_pager = cli->has_pager;
   if (cli->is_json) return list_json(&view, at, &scan, limit, err);
-  CLEANUP(pd_buf_done) pd_buf last = {0};
-  TRY(list(&view, at, &scan, limit, &last, err));
-  if (last.size) cli_say(cli, "there are more: continue with --after '%.*s'", (int)last.size, (const char *)last.data);
+  CLEANUP(walk_done) ls_walk walk = {.view = &view, .limit = limit};
+  TRY(list(&walk, at, &scan, err));
+  if (walk.last.size) cli_say(cli, "there are more: continue with --after '%.*s'", (int)walk.last.size, (const char *)walk.last.data);
   return PD_OK;
 }
 

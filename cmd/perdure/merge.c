@@ -3,15 +3,13 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "commands.h"
+#include "engine.h"
 #include "resolutions.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
 #define VALUE_SHOWN_MAX 160
-
-typedef pd_code (*merge_call)(pd_store *store, const char *at, const pd_merge_options *options, const pd_note *note, pd_merge_result *out,
-                              pd_error *err);
 
 /* ---- for people ---- */
 
@@ -173,45 +171,31 @@ static void hint_at_cure(cli_session *cli, pd_code code, const pd_error *err)
     snprintf(cli->hint, sizeof cli->hint, "to merge them all the same: --allow-unrelated");
 }
 
-static pd_code run_any(cli_session *cli, const args_parsed *args, merge_call call, pd_error *err)
+static pd_code run_any(cli_session *cli, const args_parsed *args, pd_error *err)
 {
   CLEANUP(resolutions_done) resolutions_list resolutions = {0};
-  CLEANUP(pd_merge_result_done) pd_merge_result r = {0};
+  CLEANUP(engine_merged_done) engine_merged merged = {0};
+  const pd_merge_result *r = &merged.result;
   pd_merge_options options = {0};
   pd_note note = cli_note(args);
   TRY(read_options(args, &options, err));
   TRY(resolutions_read(args, &resolutions, err));
   options.resolutions = resolutions.items;
   options.resolution_count = resolutions.count;
-  TRY(cli_open(cli, options.is_dry_run ? CLI_READ : CLI_LEAVE, err));
-  const char *ref = note.ref ? note.ref : pd_store_ref(cli->store);
-  pd_code code = call(cli->store, args->words[0], &options, &note, &r, err);
+  TRY(engine_open(cli, options.is_dry_run ? CLI_READ : CLI_LEAVE, err));
+  pd_code code = engine_merge(cli, args->spec->name, args->words[0], &options, &note, &merged, err);
+  const char *ref = note.ref ? note.ref : engine_ref(cli);
   hint_at_cure(cli, code, err);
-  bool has_conflicts = code == PD_CONFLICT && r.conflict_total;
+  bool has_conflicts = code == PD_CONFLICT && r->conflict_total;
   if (code && !has_conflicts) return code;
   if (has_conflicts) cli->exit_code = CLI_EXIT_CONFLICT;
-  if (cli->is_json) return print_json(cli, ref, &r, options.is_dry_run, err);
+  if (cli->is_json) return print_json(cli, ref, r, options.is_dry_run, err);
   cli->out.wants_pager = cli->has_pager && options.is_dry_run;
   if (has_conflicts)
-    print_conflicts(cli, &r);
+    print_conflicts(cli, r);
   else
-    print_result(cli, args->spec->name, ref, &r, options.is_dry_run);
+    print_result(cli, args->spec->name, ref, r, options.is_dry_run);
   return PD_OK;
-}
-
-static pd_code run_merge(cli_session *cli, const args_parsed *args, pd_error *err)
-{
-  return run_any(cli, args, pd_merge, err);
-}
-
-static pd_code run_pick(cli_session *cli, const args_parsed *args, pd_error *err)
-{
-  return run_any(cli, args, pd_cherry_pick, err);
-}
-
-static pd_code run_revert(cli_session *cli, const args_parsed *args, pd_error *err)
-{
-  return run_any(cli, args, pd_revert, err);
 }
 
 #define SHARED_OPTIONS                                                                                                                     \
@@ -243,7 +227,7 @@ const cli_command cmd_merge = {
            "base, ours and theirs, the exit code is 3, and nothing is changed until every conflict is settled.",
   .example = "$ perdure merge agent-1\n$ perdure merge agent-1 --policy json --dry-run\n"
              "$ perdure merge agent-1 --resolve plan=@theirs --resolve 'note=both were right'",
-  .run = run_merge,
+  .run = run_any,
 };
 
 const cli_command cmd_cherry_pick = {
@@ -254,7 +238,7 @@ const cli_command cmd_cherry_pick = {
   .about = "Applies the change of one commit (against its first parent) to the ref, as a three-way merge. Conflicts\n"
            "are told and settled as by `merge`.",
   .example = "$ perdure cherry-pick experiment~2\n$ perdure cherry-pick 3f2a9c --ref main --policy json",
-  .run = run_pick,
+  .run = run_any,
 };
 
 const cli_command cmd_revert = {
@@ -265,5 +249,5 @@ const cli_command cmd_revert = {
   .about = "Makes a commit that undoes what X did and nothing else. (`undo` goes back to before X instead.)\n"
            "Conflicts are told and settled as by `merge`.",
   .example = "$ perdure revert main~3 --reason 'the tool was lying'\n$ perdure revert 3f2a9c --dry-run",
-  .run = run_revert,
+  .run = run_any,
 };

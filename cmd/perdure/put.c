@@ -3,11 +3,13 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "commands.h"
+#include "engine.h"
 #include "progress.h"
 #include "source.h"
 
 #include <stdio.h>
 
+#define PIECE_SIZE ((size_t)64 * 1024)
 #define VALUE_SIZE_LIMIT ((uint64_t)UINT32_MAX - 1) /* of any store */
 
 /* What is to be stored: text, or a source to be streamed in. */
@@ -48,12 +50,28 @@ static pd_code take_value_max(cli_session *cli, const args_parsed *args, pd_erro
   return PD_OK;
 }
 
+/* A call has its whole input in one piece. */
+static pd_code send_streamed(cli_session *cli, pd_bytes key, source *src, uint64_t expect, const pd_note *note, pd_ack *ack, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf value = {0};
+  size_t got;
+  do {
+    TRY(pd_buf_reserve(&value, PIECE_SIZE, err));
+    TRY(source_read(src, value.data + value.size, PIECE_SIZE, &got, err));
+    value.size += got;
+    if (value.size > PD_CALL_SIZE_MAX / 4 * 3 - PIECE_SIZE)
+      return pd_error_set(err, PD_LIMIT, "the value is too large for one call of a server: put it into a store here, and push that");
+  } while (got);
+  return engine_put(cli, key, pd_buf_bytes(&value), expect, note, ack, err);
+}
+
 static pd_code put_streamed(cli_session *cli, pd_bytes key, source *src, uint64_t expect, const pd_note *note, pd_ack *ack, pd_error *err)
 {
   progress_bar bar;
   progress_init(&bar, cli, "put");
   src->bar = &bar;
-  pd_code code = pd_put_stream(cli->store, key, source_read, src, expect, note, ack, err);
+  pd_code code = cli->is_remote ? send_streamed(cli, key, src, expect, note, ack, err)
+                                : pd_put_stream(cli->store, key, source_read, src, expect, note, ack, err);
   progress_clear(&bar);
   return code;
 }
@@ -70,14 +88,14 @@ static pd_code run_put(cli_session *cli, const args_parsed *args, pd_error *err)
   TRY(pd_key_check(key, err));
   if (note.ref) TRY(pd_ref_check(note.ref, err));
   pd_code code = choose_value(args, cli->value_size_max, &value, err);
-  if (!code) code = cli_open(cli, note.ref ? CLI_WRITE : CLI_CREATE, err); /* a new store has no ref but its first */
+  if (!code) code = engine_open(cli, note.ref ? CLI_WRITE : CLI_CREATE, err); /* a new store has no ref but its first */
   if (!code)
     code = value.is_streamed ? put_streamed(cli, key, &value.src, expect, &note, &ack, err)
-                             : pd_put_if(cli->store, key, value.text, expect, &note, &ack, err);
-  if (code == PD_LIMIT && value.is_streamed && cli->value_size_max < VALUE_SIZE_LIMIT)
+                             : engine_put(cli, key, value.text, expect, &note, &ack, err);
+  if (code == PD_LIMIT && value.is_streamed && !cli->is_remote && cli->value_size_max < VALUE_SIZE_LIMIT)
     snprintf(cli->hint, sizeof cli->hint, "larger values, up to 4G, are allowed by --value-max SIZE");
   if (code) return code;
-  return cli_print_ack(cli, &ack, args->words[0], note.ref ? note.ref : pd_store_ref(cli->store), err);
+  return cli_print_ack(cli, &ack, args->words[0], note.ref ? note.ref : engine_ref(cli), err);
 }
 
 static const args_option put_options[] = {
@@ -104,22 +122,6 @@ const cli_command cmd_put = {
   .run = run_put,
 };
 
-/* All of them or none: a key that is absent stops it before anything is written. */
-static pd_code delete_many(cli_session *cli, const args_parsed *args, const pd_note *note, pd_ack *out, pd_error *err)
-{
-  pd_edit *edit = NULL;
-  TRY(pd_edit_begin(cli->store, note, &edit, err));
-  pd_code code = PD_OK;
-  for (size_t i = 0; i < args->word_count && code == PD_OK; i++) {
-    pd_bytes key = pd_text(args->words[i]);
-    code = pd_edit_get(edit, key, NULL, NULL, err);
-    if (code == PD_OK) code = pd_edit_delete(edit, key, PD_ANY_VERSION, err);
-  }
-  if (code == PD_OK) code = pd_edit_commit(edit, out, err);
-  if (code != PD_OK) pd_edit_abort(edit);
-  return code;
-}
-
 static pd_code run_del(cli_session *cli, const args_parsed *args, pd_error *err)
 {
   pd_note note = cli_note(args);
@@ -128,12 +130,9 @@ static pd_code run_del(cli_session *cli, const args_parsed *args, pd_error *err)
   TRY(args_number(args, "expect", 1, &expect, err));
   if (expect != PD_ANY_VERSION && args->word_count > 1) return pd_error_set(err, PD_INVALID, "del: --expect goes with one key only");
   for (size_t i = 0; i < args->word_count; i++) TRY(pd_key_check(pd_text(args->words[i]), err));
-  TRY(cli_open(cli, CLI_LEAVE, err));
-  if (args->word_count == 1)
-    TRY(pd_delete(cli->store, pd_text(args->words[0]), expect, &note, &ack, err));
-  else
-    TRY(delete_many(cli, args, &note, &ack, err));
-  return cli_print_ack(cli, &ack, NULL, note.ref ? note.ref : pd_store_ref(cli->store), err);
+  TRY(engine_open(cli, CLI_LEAVE, err));
+  TRY(engine_delete(cli, args->words, args->word_count, expect, &note, &ack, err));
+  return cli_print_ack(cli, &ack, NULL, note.ref ? note.ref : engine_ref(cli), err);
 }
 
 static const args_option del_options[] = {

@@ -3,13 +3,10 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "commands.h"
+#include "engine.h"
 #include "names.h"
 
-static bool take_commit(void *ctx, const pd_message *message)
-{
-  pd_id_hex(&message->commit, ctx);
-  return true;
-}
+#include <stdio.h>
 
 static pd_code run_fork(cli_session *cli, const args_parsed *args, pd_error *err)
 {
@@ -17,14 +14,11 @@ static pd_code run_fork(cli_session *cli, const args_parsed *args, pd_error *err
   pd_ack ack;
   TRY(pd_ref_check(args->words[0], err));
   const char *at = args_get(args, "at"), *message = args_get(args, "from-message");
-  char hex[PD_ID_HEX_SIZE];
+  char hex[PD_ID_HEX_SIZE], linked[PD_MESSAGE_ID_SIZE_MAX + sizeof "message:"];
   if (at && message) return pd_error_set(err, PD_INVALID, "fork: --at and --from-message exclude each other");
-  TRY(cli_open(cli, at || message ? CLI_WRITE : CLI_CREATE, err));
-  if (message) {
-    TRY(pd_message_get(cli->store, message, take_commit, hex, err));
-    at = hex;
-  }
-  TRY(pd_fork(cli->store, args->words[0], at, &note, &ack, err));
+  TRY(engine_open(cli, at || message ? CLI_WRITE : CLI_CREATE, err));
+  snprintf(linked, sizeof linked, "message:%s", message ? message : "");
+  TRY(engine_move_ref(cli, &(engine_move){.how = "fork", .name = args->words[0], .to = message ? linked : at}, &note, &ack, err));
   cli_say(cli, "new ref '%s' at %s", args->words[0], cli_short_id(&ack.commit, hex));
   return cli_print_ack(cli, &ack, NULL, args->words[0], err);
 }
@@ -76,7 +70,7 @@ static void print_ref_line(out_stream *o, const names_item *item)
 static pd_code list_refs(cli_session *cli, pd_error *err)
 {
   CLEANUP(names_done) names_list all = {0};
-  TRY(names_load(cli->store, &all, err));
+  TRY(engine_names(cli, &all, err));
   if (!cli->is_json) {
     for (size_t i = 0; i < names_count(&all); i++) print_ref_line(&cli->out, names_at(&all, i));
     return PD_OK;
@@ -93,7 +87,8 @@ static pd_code list_refs(cli_session *cli, pd_error *err)
 
 static pd_code delete_ref(cli_session *cli, const char *name, const pd_note *note, pd_error *err)
 {
-  TRY(pd_ref_delete(cli->store, name, note, err));
+  pd_ack ack;
+  TRY(engine_move_ref(cli, &(engine_move){.how = "delete", .name = name}, note, &ack, err));
   cli_say(cli, "ref '%s' is deleted; its commits stay", name);
   if (!cli->is_json) return PD_OK;
   pd_json_writer w = cli_json(cli, err);
@@ -109,7 +104,7 @@ static pd_code run_refs(cli_session *cli, const args_parsed *args, pd_error *err
   const char *doomed = args_get(args, "delete");
   pd_note note = cli_note(args);
   if (doomed) TRY(pd_ref_check(doomed, err));
-  TRY(cli_open(cli, doomed ? CLI_LEAVE : CLI_READ, err));
+  TRY(engine_open(cli, doomed ? CLI_LEAVE : CLI_READ, err));
   return doomed ? delete_ref(cli, doomed, &note, err) : list_refs(cli, err);
 }
 
@@ -134,16 +129,15 @@ static pd_code run_switch(cli_session *cli, const args_parsed *args, pd_error *e
 {
   pd_note note = cli_note(args);
   TRY(pd_ref_check(args->words[0], err));
-  TRY(cli_open(cli, CLI_WRITE, err));
-  TRY(pd_switch(cli->store, args->words[0], &note, err));
+  TRY(engine_open(cli, CLI_WRITE, err));
+  pd_ack ack;
+  TRY(engine_move_ref(cli, &(engine_move){.how = "switch", .name = args->words[0]}, &note, &ack, err));
   cli_say(cli, "now on '%s'", args->words[0]);
   if (!cli->is_json) return PD_OK;
-  pd_ref ref;
-  TRY(pd_ref_get(cli->store, args->words[0], &ref, err));
   pd_json_writer w = cli_json(cli, err);
   pd_json_open(&w, '{');
   pd_json_put_text(&w, "ref", args->words[0]);
-  pd_json_put_id(&w, "commit", &ref.commit.id);
+  pd_json_put_id(&w, "commit", &ack.commit);
   pd_json_close(&w, '}');
   return cli_json_end(cli, &w);
 }

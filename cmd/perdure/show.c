@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "commands.h"
+#include "engine.h"
 #include "record.h"
 
 #include <inttypes.h>
@@ -12,7 +13,7 @@
 
 typedef struct show_view {
   cli_session *cli;
-  names_list names;
+  engine_log log;
   pd_json_writer *writer; /* NULL: text */
   bool is_keeping;        /* keep the keys, to show their values afterwards: the visitor must not call the store */
   pd_buf keys;            /* of pd_bytes that we own */
@@ -24,7 +25,7 @@ static void show_done(show_view *view)
   pd_bytes *keys = (pd_bytes *)(void *)view->keys.data;
   for (size_t i = 0; i < view->keys.size / sizeof *keys; i++) free((void *)keys[i].data);
   pd_buf_done(&view->keys);
-  names_done(&view->names);
+  engine_log_done(&view->log);
 }
 
 static pd_code keep_key(show_view *view, pd_bytes key)
@@ -43,18 +44,18 @@ static bool visit_record(void *ctx, const pd_record *record)
   if (view->writer)
     record_json(view->writer, record);
   else
-    record_print(&view->cli->out, record, &view->names, SIZE_MAX);
+    record_print(&view->cli->out, record, &view->log.names, SIZE_MAX);
   for (size_t i = 0; view->is_keeping && i < record->change_count && view->code == PD_OK; i++)
     if (!record->changes[i].is_delete) view->code = keep_key(view, record->changes[i].key);
   return true;
 }
 
-static pd_code print_values(show_view *view, const char *at, pd_error *err)
+static pd_code print_values(show_view *view, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf value = {0};
   const pd_bytes *keys = (const pd_bytes *)(const void *)view->keys.data;
   for (size_t i = 0; i < view->keys.size / sizeof *keys; i++) {
-    TRY(pd_get(view->cli->store, at, keys[i], &value, NULL, err));
+    TRY(engine_log_value(&view->log, keys[i], &value, err));
     out_text(&view->cli->out, "\n    ");
     out_safe(&view->cli->out, keys[i]);
     out_text(&view->cli->out, " = ");
@@ -84,25 +85,22 @@ static pd_code print_root(cli_session *cli, const pd_commit *root, pd_error *err
 
 static pd_code run_show(cli_session *cli, const args_parsed *args, pd_error *err)
 {
-  const char *at = args->word_count ? args->words[0] : NULL;
-  pd_commit commit;
-  TRY(cli_open(cli, CLI_READ, err));
-  TRY(pd_resolve(cli->store, at, &commit, err));
-  if (!commit.seq) return print_root(cli, &commit, err);
-  char hex[PD_ID_HEX_SIZE];
-  pd_id_hex(&commit.id, hex); /* the same commit for the record and its values, whatever others write meanwhile */
   CLEANUP(show_done) show_view view = {.cli = cli, .is_keeping = args_get(args, "values") && !cli->is_json};
+  view.log = (engine_log){.cli = cli, .is_one = true, .wants_names = !cli->is_json, .wants_values = view.is_keeping};
+  view.log.query.at = args->word_count ? args->words[0] : NULL;
+  TRY(engine_open(cli, CLI_READ, err));
+  TRY(engine_log_begin(&view.log, err));
+  if (!view.log.start.seq) return print_root(cli, &view.log.start, err);
   if (cli->is_json) {
     pd_json_writer w = cli_json(cli, err);
     view.writer = &w;
-    TRY(pd_show(cli->store, hex, visit_record, &view, err));
+    TRY(engine_log_visit(&view.log, visit_record, &view, err));
     return cli_json_end(cli, &w);
   }
   cli->out.wants_pager = cli->has_pager;
-  TRY(names_load(cli->store, &view.names, err));
-  TRY(pd_show(cli->store, hex, visit_record, &view, err));
+  TRY(engine_log_visit(&view.log, visit_record, &view, err));
   if (view.code != PD_OK) return pd_error_memory(err, "the keys of a commit");
-  return print_values(&view, hex, err);
+  return print_values(&view, err);
 }
 
 static const args_option show_options[] = {{"values", 'p', NULL, "the new values too, shortened"}, {0}};

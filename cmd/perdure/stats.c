@@ -3,8 +3,10 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "commands.h"
+#include "engine.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 static void print_size(out_stream *o, const char *label, uint64_t bytes)
 {
@@ -42,6 +44,37 @@ static pd_code look_further(pd_store *s, more_stats *out, pd_error *err)
   return pd_gc_status(s, &out->gc, err);
 }
 
+static void take_stats(pd_json answer, pd_stats *out)
+{
+  *out = (pd_stats){
+    .records = engine_number(answer, "records"),
+    .keys = engine_number(answer, "keys"),
+    .refs = engine_number(answer, "refs"),
+    .keyframes = engine_number(answer, "keyframes"),
+    .tail_records = engine_number(answer, "tail_records"),
+    .log_bytes = engine_number(answer, "log_bytes"),
+    .bag_bytes = engine_number(answer, "bag_bytes"),
+    .disk_bytes = engine_number(answer, "disk_bytes"),
+    .is_durable = engine_flag(answer, "is_durable"),
+  };
+}
+
+static pd_code ask_stats(cli_session *cli, pd_stats *out, more_stats *out_more, pd_error *err)
+{
+  CLEANUP(engine_answer_done) engine_answer a = {0};
+  engine_begin(cli, &a, err);
+  TRY(engine_ask(cli, &a, "store.stats", err));
+  snprintf(cli->far_ref, sizeof cli->far_ref, "%s", engine_text(&a, a.json, "ref"));
+  take_stats(a.json, out);
+  *out_more = (more_stats){
+    .tags = engine_number(a.json, "tags"), .pins = engine_number(a.json, "pins"), .settings = engine_number(a.json, "settings")};
+  out_more->gc.cut = engine_number(a.json, "gc_cut");
+  out_more->gc.is_auto = engine_flag(a.json, "gc_auto");
+  out_more->gc.auto_ms = (int64_t)engine_number(a.json, "gc_auto_ms");
+  snprintf(out_more->gc.auto_trouble, sizeof out_more->gc.auto_trouble, "%s", engine_text(&a, a.json, "gc_trouble"));
+  return PD_OK;
+}
+
 static void print_gc(out_stream *o, const pd_gc_info *gc)
 {
   char time[PD_TIME_TEXT_SIZE];
@@ -57,7 +90,7 @@ static void print_gc(out_stream *o, const pd_gc_info *gc)
 static void print_table(cli_session *cli, const pd_stats *s, const more_stats *more)
 {
   out_stream *o = &cli->out;
-  out_printf(o, "%-22s %s\n%-22s %s\n%-22s %s\n", "store", cli->uri, "agent", cli->agent, "ref", pd_store_ref(cli->store));
+  out_printf(o, "%-22s %s\n%-22s %s\n%-22s %s\n", "store", cli->uri, "agent", cli->agent, "ref", engine_ref(cli));
   out_printf(o, "%-22s %10" PRIu64 "\n", "keys", s->keys);
   out_printf(o, "%-22s %10" PRIu64 "\n", "refs", s->refs);
   out_printf(o, "%-22s %10" PRIu64 "\n", "tags", more->tags);
@@ -79,7 +112,7 @@ static pd_code print_json(cli_session *cli, const pd_stats *s, const more_stats 
   pd_json_open(&w, '{');
   pd_json_put_text(&w, "store", cli->uri);
   pd_json_put_text(&w, "agent", cli->agent);
-  pd_json_put_text(&w, "ref", pd_store_ref(cli->store));
+  pd_json_put_text(&w, "ref", engine_ref(cli));
   pd_json_put_number(&w, "keys", s->keys);
   pd_json_put_number(&w, "refs", s->refs);
   pd_json_put_number(&w, "records", s->records);
@@ -104,10 +137,14 @@ static pd_code run_stats(cli_session *cli, const args_parsed *args, pd_error *er
 {
   (void)args;
   pd_stats stats;
-  TRY(cli_open(cli, CLI_READ, err));
   more_stats more;
-  TRY(pd_store_stats(cli->store, &stats, err));
-  TRY(look_further(cli->store, &more, err));
+  TRY(engine_open(cli, CLI_READ, err));
+  if (cli->is_remote) {
+    TRY(ask_stats(cli, &stats, &more, err));
+  } else {
+    TRY(pd_store_stats(cli->store, &stats, err));
+    TRY(look_further(cli->store, &more, err));
+  }
   if (cli->is_json) return print_json(cli, &stats, &more, err);
   print_table(cli, &stats, &more);
   return PD_OK;

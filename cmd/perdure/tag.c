@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "commands.h"
+#include "engine.h"
 
 #include <stdio.h>
 
@@ -54,17 +55,17 @@ static bool visit_mark(void *ctx, const pd_mark *mark)
   return !out_is_closed(&view->cli->out);
 }
 
-static pd_code list_marks(cli_session *cli, const char *noun, pd_code (*list)(pd_store *, pd_mark_visit, void *, pd_error *), pd_error *err)
+static pd_code list_marks(cli_session *cli, const char *noun, pd_error *err)
 {
   mark_view view = {cli, noun, NULL};
   cli->out.wants_pager = cli->has_pager;
-  if (!cli->is_json) return list(cli->store, visit_mark, &view, err);
+  if (!cli->is_json) return engine_mark_list(cli, noun, visit_mark, &view, err);
   pd_json_writer w = cli_json(cli, err);
   view.writer = &w;
   pd_json_open(&w, '{');
   pd_json_key(&w, strcmp(noun, "tag") == 0 ? "tags" : "pins");
   pd_json_open(&w, '[');
-  TRY(list(cli->store, visit_mark, &view, err));
+  TRY(engine_mark_list(cli, noun, visit_mark, &view, err));
   pd_json_close(&w, ']');
   pd_json_close(&w, '}');
   return cli_json_end(cli, &w);
@@ -103,7 +104,7 @@ static pd_code set_tag(cli_session *cli, const args_parsed *args, const pd_note 
 {
   const char *name = args->words[0], *at = args->word_count > 1 ? args->words[1] : NULL;
   pd_commit commit;
-  pd_code code = pd_tag_set(cli->store, name, at, args_get(args, "force"), note, &commit, err);
+  pd_code code = engine_mark_set(cli, "tag", name, at, args_get(args, "force"), note, &commit, err);
   if (code == PD_EXISTS) snprintf(cli->hint, sizeof cli->hint, "move a tag with --force, or take another name");
   TRY(code);
   char hex[PD_ID_HEX_SIZE];
@@ -116,10 +117,10 @@ static pd_code run_tag(cli_session *cli, const args_parsed *args, pd_error *err)
   const char *doomed = args_get(args, "delete");
   pd_note note = cli_note(args);
   if (doomed && args->word_count) return pd_error_set(err, PD_INVALID, "tag: -d takes one name and nothing else");
-  TRY(cli_open(cli, doomed || args->word_count ? CLI_WRITE : CLI_READ, err));
+  TRY(engine_open(cli, doomed || args->word_count ? CLI_WRITE : CLI_READ, err));
   if (args->word_count) return set_tag(cli, args, &note, err);
-  if (!doomed) return list_marks(cli, "tag", pd_tag_list, err);
-  TRY(pd_tag_delete(cli->store, doomed, &note, err));
+  if (!doomed) return list_marks(cli, "tag", err);
+  TRY(engine_mark_delete(cli, "tag", doomed, &note, err));
   return print_deleted(cli, "tag", doomed, err);
 }
 
@@ -147,14 +148,14 @@ static pd_code run_pin(cli_session *cli, const args_parsed *args, pd_error *err)
   const char *doomed = args_get(args, "delete");
   pd_note note = cli_note(args);
   if (doomed && args->word_count) return pd_error_set(err, PD_INVALID, "pin: -d takes one point in history and nothing else");
-  TRY(cli_open(cli, doomed || args->word_count ? CLI_WRITE : CLI_READ, err));
+  TRY(engine_open(cli, doomed || args->word_count ? CLI_WRITE : CLI_READ, err));
   if (doomed) {
-    TRY(pd_pin_delete(cli->store, doomed, &note, err));
+    TRY(engine_mark_delete(cli, "pin", doomed, &note, err));
     return print_deleted(cli, "pin", doomed, err);
   }
-  if (!args->word_count) return list_marks(cli, "pin", pd_pin_list, err);
+  if (!args->word_count) return list_marks(cli, "pin", err);
   pd_commit commit;
-  TRY(pd_pin_set(cli->store, args->words[0], &note, &commit, err));
+  TRY(engine_mark_set(cli, "pin", NULL, args->words[0], false, &note, &commit, err));
   return print_set(cli, NULL, &commit, err);
 }
 

@@ -2,6 +2,7 @@
 #include "base/base.h"
 #include "base/error.h"
 #include "commands.h"
+#include "engine.h"
 
 #include <stdio.h>
 
@@ -12,40 +13,40 @@ static pd_code print_move(cli_session *cli, const char *what, const pd_ack *ack,
   return cli_print_ack(cli, ack, NULL, ref, err);
 }
 
-typedef pd_code (*move_call)(pd_store *store, uint64_t count, const pd_note *note, pd_ack *out, pd_error *err);
-
-static pd_code run_move(cli_session *cli, const args_parsed *args, const char *what, move_call move, pd_error *err)
+static pd_code run_move(cli_session *cli, const args_parsed *args, const char *what, pd_error *err)
 {
   pd_note note = cli_note(args);
-  uint64_t count = 1;
+  engine_move move = {.how = what, .count = 1};
   pd_ack ack;
-  if (args->word_count) TRY(args_parse_number(what, args->words[0], 1, &count, err));
-  TRY(cli_open(cli, CLI_LEAVE, err));
-  pd_code code = move(cli->store, count, &note, &ack, err);
-  if (code == PD_NOT_FOUND)
-    snprintf(cli->hint, sizeof cli->hint, "where the ref has been: perdure log --ref %s --oneline", pd_store_ref(cli->store));
+  if (args->word_count) TRY(args_parse_number(what, args->words[0], 1, &move.count, err));
+  TRY(engine_open(cli, CLI_LEAVE, err));
+  pd_code code = engine_move_ref(cli, &move, &note, &ack, err);
+  if (code == PD_NOT_FOUND && !*cli->hint)
+    snprintf(cli->hint, sizeof cli->hint, "where the ref has been: perdure log --ref %s --oneline",
+             note.ref         ? note.ref
+             : cli->is_remote ? "REF"
+                              : pd_store_ref(cli->store));
   TRY(code);
-  return print_move(cli, what, &ack, note.ref ? note.ref : pd_store_ref(cli->store), err);
+  return print_move(cli, what, &ack, note.ref ? note.ref : engine_ref(cli), err);
 }
 
 static pd_code run_undo(cli_session *cli, const args_parsed *args, pd_error *err)
 {
-  return run_move(cli, args, "undo", pd_undo, err);
+  return run_move(cli, args, "undo", err);
 }
 
 static pd_code run_redo(cli_session *cli, const args_parsed *args, pd_error *err)
 {
-  return run_move(cli, args, "redo", pd_redo, err);
+  return run_move(cli, args, "redo", err);
 }
 
 static pd_code run_reset(cli_session *cli, const args_parsed *args, pd_error *err)
 {
   pd_note note = cli_note(args);
   pd_ack ack;
-  TRY(cli_open(cli, CLI_LEAVE, err));
-  const char *ref = note.ref ? note.ref : pd_store_ref(cli->store);
-  TRY(pd_reset(cli->store, ref, args->words[0], &note, &ack, err));
-  return print_move(cli, "reset", &ack, ref, err);
+  TRY(engine_open(cli, CLI_LEAVE, err));
+  TRY(engine_move_ref(cli, &(engine_move){.how = "reset", .to = args->words[0]}, &note, &ack, err));
+  return print_move(cli, "reset", &ack, note.ref ? note.ref : engine_ref(cli), err);
 }
 
 static const args_option note_options[] = {CLI_NOTE_OPTIONS, {0}};

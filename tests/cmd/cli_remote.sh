@@ -109,9 +109,10 @@ begin() {
   t "$1"
   stop_all
   mkdir local far
-  (cd local && "$perdure" --store sqlite:home --agent seed init -q)
-  (cd far && "$perdure" --store sqlite:home --agent seed init -q)
-  serve "$PWD/far" --socket "$tmp/$count.sock"
+  for side in local far; do # a store that a server makes has settings of the home in its log
+    (cd $side && for agent in seed main; do "$perdure" --store sqlite:home --agent $agent init -q; done)
+  done
+  serve "$PWD/far" --socket "$tmp/$count.sock" --log-level debug
   token=$PWD/token
   (cd far && "$perdure" --store sqlite:home token create --role operator 2>/dev/null) >"$token"
   (cd local && "$perdure" --store sqlite:home token create --role operator >/dev/null 2>&1)
@@ -123,9 +124,12 @@ who=
 covered=
 
 begin remote__state_and_history_are_the_same
-same_code 4 get a
-same init
-same init
+same_code 4 --agent nobody get a
+same_code 4 --agent nobody log
+same_code 4 --agent nobody del a
+same --agent new init
+same --agent new init
+same --agent new --json init
 same --json put a 1
 same put b '{"x":[1,2]}'
 same put a 2 --reason why
@@ -145,8 +149,20 @@ no json
 {"op":"call","capability":"state.persistent.get","input":{"key":"x"}}
 ' batch
 
+begin remote__a_command_is_one_request
+requests() { grep -c '"message":"request"' far/serve.err; }
+until_logged() { [ "$(requests)" -gt "$before" ]; }
+for c in "put a 1" "put a 2 --expect 1" "get a" "--json get a" "has a" "ls" "--json ls" "log" "--json log" "log a" "log --graph" "history a" "show -p" "diff main~1" "blame a" \
+  "fork side" "refs" "switch side" "put s 1" "switch main" "merge side" "undo" "redo" "reset main~1" "cherry-pick side" "revert main" "tag t" "tag" "pin main" "pin" "del a" \
+  "stats" "init"; do
+  before=$(requests)
+  (each far $c) >/dev/null 2>"$err" || [ "${c%% *}" = diff ] || bad "$c: $(cat "$err")"
+  until_true until_logged
+  want_true [ "$(requests)" = "$((before + 1))" ]
+done
+
 begin remote__capabilities_are_the_same
-same_code 4 stats
+same_code 4 --agent nobody stats
 for c in "persistent set k 1" "persistent get k" "--json persistent get k" "persistent get nope" "persistent list" "persistent history k" \
   "shared set m 2 --expected-version 0" "shared get m" "--json shared list" "call state.persistent.get --key k" "call nope" "capabilities" \
   "--json capabilities state.persistent.get" "queue send main hello" "queue receive" "alerts list" "--agent fresh briefing" \
@@ -412,7 +428,7 @@ want_line 1
 run --server "$url" --token-file writer --agent other persistent get mine
 want_failure 6 'another agent'
 run --server "$url" --token-file writer get mine
-want_failure 6 "the operator's; an agent uses capabilities"
+want_failure 6 "the operator's alone"
 run --server "$url" --token-file writer persistent get mine --operator
 want_failure 6 'another role'
 
@@ -455,9 +471,9 @@ until_true grep -q '^ACCEPT' tls.out
 port=$(sed -n 's/^ACCEPT .*://p' tls.out)
 run --server "https://127.0.0.1:$port" get a
 want_failure 4 "the server at https://127.0.0.1:$port does not answer: .*certificate"
-run --server "https://127.0.0.1:$port" --ca cert.pem get a
+run --server "https://127.0.0.1:$port" --ca cert.pem config # it answers to GET alone
 want_failure 4 'is it a perdure'
-PERDURE_CA=cert.pem run --server "https://127.0.0.1:$port" verify
+PERDURE_CA=cert.pem run --server "https://127.0.0.1:$port" doctor
 want_failure 4 'is it a perdure'
 run --server "https://localhost:$port" --ca cert.pem get a
 want_failure 4 'certificate'
