@@ -138,7 +138,8 @@ static pd_code ask(const cli_session *cli, pd_remote_request *request, const cha
   pd_remote_reply reply = {0};
   request->uri = cli->uri;
   TRY(pd_remote_ask(request, &reply, out, err));
-  return reply.status == 200 ? PD_OK : pd_remote_error(&reply, pd_buf_bytes(out), what, err);
+  bool is_ours = out->size && *out->data == '{'; /* a web page is an answer, too */
+  return reply.status == 200 && is_ours ? PD_OK : pd_remote_error(&reply, pd_buf_bytes(out), what, err);
 }
 
 /* Whatever was typed: the server says what is wrong with it, in the same words as without one. */
