@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "commands.h"
+#include "engine.h"
 #include "progress.h"
 #include "sign.h"
 
@@ -79,21 +80,71 @@ static pd_code print_report_json(verify_view *view, const pd_verify_report *repo
   return cli_json_end(view->cli, &w);
 }
 
+/* The head as a document; only one that is sound so far is worth asking about. */
+static pd_code put_head(engine_answer *a, const args_parsed *args, const sign_report *heads, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf document = {0};
+  char key[PD_PUBLIC_KEY_TEXT_SIZE];
+  if (!heads->is_wanted) return PD_OK;
+  pd_json_put_text(&a->w, "public_key", pd_public_key_text(&heads->key, key));
+  if (!heads->has_head || heads->head_code) return PD_OK;
+  TRY(cli_file_read(args_get(args, "head"), "signed head", &document, err));
+  pd_json_put_bytes(&a->w, "head", pd_buf_bytes(&document));
+  return PD_OK;
+}
+
+/* On the server, where the store lies. */
+static pd_code verify_there(verify_view *view, const args_parsed *args, pd_verify_report *out, sign_report *heads, pd_error *err)
+{
+  CLEANUP(engine_answer_done) engine_answer a = {0};
+  pd_json item;
+  engine_begin(view->cli, &a, err);
+  if (args_get(args, "since")) pd_json_put_text(&a.w, "since", args_get(args, "since"));
+  TRY(put_head(&a, args, heads, err));
+  TRY(engine_ask(view->cli, &a, "store.verify", err));
+  *out = (pd_verify_report){
+    .records = engine_number(a.json, "records"),
+    .commits = engine_number(a.json, "commits"),
+    .values = engine_number(a.json, "values"),
+    .nodes = engine_number(a.json, "nodes"),
+    .keyframes = engine_number(a.json, "keyframes"),
+    .findings = engine_number(a.json, "finding_count"),
+  };
+  heads->heads = engine_number(a.json, "heads");
+  heads->retired = engine_number(a.json, "heads_retired");
+  for (pd_json_walk walk = pd_json_walk_begin(pd_json_member(a.json, "findings")); pd_json_walk_next(&walk, NULL, &item);) {
+    CLEANUP(pd_buf_done) pd_buf text = {0};
+    TRY(pd_json_decode(item, &text, err));
+    TRY(pd_buf_byte(&text, 0, err));
+    show_finding(view, (const char *)text.data);
+  }
+  if (!heads->has_head || !heads->head_code) return PD_OK;
+  heads->heads++;
+  heads->findings++;
+  show_finding(view, heads->head_error.message);
+  return PD_OK;
+}
+
+static pd_code verify_here(verify_view *view, const args_parsed *args, pd_verify_report *out, sign_report *heads, pd_error *err)
+{
+  pd_verify_options options = {.since = args_get(args, "since"), .progress = show_progress, .finding = show_finding, .ctx = view};
+  TRY(cli_open(view->cli, CLI_READ, err));
+  pd_code code = pd_verify(view->cli->store, &options, out, err);
+  progress_clear(&view->bar);
+  if (code != PD_OK && !(code == PD_CORRUPT && out->findings)) return code;
+  return sign_verify(view->cli, heads, show_finding, view, err);
+}
+
 static pd_code run_verify(cli_session *cli, const args_parsed *args, pd_error *err)
 {
   verify_view view = {.cli = cli};
   progress_init(&view.bar, cli, "verify");
   CLEANUP(pd_buf_done) pd_buf findings = {0};
   view.writer = (pd_json_writer){.out = &findings, .err = err};
-  pd_verify_options options = {.since = args_get(args, "since"), .progress = show_progress, .finding = show_finding, .ctx = &view};
   pd_verify_report report = {0};
   sign_report heads = {0};
   TRY(sign_options(args, &heads, err));
-  TRY(cli_open(cli, CLI_READ, err));
-  pd_code code = pd_verify(cli->store, &options, &report, err);
-  progress_clear(&view.bar);
-  if (code != PD_OK && !(code == PD_CORRUPT && report.findings)) return code;
-  TRY(sign_verify(cli, &heads, show_finding, &view, err));
+  TRY(cli->is_remote ? verify_there(&view, args, &report, &heads, err) : verify_here(&view, args, &report, &heads, err));
   report.findings += heads.findings;
   view.json = findings;
   if (cli->is_json)

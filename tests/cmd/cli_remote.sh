@@ -154,7 +154,7 @@ requests() { grep -c '"message":"request"' far/serve.err; }
 until_logged() { [ "$(requests)" -gt "$before" ]; }
 for c in "put a 1" "put a 2 --expect 1" "get a" "--json get a" "has a" "ls" "--json ls" "log" "--json log" "log a" "log --graph" "history a" "show -p" "diff main~1" "blame a" \
   "fork side" "refs" "switch side" "put s 1" "switch main" "merge side" "undo" "redo" "reset main~1" "cherry-pick side" "revert main" "tag t" "tag" "pin main" "pin" "del a" \
-  "stats" "init"; do
+  "stats" "init" "verify" "--json verify --since main~1"; do
   before=$(requests)
   (each far $c) >/dev/null 2>"$err" || [ "${c%% *}" = diff ] || bad "$c: $(cat "$err")"
   until_true until_logged
