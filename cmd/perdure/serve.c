@@ -14,6 +14,7 @@
 
 #define LINK_TTL_S ((uint64_t)12 * 3600)
 #define LINK_TTL_MAX_S ((uint64_t)30 * 86400)
+#define EXIT_IDLE_MAX_S ((uint64_t)365 * 86400)
 
 /* Each --allow-host (or the like) in turn. */
 static pd_code take_names(const args_parsed *args, const char *option, const char *out[PD_SERVE_NAMES_MAX], pd_error *err)
@@ -35,6 +36,18 @@ static pd_code take_log(const args_parsed *args, pd_log_options *out, pd_error *
     return pd_error_set(err, PD_INVALID, "--log is json or human, not '%s'", format);
   if (level && !pd_log_level_parse(level, &out->level))
     return pd_error_set(err, PD_INVALID, "--log-level is error, warn, info or debug, not '%s'", level);
+  return PD_OK;
+}
+
+static pd_code take_exit_idle(const args_parsed *args, uint64_t *out_ms, pd_error *err)
+{
+  const char *text = args_get(args, "exit-idle");
+  uint64_t seconds = 0;
+  if (!text) return PD_OK;
+  TRY(args_parse_seconds("--exit-idle", text, &seconds, err));
+  if (seconds < 1 || seconds > EXIT_IDLE_MAX_S)
+    return pd_error_set(err, PD_INVALID, "--exit-idle is a time from 1s to 365d, not '%.60s'", text);
+  *out_ms = seconds * 1000;
   return PD_OK;
 }
 
@@ -64,6 +77,7 @@ static pd_code take_options(const cli_session *cli, const args_parsed *args, pd_
     out->socket_mode = (unsigned)strtoul(mode, &end, 8);
     if (*end || !*mode || out->socket_mode > 0777) return pd_error_set(err, PD_INVALID, "--socket-mode is a mode as 0660, not '%s'", mode);
   }
+  TRY(take_exit_idle(args, &out->exit_idle_ms, err));
   TRY(take_names(args, "allow-host", out->hosts, err));
   TRY(take_names(args, "allow-origin", out->origins, err));
   return take_log(args, &out->log, err);
@@ -199,6 +213,7 @@ static const args_option serve_options[] = {
   {"mcp-tools", 0, "GLOBS", "the tools that /mcp offers: state.persistent.*,queue.* (default: all)"},
   {"mcp-approvals", 0, NULL, "the form that an MCP client shows its person may approve: only if a person, not the agent, answers it"},
   {"no-mcp-approvals", 0, NULL, "it may not, whatever mcp.approvals says; this is the default"},
+  {"exit-idle", 0, "TIME", "stop after so long without a session, an unlocked vault, a request or a stream: 5s, 15min"},
   PASSPHRASE_OPTIONS,
   {"log", 0, "FORMAT", "json or human (default: human on a terminal)"},
   {"log-level", 0, "LEVEL", "error, warn, info, or debug: every request (default info)"},

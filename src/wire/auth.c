@@ -109,6 +109,11 @@ static bool is_own_user(const pd_request *request)
   return getsockopt(request->conn->fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && (peer.uid == geteuid() || peer.uid == 0);
 }
 
+static bool is_home_command(const pd_request *request)
+{
+  return request->conn && request->conn->listener->is_home;
+}
+
 /* ---- with one ---- */
 
 static const char *token_of(const pd_request *request)
@@ -171,9 +176,13 @@ static bool find_caller(pd_request *request)
 {
   const char *text = token_of(request);
   if (!take_session(request)) return false;
-  if (request->server->options->no_auth) return take_agent(request) && take_role(request, "agent") && is_in_rate(request);
+  if (request->server->options->no_auth && !is_home_command(request))
+    return take_agent(request) && take_role(request, "agent") && is_in_rate(request);
   if (text) return take_token(request, text) && is_in_rate(request);
-  if (is_own_user(request)) return take_agent(request) && take_role(request, "operator") && is_in_rate(request);
+  if (is_own_user(request)) {
+    request->caller.is_local = is_home_command(request);
+    return take_agent(request) && take_role(request, "operator") && is_in_rate(request);
+  }
   return refuse(request, MHD_HTTP_UNAUTHORIZED, "Unauthorized",
                 "Send Authorization: Bearer TOKEN (perdure --token-file FILE, PERDURE_TOKEN); perdure token create makes one.",
                 "who calls? There is no token");
@@ -204,7 +213,7 @@ pd_ctx pd_caller_ctx(const pd_caller *caller)
     .session = caller->is_session_live ? caller->session : NULL,
     .is_operator = caller->is_operator,
     .is_onlooker = caller->token->role == PD_ROLE_AUDITOR,
-    .is_remote = true,
+    .is_remote = !caller->is_local,
     .token = caller->has_token ? caller->token : NULL,
   };
 }

@@ -44,7 +44,7 @@ pd_code pd_wire_call(const pd_caller *caller, const pd_ctx *ctx, const char *cap
   int64_t begun_us = pd_clock_monotonic_us();
   pd_ctx who = *ctx;
   who.is_onlooker = caller->token->role == PD_ROLE_AUDITOR;
-  who.is_remote = true;
+  who.is_remote = !caller->is_local;
   who.token = caller->has_token ? caller->token : NULL;
   pd_code code = pd_call(&who, capability, input, out, err);
   if (!code && ctx->wait && ctx->wait->is_waiting) return PD_OK; /* it is made again */

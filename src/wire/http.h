@@ -52,6 +52,7 @@ typedef struct pd_listener {
   int fd;
   struct MHD_Daemon *daemon;
   bool is_unix, is_tls;
+  bool is_home;       /* home_socket */
   bool is_passed;     /* whoever started us listens on it, too: a Unix socket stays */
   size_t count, room; /* connections; the lock of the connections */
   bool is_full;       /* and it was said */
@@ -91,6 +92,7 @@ typedef struct pd_caller {
   bool is_session_live;             /* it is one of this agent's: only then it is recorded */
   bool is_operator;                 /* or an auditor, which its token says */
   bool has_token;                   /* else: --no-auth, or the server's own user on the Unix socket */
+  bool is_local;                    /* a command of that user, on home_socket: it could open the home itself */
   const pd_token_info *token;       /* held if has_token; else one that only says the role. Never NULL */
 } pd_caller;
 
@@ -320,6 +322,8 @@ struct pd_server {
   int64_t pulse_ms;                          /* the last sign of life */
   struct pd_mcp_http *mcp;                   /* mcp_http.h */
   int64_t rechecked_ms;                      /* pd_conns_recheck */
+  int64_t idle_since_ms;                     /* idle.c */
+  unsigned long long idle_requests;          /* request_count then */
   char policy_problem[PD_ERROR_MESSAGE_MAX]; /* that the log was told of last */
   atomic_bool is_buffered;                   /* store.flush: an ok does not wait for the disk */
   atomic_bool is_draining;
@@ -351,6 +355,13 @@ void pd_listener_name(pd_listener *listener);
 /* passed.c: sockets that whoever started us listens on. PD_INVALID for what is none; as pd_listen_check_host. */
 PD_MUST_USE pd_code pd_listen_passed(pd_server *server, pd_error *err);
 PD_MUST_USE pd_code pd_lock_home(pd_server *server, pd_error *err);
+/* idle.c, of a server with exit_idle_ms, about once a second: may it stop now? True: no request is admitted from here on. `is_asked`: it
+ * need not have been idle for long. */
+bool pd_idle_leaves(pd_server *server, bool is_asked);
+/* Remove home_socket and let those who have connected get their answers, half a second at most: from here on commands do without us. */
+void pd_idle_unlink(pd_server *server);
+/* server.c: requests, watches or MCP's streams. */
+bool pd_server_is_at_work(pd_server *server);
 /* request.c: the callbacks that a daemon is started with. */
 PD_MUST_USE pd_code pd_daemon_start(pd_listener *listener, unsigned threads, pd_error *err);
 /* read.c: may the caller read of the store `name` what a call of `like` tells? `key` may be NULL. PD_DENIED, which is a line of

@@ -1,5 +1,6 @@
 /* listen.c: where the server listens, and the lock that keeps a second one away from its home. */
 #include "base/base.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/number.h"
@@ -9,20 +10,62 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
+#include <signal.h>
 #include <stdio.h>
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #define BACKLOG 4096
+#define LEAVE_MS 3000 /* for a server that was asked to leave */
 
 /* ---- one server a home ---- */
 
+typedef struct lock_owner {
+  long pid;            /* 0: not known */
+  bool leaves_if_idle; /* exit_idle_ms: SIGUSR1 asks it to */
+} lock_owner;
+
+static lock_owner read_owner(int fd)
+{
+  char text[64] = "", mark[8] = "";
+  lock_owner owner = {0};
+  if (pread(fd, text, sizeof text - 1, 0) > 0 && sscanf(text, "%ld %7s", &owner.pid, mark) > 0)
+    owner.leaves_if_idle = owner.pid > 1 && strcmp(mark, "idle") == 0;
+  return owner;
+}
+
+static pd_code write_owner(const pd_server *server, const char *path, pd_error *err)
+{
+  char text[64];
+  int size = snprintf(text, sizeof text, "%ld%s\n", (long)getpid(), server->options->exit_idle_ms ? " idle" : "");
+  if (ftruncate(server->lock_fd, 0) || pwrite(server->lock_fd, text, (size_t)size, 0) != size) return pd_file_refused(err, "write", path);
+  return PD_OK;
+}
+
+/* A server that stops when it is idle is asked to, and waited for. One that was started for a command waits for whoever has the lock: its
+ * home_socket was gone, so that it is about to end. */
+static pd_code await_lock(pd_server *server, const char *path, pd_error *err)
+{
+  int64_t end_ms = pd_clock_monotonic_ms() + LEAVE_MS;
+  for (bool is_asked = false; flock(server->lock_fd, LOCK_EX | LOCK_NB);) {
+    if (errno != EWOULDBLOCK) return pd_file_refused(err, "lock", path);
+    lock_owner owner = read_owner(server->lock_fd);
+    if (pd_clock_monotonic_ms() >= end_ms || (!owner.leaves_if_idle && !server->options->is_local))
+      return pd_error_set(err, PD_EXISTS, "the home %s is served already, by process %ld%s", server->options->uri, owner.pid,
+                          owner.leaves_if_idle ? ", which keeps a session or the unlocked vault for other commands" : "");
+    if (owner.leaves_if_idle && !is_asked) is_asked = kill((pid_t)owner.pid, SIGUSR1) == 0;
+    nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+  }
+  return PD_OK;
+}
+
 pd_code pd_lock_home(pd_server *server, pd_error *err)
 {
-  char path[4200], other[64] = ""; /* no store's name begins with a dot; agent 'server' has server.lock */
+  char path[4200]; /* no store's name begins with a dot; agent 'server' has server.lock */
   const char *uri = server->options->uri;
   server->lock_fd = -1;
   if (strncmp(uri, "sqlite:", 7) != 0) return PD_OK; /* nobody else can have it open */
@@ -30,18 +73,8 @@ pd_code pd_lock_home(pd_server *server, pd_error *err)
     return pd_error_set(err, PD_LIMIT, "the path %.100s… is too long", uri);
   server->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (server->lock_fd < 0) return pd_file_refused(err, "open", path);
-  if (flock(server->lock_fd, LOCK_EX | LOCK_NB) == 0) {
-    int size = snprintf(other, sizeof other, "%ld\n", (long)getpid());
-    if (ftruncate(server->lock_fd, 0) || pwrite(server->lock_fd, other, (size_t)size, 0) != size)
-      return pd_file_refused(err, "write", path);
-    return PD_OK;
-  }
-  if (errno != EWOULDBLOCK) return pd_file_refused(err, "lock", path);
-  ssize_t got = pread(server->lock_fd, other, sizeof other - 1, 0);
-  if (got < 0) got = 0;
-  other[got] = 0;
-  other[strcspn(other, "\n")] = 0;
-  return pd_error_set(err, PD_EXISTS, "the home %s is served already, by process %s", uri, *other ? other : "?");
+  TRY(await_lock(server, path, err));
+  return write_owner(server, path, err);
 }
 
 /* ---- TCP ---- */
@@ -136,7 +169,7 @@ static pd_code clear_path(const struct sockaddr_un *address, pd_error *err)
   return PD_OK;
 }
 
-static pd_code listen_unix(pd_server *server, const char *path, pd_error *err)
+static pd_code listen_unix(pd_server *server, const char *path, unsigned mode, pd_error *err)
 {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
   if (strlen(path) >= sizeof address.sun_path) return pd_error_set(err, PD_LIMIT, "the path %s is too long for a socket", path);
@@ -146,7 +179,6 @@ static pd_code listen_unix(pd_server *server, const char *path, pd_error *err)
   mode_t before = umask(0777); /* nobody may connect before its mode is set */
   bool is_bound = fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0;
   umask(before);
-  unsigned mode = server->options->socket_mode ? server->options->socket_mode : 0600;
   if (!is_bound || chmod(path, mode) || listen(fd, BACKLOG)) {
     pd_error_set(err, PD_STORAGE, "cannot listen on %s: %s", path, strerror(errno));
     if (fd >= 0) close(fd);
@@ -157,12 +189,24 @@ static pd_code listen_unix(pd_server *server, const char *path, pd_error *err)
   return PD_OK;
 }
 
+/* Last, so that pd_server_address leaves it out. Without it commands open the home themselves, unless it is all that there is. */
+static pd_code listen_home(pd_server *server, const char *path, pd_error *err)
+{
+  pd_error why = {0};
+  pd_code code = listen_unix(server, path, 0600, server->listener_count ? &why : err);
+  if (!code) server->listeners[server->listener_count - 1].is_home = true;
+  if (!code || !server->listener_count) return code;
+  pd_log_say(&server->options->log, PD_LOG_WARN, "commands that open this home do not use this server: %s", why.message);
+  return PD_OK;
+}
+
 pd_code pd_listen_all(pd_server *server, pd_error *err)
 {
   const pd_serve_options *options = server->options;
   if (options->listen) TRY(listen_tcp(server, options->listen, err));
-  if (options->socket) TRY(listen_unix(server, options->socket, err));
+  if (options->socket) TRY(listen_unix(server, options->socket, options->socket_mode ? options->socket_mode : 0600, err));
   TRY(pd_listen_passed(server, err));
+  if (options->home_socket && server->listener_count < PD_LISTENERS_MAX) TRY(listen_home(server, options->home_socket, err));
   bool has_tls = false;
   for (size_t i = 0; i < server->listener_count; i++) has_tls = has_tls || server->listeners[i].is_tls;
   if (options->tls_cert && !has_tls) return pd_error_set(err, PD_INVALID, "--tls-cert is for TCP, and there is no --listen");

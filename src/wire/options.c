@@ -24,12 +24,12 @@ struct pd_own_options {
 /* Which of the given options take a setting's place: those that belong together do so together. */
 static bool has_address(const pd_serve_options *given)
 {
-  return given->listen || given->socket || pd_serve_is_activated();
+  return given->listen || given->socket || given->is_local || pd_serve_is_activated();
 }
 
 static bool has_tls(const pd_serve_options *given)
 {
-  return given->tls_cert || given->tls_key;
+  return given->tls_cert || given->tls_key || given->is_local;
 }
 
 static bool has_tools(const pd_serve_options *given)
@@ -145,7 +145,7 @@ pd_code pd_wire_options_load(pd_server *server, pd_error *err)
     return code;
   }
   pd_serve_options *o = &t.own->o;
-  if (!o->listen && !o->socket && !pd_serve_is_activated()) o->listen = PD_SERVE_LISTEN;
+  if (!has_address(o)) o->listen = PD_SERVE_LISTEN;
   if (server->own) tell_fixed(server, &server->own->o, o);
   t.own->before = server->own;
   server->own = t.own;

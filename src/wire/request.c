@@ -21,6 +21,7 @@
 #define BODY_DROP_MAX ((size_t)64 * 1024 * 1024) /* of a body that is too large: then the connection is cut */
 #define FILES_TOLD_MS 60000
 #define FILES_REST_MS 50
+#define HOME_ROOM 64 /* connections of commands of the home's own user */
 #define REPLY_ROOM 512
 #define STALL_S 120u /* a client that takes nothing of its answer for so long is cut off */
 
@@ -116,6 +117,7 @@ static bool is_small_enough(pd_request *request)
   const char *text = pd_request_header(request, MHD_HTTP_HEADER_CONTENT_LENGTH);
   uint64_t max = request->server->settings.body_size_max;
   if (request->route->run == pd_route_store && max < PD_RAW_BODY_MAX) max = PD_RAW_BODY_MAX;
+  if (request->conn && request->conn->listener->is_home) max = PD_CALL_SIZE_MAX; /* as without a server */
   request->body.size_max = max;
   if (!text || strtoull(text, NULL, 10) <= max) return true;
   pd_reply_failure(request, MHD_HTTP_CONTENT_TOO_LARGE, PD_LIMIT, "LimitExceeded",
@@ -153,6 +155,7 @@ static bool find_route(pd_request *request)
   return false;
 }
 
+/* Asked a second time when the request is counted: pd_idle_leaves decides the other way round, so one of the two sees the other. */
 static bool is_serving(pd_request *request)
 {
   if (!atomic_load(&request->server->is_draining) || request->route->is_open) return true;
@@ -176,7 +179,7 @@ static bool admits(pd_request *request, const char *url, const char *method, con
   }
   return pd_framing_admits(request, version) && pd_guard_admits(request) && !pd_guard_preflight(request) && find_route(request) &&
          is_serving(request) && is_small_enough(request) && (request->route->is_open || pd_auth_admits(request)) &&
-         (request->route->is_stream || pd_shares_enter(request)) && has_room(request);
+         (request->route->is_stream || pd_shares_enter(request)) && is_serving(request) && has_room(request);
 }
 
 static bool has_body(const pd_request *request)
@@ -418,7 +421,8 @@ pd_code pd_daemon_start(pd_listener *listener, unsigned threads, pd_error *err)
 {
   pd_server *server = listener->server;
   unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | MHD_USE_ITC;
-  listener->room = server->connection_room / server->listener_count;
+  bool has_home = server->listeners[server->listener_count - 1].is_home;
+  listener->room = listener->is_home ? HOME_ROOM : server->connection_room / (server->listener_count - has_home);
   struct MHD_OptionItem more[4] = {{MHD_OPTION_END, 0, NULL}};
   size_t more_count = 0;
   if (threads > 1) more[more_count++] = (struct MHD_OptionItem){MHD_OPTION_THREAD_POOL_SIZE, threads, NULL};

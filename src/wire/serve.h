@@ -27,6 +27,10 @@ typedef struct pd_serve_options {
   const char *listen;                    /* HOST:PORT, [HOST]:PORT or PORT; port 0: any that is free. NULL: no TCP, if there is a socket */
   const char *socket;                    /* the path of a Unix socket; NULL: none */
   unsigned socket_mode;                  /* 0: 0600 */
+  const char *home_socket;               /* a Unix socket for commands of this user that open the same home; NULL: none. Besides the others,
+                                          * with mode 0600, and not among the addresses unless it is the only one */
+  bool is_local;                         /* home_socket alone, whatever the settings say */
+  uint64_t exit_idle_ms;                 /* stop after so long without a session, an unlocked vault, a request or a stream; 0: never */
   const char *tls_cert, *tls_key;        /* PEM files: TCP is HTTPS. Both or neither; looked at again when they change */
   bool no_auth;                          /* whoever reaches it is who they say; on loopback alone */
   bool insecure_listen;                  /* other addresses than loopback without TLS */
@@ -49,8 +53,9 @@ typedef struct pd_server pd_server;
  * `socket`, which may both be NULL then. */
 bool pd_serve_is_activated(void);
 
-/* Open the home and listen. PD_EXISTS if another process serves this home; PD_INVALID for an address that is none, PD_DENIED for one that
- * may not be used so; PD_STORAGE if the system refuses. `options` are borrowed until the server is closed. */
+/* Open the home and listen. PD_EXISTS if another process serves this home, unless that stops when it is idle, and is; PD_INVALID for an
+ * address that is none, PD_DENIED for one that may not be used so; PD_STORAGE if the system refuses. `options` are borrowed until the
+ * server is closed. */
 PD_MUST_USE pd_code pd_server_open(const pd_serve_options *options, pd_server **out, pd_error *err);
 /* "http://127.0.0.1:7373", "https://…" or "unix:/run/perdure.sock": the index-th address, NULL after the last. Borrowed until close. */
 const char *pd_server_address(const pd_server *server, size_t index);
@@ -68,7 +73,7 @@ const pd_serve_options *pd_server_options(const pd_server *server);
 /* Make the link, with a token that is good for `ttl_s` seconds at most, and until the server is closed. For the first TCP address;
  * PD_INVALID if there is none. `out` holds a secret: wipe it. */
 PD_MUST_USE pd_code pd_server_link(pd_server *server, uint64_t ttl_s, pd_link *out, pd_error *err);
-/* Serve until SIGTERM or SIGINT, then finish what was begun. */
+/* Serve until SIGTERM or SIGINT, then finish what was begun. With exit_idle_ms, SIGUSR1 asks it to stop at once if it is idle. */
 PD_MUST_USE pd_code pd_server_run(pd_server *server, pd_error *err);
 /* Close the home: everything acknowledged is on disk. Takes NULL. */
 pd_code pd_server_close(pd_server *server, pd_error *err);

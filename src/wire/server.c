@@ -36,6 +36,7 @@ static void take_signals(sigset_t *out)
   sigaddset(&set, SIGTERM);
   sigaddset(&set, SIGINT);
   sigaddset(&set, SIGHUP);
+  sigaddset(&set, SIGUSR1);
   pthread_sigmask(SIG_BLOCK, &set, NULL);
   signal(SIGXFSZ, SIG_IGN); /* a file as large as it may be (ulimit -f) is a full disk, not an end */
   if (out) *out = set;
@@ -171,7 +172,8 @@ pd_code pd_server_open(const pd_serve_options *options, pd_server **out, pd_erro
 
 const char *pd_server_address(const pd_server *server, size_t index)
 {
-  return index < server->listener_count ? server->listeners[index].address : NULL;
+  if (index >= server->listener_count || (server->listeners[index].is_home && index)) return NULL;
+  return server->listeners[index].address;
 }
 
 const pd_serve_options *pd_server_options(const pd_server *server)
@@ -250,7 +252,7 @@ static pd_code flush(pd_server *server, pd_error *err)
   return code;
 }
 
-static bool is_at_work(pd_server *server)
+bool pd_server_is_at_work(pd_server *server)
 {
   return atomic_load(&server->in_flight) || pd_hub_count(server->hub) || pd_mcp_http_is_open(server->mcp);
 }
@@ -262,6 +264,7 @@ static void drain(pd_server *server, int signals)
   int64_t end_ms = pd_clock_monotonic_ms() + (int64_t)server->settings.drain_ms;
   atomic_store(&server->is_draining, true);
   (void)!flush(server, NULL); /* it is tried again at the end, which says what became of it */
+  pd_idle_unlink(server);
   for (size_t i = 0; i < server->listener_count; i++) {
     MHD_socket fd = MHD_quiesce_daemon(server->listeners[i].daemon);
     if (fd != MHD_INVALID_SOCKET) close(fd); /* who comes now is refused by the system, and not left waiting */
@@ -271,7 +274,7 @@ static void drain(pd_server *server, int signals)
   pd_waits_drain(server->waits);
   pd_hub_drain(server->hub);
   pd_mcp_http_drain(server->mcp, false);
-  while (is_at_work(server) && pd_clock_monotonic_ms() < end_ms) {
+  while (pd_server_is_at_work(server) && pd_clock_monotonic_ms() < end_ms) {
     int signal_number = next_signal(signals, 10);
     if (signal_number == SIGTERM || signal_number == SIGINT) break;
   }
@@ -293,7 +296,7 @@ pd_code pd_server_run(pd_server *server, pd_error *err)
   int signals = signalfd(-1, &set, SFD_CLOEXEC);
   if (signals < 0) return pd_error_set(err, PD_STORAGE, "cannot wait for signals: %s", strerror(errno));
   tell_status(server, "READY=1\n");
-  for (int signal_number = 0; signal_number != SIGTERM && signal_number != SIGINT;) {
+  for (int signal_number = 0; signal_number != SIGTERM && signal_number != SIGINT && !pd_idle_leaves(server, signal_number == SIGUSR1);) {
     beat(server);
     signal_number = next_signal(signals, look_ms(server));
     if (signal_number == SIGHUP) reload(server);
