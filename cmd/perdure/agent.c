@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "commands.h"
-#include "door.h"
+#include "home_server.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -55,7 +55,7 @@ static pd_code lock_life(agent_call *call, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf name = {0};
   char folder[PATH_MAX], path[PATH_MAX + 64], hex[PD_ID_HEX_SIZE];
-  TRY(holder_folder(folder, sizeof folder, err));
+  TRY(home_server_folder(folder, sizeof folder, err));
   TRY(storage_uri(call, &name, err));
   TRY(pd_buf_append(&name, call->cli->agent, strlen(call->cli->agent), err));
   pd_id id = pd_value_id(pd_buf_bytes(&name));

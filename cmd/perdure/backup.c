@@ -93,7 +93,7 @@ static pd_code call_unlocked_there(cli_session *cli, const args_parsed *args, co
   return code;
 }
 
-/* ---- without: through the holder ---- */
+/* ---- without: where the vault is unlocked ---- */
 
 static pd_code call_held(cli_session *cli, const args_parsed *args, const backup_verb *verb, const char *path, pd_bytes input, pd_buf *out,
                          pd_error *err)
@@ -101,7 +101,7 @@ static pd_code call_held(cli_session *cli, const args_parsed *args, const backup
   CLEANUP(passphrase_done) passphrase from = {0};
   if (strcmp(verb->name, "import") == 0 && passphrase_is_given(args, "from-")) {
     TRY(passphrase_read(args, "from-", "Passphrase of the backup", false, &from, err));
-    pd_code code = vault_ask_holder(cli, "learn", path, &from, err);
+    pd_code code = door_vault(cli, "learn", path, &from, err);
     if (code == PD_NOT_FOUND) return pd_error_named(err, PD_LOCKED, "VaultLocked", "the vault is locked");
     TRY(code);
   }

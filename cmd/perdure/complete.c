@@ -74,7 +74,7 @@ static void offer_keys(line *l)
   CLEANUP(pd_buf_done) pd_buf next = {.size_max = PD_KEY_SIZE_MAX + 1};
   size_t size = strlen(l->text);
   const char *command = l->command ? l->command->spec.name : "";
-  if (strcmp(command, "session") == 0) return; /* its keys are in the memory of the holder */
+  if (strcmp(command, "session") == 0) return; /* its keys are in the memory of the server */
   if (strcmp(command, "shared") == 0) l->agent = "shared";
   if (!open_store(l)) return;
   for (size_t count = 0; count < CANDIDATES_MAX; count++) {

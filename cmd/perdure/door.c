@@ -5,25 +5,16 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "far.h"
-#include "remote/remote.h"
+#include "far_home.h"
+#include "home_server.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/file.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
-#define ANSWER_SIZE_MAX ((size_t)256 * 1024 * 1024)
-
-static void close_fd(int *fd)
-{
-  if (*fd >= 0) close(*fd);
-}
+#define ASK_AGAIN_MS 10
+#define ASK_COUNT_MAX 1000
 
 static const char *session_of(const args_parsed *args)
 {
@@ -47,215 +38,94 @@ static const char *caller(const cli_session *cli, bool is_operator, const char *
   return cli->agent;
 }
 
-/* ---- the holder ---- */
+/* ---- on the server of the home ---- */
 
-/* A connection to the holder; -1 if none runs. */
-static int connect_holder(const char *uri)
-{
-  struct sockaddr_un address = {.sun_family = AF_UNIX};
-  if (holder_path(uri, address.sun_path, sizeof address.sun_path, NULL)) return -1;
-  int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address) == 0) return fd;
-  if (fd >= 0) close(fd);
-  return -1;
-}
-
-bool door_send(int fd, pd_bytes bytes)
-{
-  const char *at = bytes.data;
-  for (size_t left = bytes.size; left;) {
-    ssize_t wrote = send(fd, at, left, MSG_NOSIGNAL);
-    if (wrote < 0 && errno != EINTR) return false;
-    if (wrote > 0) at += wrote, left -= (size_t)wrote;
-  }
-  return true;
-}
-
-static pd_code read_line(int fd, pd_buf *out, pd_error *err)
-{
-  pd_buf_clear(out);
-  out->size_max = ANSWER_SIZE_MAX;
-  for (;;) {
-    TRY(pd_buf_reserve(out, 65536, err));
-    ssize_t got = recv(fd, out->data + out->size, 65536, 0);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return pd_error_set(err, PD_STORAGE, "the holder of the home went away; try again");
-    out->size += (size_t)got;
-    if (out->data[out->size - 1] == '\n') break;
-  }
-  out->size--;
-  return PD_OK;
-}
-
-pd_code door_ask_holder(cli_session *cli, pd_bytes line, pd_buf *out, pd_error *err)
-{
-  CLEANUP(close_fd) int fd = connect_holder(cli->uri);
-  if (fd < 0) return pd_error_set(err, PD_NOT_FOUND, "nothing is held for the home %s", cli->uri);
-  if (!door_send(fd, line) || !door_send(fd, pd_text("\n")))
-    return pd_error_set(err, PD_STORAGE, "the holder of the home went away; try again");
-  return read_line(fd, out, err);
-}
-
-/* ---- the holder, telling how far it is ---- */
-
-typedef struct teller {
+/* What to ask it: with a session that names it as the server. */
+typedef struct home_request {
+  pd_code (*ask)(const cli_session *there, const struct home_request *request, pd_error *err);
+  const char *what, *session, *agent; /* a capability or a verb */
+  bool is_operator;
   bool (*progress)(void *ctx, uint64_t done, uint64_t total);
-  void *ctx;
-} teller;
+  void *progress_ctx;
+  pd_bytes input;
+  pd_buf *out;
+  const char *path;
+  const passphrase *pass;
+} home_request;
 
-/* {"progress":[3,10]}: told, and no answer. *out_goes_on: false if whoever was told has had enough. */
-static bool take_progress(pd_bytes line, const teller *to, bool *out_goes_on)
+/* It is about to stop and refused us; or it has stopped, which leaves no socket behind: whom it had admitted it has answered. */
+static bool has_left(const char *path, pd_code code, const pd_error *err)
 {
-  pd_json json, number;
-  uint64_t numbers[2] = {0};
-  if (line.size > 64 || pd_json_parse(line, &json, NULL) || pd_json_member(json, "progress").kind != PD_JSON_ARRAY) return false;
-  pd_json_walk walk = pd_json_walk_begin(pd_json_member(json, "progress"));
-  for (size_t i = 0; i < 2 && pd_json_walk_next(&walk, NULL, &number); i++)
-    if (!pd_json_u64(number, &numbers[i])) numbers[i] = 0;
-  *out_goes_on = to->progress(to->ctx, numbers[0], numbers[1]);
-  return true;
+  return code == PD_STORAGE && (strcmp(pd_error_name(err), "Draining") == 0 || access(path, F_OK) != 0);
 }
 
-/* Lines until one is the answer, which stays in `out`. Who has had enough closes the line: that is how the holder hears of it. */
-static pd_code read_told(int fd, const teller *to, pd_buf *out, pd_error *err)
+/* False: no server runs. One that is about to stop is asked again until it is gone, or has thought better of it. */
+static bool ask_home(cli_session *cli, const home_request *request, pd_code *out_code, pd_error *err)
 {
-  for (;;) {
-    uint8_t *end = out->size ? memchr(out->data, '\n', out->size) : NULL;
-    if (!end) {
-      TRY(pd_buf_reserve(out, 65536, err));
-      ssize_t got = recv(fd, out->data + out->size, 65536, 0);
-      if (got < 0 && errno == EINTR) continue;
-      if (got <= 0) return pd_error_set(err, PD_STORAGE, "the holder of the home went away; try again");
-      out->size += (size_t)got;
-      continue;
+  char path[HOME_SERVER_PATH_SIZE], uri[HOME_SERVER_PATH_SIZE + 8];
+  for (unsigned i = 0; home_server_find(cli, path); i++) {
+    cli_session there = *cli;
+    pd_error why = {0};
+    snprintf(uri, sizeof uri, "unix:%s", path);
+    there.uri = uri;
+    there.is_remote = there.has_agent = true;
+    pd_code code = request->ask(&there, request, &why);
+    if (!has_left(path, code, &why) || i == ASK_COUNT_MAX) {
+      *out_code = code;
+      if (code) *err = why;
+      return true;
     }
-    size_t size = (size_t)(end - out->data);
-    bool goes_on = true;
-    if (!take_progress((pd_bytes){out->data, size}, to, &goes_on)) {
-      out->size = size;
-      return PD_OK;
-    }
-    out->size -= size + 1;
-    memmove(out->data, end + 1, out->size);
-    if (!goes_on) {
-      pd_buf_clear(out);
-      return pd_error_named(err, PD_INVALID, "Cancelled", "the call was cancelled by its caller; nothing was changed");
-    }
+    nanosleep(&(struct timespec){.tv_nsec = ASK_AGAIN_MS * 1000000L}, NULL);
   }
+  return false;
 }
 
-static pd_code ask_told(cli_session *cli, pd_bytes line, const teller *to, pd_buf *out, pd_error *err)
+static pd_code ask_call(const cli_session *there, const home_request *r, pd_error *err)
 {
-  if (!to->progress) return door_ask_holder(cli, line, out, err);
-  CLEANUP(close_fd) int fd = connect_holder(cli->uri);
-  if (fd < 0) return pd_error_set(err, PD_NOT_FOUND, "nothing is held for the home %s", cli->uri);
-  if (!door_send(fd, line) || !door_send(fd, pd_text("\n")))
-    return pd_error_set(err, PD_STORAGE, "the holder of the home went away; try again");
-  pd_buf_clear(out);
-  out->size_max = ANSWER_SIZE_MAX;
-  return read_told(fd, to, out, err);
+  cli_session as = *there;
+  as.agent = r->agent;
+  pd_buf_clear(r->out);
+  far_caller who = {.session = r->session, .is_operator = r->is_operator, .progress = r->progress, .progress_ctx = r->progress_ctx};
+  return far_call_as(&as, &who, r->what, r->input, r->out, err);
 }
 
-static void become_holder(const char *uri, int listener, int ready)
+static pd_code ask_vault(const cli_session *there, const home_request *r, pd_error *err)
 {
-  char folder[4096], absolute[4104];
-  if (fork()) _exit(0); /* so that nobody has to wait for it */
-  setsid();
-  signal(SIGINT, SIG_IGN);
-  signal(SIGHUP, SIG_IGN);
-  if (!realpath(uri + 7, folder)) _exit(1);
-  snprintf(absolute, sizeof absolute, "sqlite:%s", folder);
-  int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-  for (int fd = STDIN_FILENO; null >= 0 && fd <= STDERR_FILENO; fd++) dup2(null, fd);
-  if (chdir("/")) _exit(1);
-  holder_serve(absolute, listener, ready);
+  return far_vault(there, r->what, r->pass, NULL, NULL, r->path, err);
 }
 
-/* Wait until it says that it serves. */
-static pd_code await_ready(int ready, pd_error *err)
+bool door_call_server(cli_session *cli, const args_parsed *args, const char *capability, pd_bytes input,
+                      bool (*progress)(void *ctx, uint64_t done, uint64_t total), void *ctx, pd_buf *out, pd_code *out_code, pd_error *err)
 {
-  char text[PD_ERROR_MESSAGE_MAX] = "";
-  ssize_t got = read(ready, text, sizeof text - 1);
-  if (got == 1 && text[0] == '\n') return PD_OK;
-  return pd_error_set(err, PD_STORAGE, "the holder of the home did not start: %s", got > 0 ? text : "no word from it");
+  bool is_by_operator = is_operator(cli, args);
+  home_request request = {
+    .ask = ask_call,
+    .what = capability,
+    .session = session_of(args),
+    .agent = caller(cli, is_by_operator, capability),
+    .is_operator = is_by_operator,
+    .progress = progress,
+    .progress_ctx = ctx,
+    .input = input,
+    .out = out,
+  };
+  return ask_home(cli, &request, out_code, err);
 }
 
-/* `lock` is for those who start one, not for the holder: it does not keep it. */
-static pd_code start_at(const char *uri, const struct sockaddr_un *address, int lock, pd_error *err)
+pd_code door_vault(cli_session *cli, const char *verb, const char *path, const passphrase *pass, pd_error *err)
 {
-  int pipe_fds[2];
-  CLEANUP(close_fd) int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  unlink(address->sun_path);
-  if (listener < 0 || bind(listener, (const struct sockaddr *)address, sizeof *address) || listen(listener, 64) ||
-      pipe2(pipe_fds, O_CLOEXEC))
-    return pd_error_set(err, PD_STORAGE, "cannot listen on %s: %s", address->sun_path, strerror(errno));
-  fflush(NULL);
-  pid_t child = fork();
-  if (child == 0) {
-    close(pipe_fds[0]);
-    close(lock);
-    become_holder(uri, listener, pipe_fds[1]);
-  }
-  close(pipe_fds[1]);
-  CLEANUP(close_fd) int ready = pipe_fds[0];
-  if (child < 0) return pd_error_set(err, PD_STORAGE, "cannot start the holder: %s", strerror(errno));
-  return await_ready(ready, err);
+  home_request request = {.ask = ask_vault, .what = verb, .path = path, .pass = pass};
+  pd_code code = PD_OK;
+  if (cli->is_remote) return far_vault(cli, verb, pass, NULL, NULL, path, err);
+  bool starts = strcmp(verb, "unlock") == 0;
+  do {
+    if (starts) TRY(home_server_start(cli, err));
+    if (ask_home(cli, &request, &code, err)) return code;
+  } while (starts);
+  return pd_error_set(err, PD_NOT_FOUND, "no server of the home %s runs", cli->uri);
 }
 
-pd_code door_start_holder(cli_session *cli, pd_error *err)
-{
-  struct sockaddr_un address = {.sun_family = AF_UNIX};
-  char lock_path[sizeof address.sun_path + 8];
-  if (strncmp(cli->uri, "sqlite:", 7) == 0 && mkdir(cli->uri + 7, 0700) && errno != EEXIST)
-    return pd_error_set(err, PD_STORAGE, "cannot make the folder %s: %s", cli->uri + 7, strerror(errno));
-  TRY(holder_path(cli->uri, address.sun_path, sizeof address.sun_path, err));
-  snprintf(lock_path, sizeof lock_path, "%s.lock", address.sun_path);
-  CLEANUP(close_fd) int lock = open(lock_path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (lock < 0 || flock(lock, LOCK_EX)) return pd_error_set(err, PD_STORAGE, "cannot lock %s: %s", lock_path, strerror(errno));
-  CLEANUP(close_fd) int running = connect_holder(cli->uri); /* under the lock: two who start at once get one holder */
-  return running >= 0 ? PD_OK : start_at(cli->uri, &address, lock, err);
-}
-
-/* ---- calling ---- */
-
-static pd_code write_request(const cli_session *cli, const args_parsed *args, const char *capability, pd_bytes input, bool is_told,
-                             pd_buf *out, pd_error *err)
-{
-  pd_json_writer w = {.out = out, .err = err};
-  pd_json json;
-  pd_json_open(&w, '{');
-  pd_json_put_text(&w, "call", capability);
-  const char *agent = caller(cli, is_operator(cli, args), capability);
-  if (agent) pd_json_put_text(&w, "agent", agent);
-  if (session_of(args)) pd_json_put_text(&w, "session", session_of(args));
-  if (is_operator(cli, args)) pd_json_put_bool(&w, "operator", true);
-  if (is_told) pd_json_put_bool(&w, "progress", true);
-  if (pd_json_parse(input, &json, NULL) == PD_OK) {
-    pd_json_key(&w, "input");
-    pd_json_value(&w, json);
-  }
-  pd_json_close(&w, '}');
-  return w.code;
-}
-
-pd_code door_call_holder(cli_session *cli, const args_parsed *args, const char *capability, pd_bytes input, pd_buf *out, pd_error *err)
-{
-  return door_call_holder_told(cli, args, capability, input, NULL, NULL, out, err);
-}
-
-pd_code door_call_holder_told(cli_session *cli, const args_parsed *args, const char *capability, pd_bytes input,
-                              bool (*progress)(void *ctx, uint64_t done, uint64_t total), void *ctx, pd_buf *out, pd_error *err)
-{
-  CLEANUP(pd_buf_done) pd_buf line = {0};
-  teller to = {progress, ctx};
-  pd_json answer;
-  TRY(write_request(cli, args, capability, input, progress != NULL, &line, err));
-  pd_buf_clear(out);
-  TRY(ask_told(cli, pd_buf_bytes(&line), &to, out, err));
-  if (pd_json_parse(pd_buf_bytes(out), &answer, NULL)) return pd_error_set(err, PD_STORAGE, "the holder's answer makes no sense");
-  if (pd_json_member(answer, "error").kind != PD_JSON_OBJECT) return PD_OK;
-  return pd_remote_error(&(pd_remote_reply){0}, pd_buf_bytes(out), capability, err);
-}
+/* ---- in this process ---- */
 
 /* Who only looks does not make a home: it would hide that the folder is the wrong one. */
 static bool only_looks(const char *capability)
@@ -292,15 +162,18 @@ static pd_code call_here(cli_session *cli, const args_parsed *args, const char *
 pd_code door_call(cli_session *cli, const args_parsed *args, const char *capability, pd_bytes input, pd_buf *out, pd_error *err)
 {
   pd_json json;
+  pd_code code = PD_OK;
   bool is_by_operator = is_operator(cli, args);
   if (cli->is_remote) {
     cli_session as = *cli;
     as.agent = caller(cli, is_by_operator, capability);
     return far_call(&as, session_of(args), is_by_operator, capability, input, out, err);
   }
-  if (strcmp(capability, "session.begin") == 0) TRY(door_start_holder(cli, err));
   if (input.size && pd_json_parse(input, &json, NULL)) return call_here(cli, args, capability, input, out, err); /* it will say why */
-  pd_code code = door_call_holder(cli, args, capability, input, out, err);
-  if (code != PD_NOT_FOUND || out->size) return code;
+  bool starts = strcmp(capability, "session.begin") == 0;
+  do {
+    if (starts) TRY(home_server_start(cli, err));
+    if (door_call_server(cli, args, capability, input, NULL, NULL, out, &code, err)) return code;
+  } while (starts);
   return call_here(cli, args, capability, input, out, err);
 }

@@ -153,16 +153,23 @@ static pd_code call_path(const char *capability, pd_buf *out, pd_error *err)
 pd_code far_call(const cli_session *cli, const char *session, bool is_operator, const char *capability, pd_bytes input, pd_buf *out,
                  pd_error *err)
 {
+  return far_call_as(cli, &(far_caller){.session = session, .is_operator = is_operator}, capability, input, out, err);
+}
+
+pd_code far_call_as(const cli_session *cli, const far_caller *who, const char *capability, pd_bytes input, pd_buf *out, pd_error *err)
+{
   CLEANUP(pd_buf_done) pd_buf path = {.size_max = PATH_SIZE_MAX};
   TRY(call_path(capability, &path, err));
   pd_remote_request request = {
     .method = "POST",
     .path = (const char *)path.data,
-    .agent = cli->has_agent || is_operator ? cli->agent : NULL, /* an agent's token says whose it is; the operator's does not */
-    .session = session,
-    .role = is_operator ? "operator" : "agent",
+    .agent = cli->has_agent || who->is_operator ? cli->agent : NULL, /* an agent's token says whose it is; the operator's does not */
+    .session = who->session,
+    .role = who->is_operator ? "operator" : "agent",
     .body = input,
     .is_slow = true, /* a backup, a queue that is waited at */
+    .progress = who->progress,
+    .progress_ctx = who->progress_ctx,
   };
   return ask(cli, &request, capability, out, err);
 }

@@ -22,7 +22,17 @@ PD_MUST_USE pd_code far_move(cli_session *cli, const args_parsed *args, const ch
 /* After a PD_DENIED of the server: a hint, if a token was held back from it. */
 void far_explain(cli_session *cli, const args_parsed *args, const char *uri);
 
+typedef struct far_caller {
+  const char *session;
+  bool is_operator;
+  bool (*progress)(void *ctx, uint64_t done, uint64_t total); /* asked whether the call is still wanted; NULL: it is */
+  void *progress_ctx;
+} far_caller;
+
 /* POST /v1/call/NAME as the agent (or the operator). As door_call. */
+PD_MUST_USE pd_code far_call_as(const cli_session *cli, const far_caller *who, const char *capability, pd_bytes input, pd_buf *out,
+                                pd_error *err);
+/* The same. */
 PD_MUST_USE pd_code far_call(const cli_session *cli, const char *session, bool is_operator, const char *capability, pd_bytes input,
                              pd_buf *out, pd_error *err);
 

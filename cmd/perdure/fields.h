@@ -14,7 +14,7 @@ PD_MUST_USE pd_code fields_write(const char *capability, const char *const *name
 bool fields_has(const char *capability, const char *name, size_t name_size);
 
 #define FIELDS_PATH_SIZE 4096 /* PATH_MAX: realpath writes as much */
-/* A path as an absolute one: relative to where the person is, not to where the holder is. */
+/* A path as an absolute one: relative to where the person is, not to where the server is. */
 PD_MUST_USE pd_code fields_full_path(const char *path, char out[FIELDS_PATH_SIZE], pd_error *err);
 
 /* tier.c: the capability that a shorthand calls, or NULL. */

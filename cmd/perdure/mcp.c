@@ -145,15 +145,15 @@ typedef struct door {
   bool is_unlocked; /* the vault, in this process */
 } door;
 
-/* The vault may be unlocked in the holder of the home, and then backups work there alone; unless it is unlocked here. */
+/* The vault may be unlocked in the server of the home, and then backups work there alone; unless it is unlocked here. */
 static pd_code call_through(void *ctx, const pd_ctx *who, const char *capability, pd_bytes input, pd_buf *out, pd_error *err)
 {
   door *d = ctx;
   bool is_of_vault = strncmp(capability, "state.backup.", 13) == 0 || strncmp(capability, "vault.", 6) == 0;
-  if (is_of_vault && !d->is_unlocked) {
-    pd_code code = door_call_holder_told(d->cli, d->args, capability, input, who->progress, who->progress_ctx, out, err);
-    if (code != PD_NOT_FOUND || out->size) return code;
-  }
+  pd_code code = PD_OK;
+  if (is_of_vault && !d->is_unlocked &&
+      door_call_server(d->cli, d->args, capability, input, who->progress, who->progress_ctx, out, &code, err))
+    return code;
   return pd_call(who, capability, input, out, err);
 }
 

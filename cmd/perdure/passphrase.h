@@ -26,8 +26,4 @@ PD_MUST_USE pd_code passphrase_read(const args_parsed *args, const char *prefix,
 bool passphrase_is_given(const args_parsed *args, const char *prefix);
 void passphrase_done(passphrase *pass);
 
-/* vault_door.c: tell the holder of the home, or its server, to "unlock", "lock" or (with the full path of a backup) "learn". PD_NOT_FOUND:
- * no holder runs. */
-PD_MUST_USE pd_code vault_ask_holder(cli_session *cli, const char *what, const char *path, const passphrase *pass, pd_error *err);
-
 #endif

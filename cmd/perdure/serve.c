@@ -3,13 +3,17 @@
 #include "base/array.h"
 #include "base/base.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "commands.h"
+#include "home_server.h"
 #include "passphrase.h"
 
+#include <errno.h>
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define LINK_TTL_S ((uint64_t)12 * 3600)
@@ -61,6 +65,7 @@ static pd_code take_options(const cli_session *cli, const args_parsed *args, pd_
     .socket = args_get(args, "socket"),
     .tls_cert = args_get(args, "tls-cert"),
     .tls_key = args_get(args, "tls-key"),
+    .is_local = args_get(args, "local"),
     .no_auth = args_get(args, "no-auth"),
     .insecure_listen = args_get(args, "insecure-listen"),
     .mcp_tools = args_get(args, "mcp-tools"),
@@ -71,6 +76,8 @@ static pd_code take_options(const cli_session *cli, const args_parsed *args, pd_
   };
   if (out->mcp_approvals && out->no_mcp_approvals)
     return pd_error_set(err, PD_INVALID, "--mcp-approvals and --no-mcp-approvals exclude each other");
+  if (out->is_local && (out->listen || out->socket || out->tls_cert || args_get(args, "link")))
+    return pd_error_set(err, PD_INVALID, "--local does not go with --listen, --socket, --tls-cert and --link");
   if (!out->tls_cert != !out->tls_key) return pd_error_set(err, PD_INVALID, "--tls-cert and --tls-key belong together: give both");
   if (mode) {
     char *end;
@@ -175,18 +182,33 @@ static pd_code open_server(const args_parsed *args, pd_serve_options *options, p
   return code;
 }
 
+/* The socket by which commands of this user find us; its name needs the home's folder. Without it they open the home themselves. */
+static pd_code take_home_socket(pd_serve_options *options, char path[HOME_SERVER_PATH_SIZE], pd_error *err)
+{
+  pd_error why = {0};
+  if (strncmp(options->uri, "sqlite:", 7) == 0 && mkdir(options->uri + 7, 0700) && errno != EEXIST)
+    return pd_file_refused(err, "make", options->uri + 7);
+  pd_code code = home_server_path(options->uri, path, options->is_local ? err : &why);
+  if (!code) options->home_socket = path;
+  if (options->is_local || !code || code == PD_UNSUPPORTED) return options->is_local ? code : PD_OK;
+  pd_log_say(&options->log, PD_LOG_WARN, "commands that open this home do not use this server: %s", why.message);
+  return PD_OK;
+}
+
 static pd_code run_serve(cli_session *cli, const args_parsed *args, pd_error *err)
 {
   pd_serve_options options;
   pd_server *server = NULL;
   CLEANUP(pd_free_at) char *uri = NULL;
   const char *home = args_get(args, "home");
+  char path[HOME_SERVER_PATH_SIZE];
   uint64_t link_ttl_s;
   keep_memory_together();
   if (home && asprintf(&uri, "%s%s", cli_has_scheme(home) ? "" : "sqlite:", home) < 0) return pd_error_memory(err, "the home's name");
   if (uri) cli->uri = uri;
   TRY(take_options(cli, args, &options, err));
   TRY(take_link_ttl(args, &link_ttl_s, err));
+  TRY(take_home_socket(&options, path, err));
   pd_code code = open_server(args, &options, &server, err);
   if (code == PD_EXISTS) snprintf(cli->hint, sizeof cli->hint, "stop the other server first, or serve another home");
   TRY(code);
@@ -201,6 +223,7 @@ static const args_option serve_options[] = {
   {"listen", 0, "HOST:PORT", "where (default 127.0.0.1:7373; port 0: any that is free)"},
   {"socket", 0, "PATH", "a Unix socket, instead of TCP or besides --listen"},
   {"socket-mode", 0, "MODE", "its mode (default 0600)"},
+  {"local", 0, NULL, "only for your own commands on this machine: no address, whatever perdure.toml says"},
   {"link", 0, NULL, "print a link that opens the server's page: it carries a fresh operator's token"},
   {"link-ttl", 0, "TIME", "how long that token is good at most: 90s, 15min, 12h, 30d (default 12h)"},
   {"home", 0, "FOLDER", "the home's folder: the same as --store"},

@@ -26,7 +26,7 @@ static pd_code open_home(cli_session *cli, pd_home **out, pd_error *err)
   return code;
 }
 
-/* As the holder sees it, if one runs. */
+/* As the server of the home sees it, if one runs. */
 static pd_code print_state(cli_session *cli, const args_parsed *args, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf out = {0};
@@ -80,16 +80,15 @@ static pd_code unlock_vault(cli_session *cli, pd_home *home, const args_parsed *
   TRY(vault_exists(cli, home, args, &exists, err));
   if (!exists) return pd_error_set(err, PD_NOT_FOUND, "there is no vault yet");
   TRY(passphrase_read(args, "", "Passphrase", false, &pass, err));
-  if (!cli->is_remote) TRY(door_start_holder(cli, err));
-  TRY(vault_ask_holder(cli, "unlock", NULL, &pass, err));
+  TRY(door_vault(cli, "unlock", NULL, &pass, err));
   return print_state(cli, args, err);
 }
 
 static pd_code lock_vault(cli_session *cli, pd_home *home, const args_parsed *args, pd_error *err)
 {
   (void)home;
-  pd_code code = vault_ask_holder(cli, "lock", NULL, NULL, err);
-  if (code && code != PD_NOT_FOUND) return code; /* no holder: nothing is unlocked */
+  pd_code code = door_vault(cli, "lock", NULL, NULL, err);
+  if (code && code != PD_NOT_FOUND) return code; /* no server: nothing is unlocked */
   return print_state(cli, args, err);
 }
 
@@ -153,8 +152,8 @@ const cli_command cmd_vault = {
   .about = "The vault holds the master key that backups are encrypted with, itself encrypted under a passphrase.\n"
            "Without the passphrase nobody reads the backups: keep it apart from them.\n\n"
            "  init     make the vault; it stays locked\n"
-           "  unlock   unlock it for the commands that follow: a process in the background holds the key until\n"
-           "           `lock`, or until it was not used for a while (vault.idle)\n"
+           "  unlock   unlock it for the commands that follow: the server of the home holds the key, and one is started\n"
+           "           in the background if none runs; until `lock`, or until it was not used for a while (vault.idle)\n"
            "  lock     wipe the keys from memory\n"
            "  status   is there a vault, and is it unlocked? Exit 1 if there is none\n"
            "  rotate   change the passphrase and the master key; with --keep-passphrase --new-key the key alone. Old\n"

@@ -278,6 +278,10 @@ static int keep_pace(void *ctx, curl_off_t down_total, curl_off_t down, curl_off
   pd_exchange *x = ctx;
   int64_t took_s = (pd_clock_monotonic_ms() - x->begun_ms) / 1000;
   (void)down_total, (void)up_total;
+  if (x->progress && !x->progress(x->progress_ctx, 0, 0)) {
+    pd_error_named(&x->fault, PD_INVALID, "Cancelled", "the call was cancelled by its caller");
+    return 1;
+  }
   if (!x->patience_s || took_s <= (int64_t)x->patience_s + (down + up) / PACE) return 0;
   pd_error_set(&x->fault, PD_STORAGE, "the server at %.200s answers too slowly: %lld bytes in %lld s", x->uri, (long long)down,
                (long long)took_s);
@@ -364,6 +368,8 @@ static unsigned silence_of(const pd_remote_request *request)
 pd_code pd_exchange_begin(pd_exchange *x, CURL *easy, const pd_remote_request *request, pd_buf *out, pd_error *err)
 {
   *x = (pd_exchange){.easy = easy, .out = out, .uri = request->uri, .begun_ms = pd_clock_monotonic_ms()};
+  x->progress = request->progress;
+  x->progress_ctx = request->progress_ctx;
   pd_buf_clear(out);
   pd_libcurl.easy_reset(easy); /* options, not connections */
   TRY(set_address(easy, request, err));
@@ -451,7 +457,8 @@ pd_code pd_remote_error(const pd_remote_reply *reply, pd_bytes body, const char 
     return pd_error_set(err, PD_STORAGE, "%s: the server answered with status %u; is it a perdure?", what, reply->status);
   pd_json error = pd_json_member(answer, "error"), details = pd_json_member(error, "details");
   pd_code code = code_of(error);
-  pd_error_set(err, code, "%.*s", (int)message.size, (const char *)message.data);
+  bool is_stopping = pd_json_is(pd_json_member(error, "code"), "Draining");
+  pd_error_named(err, code, is_stopping ? "Draining" : NULL, "%.*s", (int)message.size, (const char *)message.data);
   if (!err) return code;
   if (!pd_json_u64(pd_json_member(details, "expected"), &err->expected)) err->expected = 0;
   if (!pd_json_u64(pd_json_member(details, "actual"), &err->actual)) err->actual = 0;

@@ -11,6 +11,8 @@ typedef struct pd_exchange {
   struct curl_slist *headers;
   pd_buf *out;
   pd_remote_reply reply;
+  bool (*progress)(void *ctx, uint64_t done, uint64_t total); /* the request's */
+  void *progress_ctx;
   const char *uri;
   int64_t begun_ms;
   unsigned patience_s; /* 0: a stream, which may last */

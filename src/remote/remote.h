@@ -60,6 +60,8 @@ typedef struct pd_remote_request {
   const char *agent, *session, *role; /* Perdure-Agent, Perdure-Session, Perdure-Role; NULL: not sent */
   const char *type;                   /* of the body; NULL: application/json */
   pd_bytes body;
+  bool (*progress)(void *ctx, uint64_t done, uint64_t total); /* about once a second, with nothing to tell: false cancels; NULL: none */
+  void *progress_ctx;
   bool is_slow; /* it may work for long before it says anything: an hour; else a minute of silence is no answer */
 } pd_remote_request;
 
@@ -70,7 +72,7 @@ typedef struct pd_remote_reply {
 } pd_remote_reply;
 
 /* Ask and wait for the answer, whose body replaces what `out` holds. PD_STORAGE: there was none, or it came too slowly. PD_LIMIT:
- * it is over out->size_max, or over what R4 says. */
+ * it is over out->size_max, or over what R4 says. Cancelled: `progress` returned false. */
 PD_MUST_USE pd_code pd_remote_ask(const pd_remote_request *request, pd_remote_reply *reply, pd_buf *out, pd_error *err);
 
 /* The error that an answer tells. What is no error of ours is PD_STORAGE, and names `what` and the status. Returns its code. */

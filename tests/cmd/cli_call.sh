@@ -1,12 +1,12 @@
 #!/bin/sh
-# cli_call.sh: call, capabilities, the shorthands, the holder of sessions, and calls in a batch.
+# cli_call.sh: call, capabilities, the shorthands, the server that keeps sessions, and calls in a batch.
 . "$(dirname "$0")/tap.sh"
 
 unset PERDURE_SESSION
 export XDG_RUNTIME_DIR="$tmp/run" PERDURE_STORE="$tmp/home"
 mkdir -m 700 "$XDG_RUNTIME_DIR"
-no_holder() { [ "$(holders)" = 0 ]; }
-holders() { find "$XDG_RUNTIME_DIR" -name '*.sock' | wc -l; }
+no_server() { [ "$(servers)" = 0 ]; }
+servers() { find "$XDG_RUNTIME_DIR" -name '*.sock' | wc -l; }
 
 t capabilities__are_listed_with_their_permission
 run capabilities
@@ -218,7 +218,7 @@ want_out_like '"value":"new"'
 run call state.shared.get --key s --store nowhere
 want_failure 4 'there is no home at sqlite:nowhere'
 
-# The same failures with a holder and without one: the same object, once, and the same exit code.
+# The same failures with a server of the home and without one: the same object, once, and the same exit code.
 failures() { # FOLDER
   mkdir -p "$tmp/$1"
   i=0
@@ -243,7 +243,7 @@ failures() { # FOLDER
 CALLS
 }
 
-t call__a_failure_is_told_alike_with_a_holder_and_without
+t call__a_failure_is_told_alike_with_a_server_of_the_home_and_without
 printf '{"key":"big","value":"%03000d"}' 7 >big
 failures here
 cp "$tmp/here/4" "$err"
@@ -251,24 +251,24 @@ want_err_like '"code":"QuotaExceeded".*"(used|limit)[a-z_]*":[0-9]+.*"(used|limi
 cp "$tmp/here/3" "$err"
 want_err_like '"code":"VersionConflict".*"expected":7,"actual":1'
 held=$(PERDURE_PERSISTENT_QUOTA=2000 "$perdure" session begin)
-want_true [ "$(holders)" = 1 ]
+want_true [ "$(servers)" = 1 ]
 failures held
 want_true diff -r "$tmp/here" "$tmp/held"
 run session end "$held"
-until_true no_holder
+until_true no_server
 
 t session__without_one_there_is_none
 run session get draft
 want_code 1
 want_err_like 'hint: a new session: export PERDURE_SESSION='
-want_true [ "$(holders)" = 0 ]
+want_true [ "$(servers)" = 0 ]
 
 t session__state_is_there_for_the_next_command
 run session begin
 want_out_like '^s-[0-9a-f]+$'
 PERDURE_SESSION=$(cat "$out")
 export PERDURE_SESSION
-want_true [ "$(holders)" = 1 ]
+want_true [ "$(servers)" = 1 ]
 run session set draft '{"a":1}'
 want_code 0
 run session get draft
@@ -284,17 +284,17 @@ t session__another_agent_does_not_get_in
 run --agent other session get draft
 want_code 1
 
-t session__one_holder_keeps_several
+t session__one_server_keeps_several
 run session begin
 second=$(cat "$out")
 run session sessions
 want_count 2
-want_true [ "$(holders)" = 1 ]
+want_true [ "$(servers)" = 1 ]
 run session end "$second"
 want_code 0
 
-t session__a_holder_leaves_no_lines_in_the_audit_by_itself
-want_true [ "$(holders)" = 1 ]
+t session__the_server_leaves_no_lines_in_the_audit_by_itself
+want_true [ "$(servers)" = 1 ]
 sleep 1 # what was done before is on disk
 run audit -n 1000
 before=$(grep -vc audit.list "$out")
@@ -303,15 +303,15 @@ run audit -n 1000
 want_code 0
 want_true [ "$(grep -vc audit.list "$out")" = "$before" ]
 
-t session__after_the_end_there_is_nothing_and_the_holder_leaves
+t session__after_the_end_there_is_nothing_and_the_server_leaves
 run session end
 want_code 0
 want_out_like '^ended: true$'
 run session get draft
 want_code 1
 want_err_like 'new session'
-until_true no_holder
-want_true [ "$(holders)" = 0 ]
+until_true no_server
+want_true [ "$(servers)" = 0 ]
 unset PERDURE_SESSION
 
 t session__a_runtime_folder_that_others_may_write_is_refused

@@ -16,7 +16,7 @@ build=$(realpath "$1")
 source=$(realpath "$2")
 page=$source/$3
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/perdure-doc.XXXXXX")
-# Servers and holders of sessions go on in the background: all that runs the perdure that was installed here.
+# Servers go on, also those that keep sessions, in the background: all that runs the perdure that was installed here.
 end_all() {
   for process in /proc/[0-9]*; do
     case $(readlink "$process/exe") in "$tmp"/*) kill "${process#/proc/}" 2>/dev/null ;; esac

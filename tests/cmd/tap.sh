@@ -10,7 +10,13 @@ export LC_ALL=C
 unset PERDURE_STORE PERDURE_AGENT NO_COLOR PAGER PERDURE_PAGER
 perdure=$(realpath "$1")
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/perdure-cli.XXXXXX")
-trap 'chmod -R u+rwx "$tmp" 2>/dev/null; rm -rf "$tmp"' EXIT
+# Servers that commands have started in the background go on as long as there is a session: those of homes in $tmp end here.
+end_servers() {
+  find "$tmp" -name .server.lock -exec sed -n 's/^\([0-9]*\) idle$/\1/p' {} + 2>/dev/null | while read -r pid; do
+    case $(readlink "/proc/$pid/exe") in "$perdure") kill "$pid" ;; esac
+  done
+}
+trap 'end_servers; chmod -R u+rwx "$tmp" 2>/dev/null; rm -rf "$tmp"' EXIT
 out=$tmp/stdout
 err=$tmp/stderr
 count=0
