@@ -52,7 +52,7 @@ extern const bench_speech bench_speech_queue;
 extern const bench_speech bench_speech_mailbox;
 extern const bench_speech bench_speech_alerts;
 extern const bench_speech bench_speech_threads;
-extern const bench_speech bench_speech_runs;
+extern const bench_speech bench_speech_work;
 
 /* Zero-initialise; bench_clients_done. */
 typedef struct bench_clients {

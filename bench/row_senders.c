@@ -1,6 +1,6 @@
 /*
  * row_senders.c: row 26: many senders to one thing. 64 clients of one server against one client of it, in turns: queue.send to one queue,
- * mailbox.send to one mailbox, alerts.send to one agent's list, threads.append to one thread, runs.create in one agent's index.
+ * mailbox.send to one mailbox, alerts.send to one agent's list, threads.append to one thread, work.create in one agent's index.
  *
  * Each of these reads a counter and writes it back. Senders that conflicted with each other were slower together than one alone, and some
  * were refused; those that take turns and share a sync (pd_update) are faster. Every answer has to be 200: one 409 or 5xx fails the row.
@@ -16,7 +16,7 @@
 
 #define RUNS_MAX 5
 #define RATIO_MIN 3.0
-#define SENDS_MAX 9000 /* in one measurement: a mailbox takes 10,000 letters, and an agent has 10,000 runs at most */
+#define SENDS_MAX 9000 /* in one measurement: a mailbox takes 10,000 letters, and an agent has 10,000 work items at most */
 
 enum { ONE, MANY, SIDE_COUNT };
 
@@ -29,7 +29,7 @@ typedef struct sender_kind {
 static const sender_kind kinds[] = {
   {"queue.send to one queue", &bench_speech_queue, false},  {"mailbox.send to one mailbox", &bench_speech_mailbox, false},
   {"alerts.send to one list", &bench_speech_alerts, false}, {"threads.append to one thread", &bench_speech_threads, true},
-  {"runs.create in one index", &bench_speech_runs, false},
+  {"work.create in one index", &bench_speech_work, false},
 };
 
 typedef struct sender_bench {

@@ -108,12 +108,12 @@ static pd_code ask_threads(bench_client *c, uint32_t key, pd_error *err)
   return ask_http(c, "threads.append", body, err);
 }
 
-static pd_code ask_runs(bench_client *c, uint32_t key, pd_error *err)
+static pd_code ask_work(bench_client *c, uint32_t key, pd_error *err)
 {
   char body[256];
   (void)key;
-  snprintf(body, sizeof(body), "{\"title\":\"a run\",\"input\":" BENCH_WIRE_VALUE "}");
-  return ask_http(c, "runs.create", body, err);
+  snprintf(body, sizeof(body), "{\"title\":\"a work item\",\"input\":" BENCH_WIRE_VALUE "}");
+  return ask_http(c, "work.create", body, err);
 }
 
 static pd_code hear_sent(bench_client *c, size_t *out_used, bool *out_is_whole, pd_error *err)
@@ -125,7 +125,7 @@ const bench_speech bench_speech_queue = {.hello = "", .ask = ask_queue, .hear = 
 const bench_speech bench_speech_mailbox = {.hello = "", .ask = ask_mailbox, .hear = hear_sent};
 const bench_speech bench_speech_alerts = {.hello = "", .ask = ask_alerts, .hear = hear_sent};
 const bench_speech bench_speech_threads = {.hello = "", .ask = ask_threads, .hear = hear_sent};
-const bench_speech bench_speech_runs = {.hello = "", .ask = ask_runs, .hear = hear_sent};
+const bench_speech bench_speech_work = {.hello = "", .ask = ask_work, .hear = hear_sent};
 
 /* ---- Redis ---- */
 

@@ -41,7 +41,7 @@ extern const cli_command cmd_token;  /* token.c */
 extern const cli_command cmd_serve;  /* serve.c */
 
 extern const cli_command cmd_mcp;                  /* mcp.c */
-extern const cli_command cmd_runs, cmd_statestore; /* tier.c, statestore.c */
+extern const cli_command cmd_work, cmd_statestore; /* tier.c, statestore.c */
 
 extern const cli_command cmd_man, cmd_complete; /* man.c, complete.c: for machines */
 

@@ -54,7 +54,7 @@ static const cli_command *const commands[] = {
   &cmd_snapshot,
   &cmd_alerts,
   &cmd_folders,
-  &cmd_runs,
+  &cmd_work,
   &cmd_statestore,
   &cmd_health,
   &cmd_mcp,

@@ -118,15 +118,15 @@ TIER(cmd_alerts, "alerts", "Alerts for the operator", "send TITLE MESSAGE --seve
      "$ perdure alerts send 'disk is filling' '92 % used' --severity warning");
 TIER(cmd_folders, "folders", "Folders whose changes are in the agent's briefing", "watch PATH|unwatch PATH|list",
      "Says which folders the agent's briefing looks at.", "$ perdure folders watch /srv/work");
-TIER(cmd_runs, "runs", "Work that waits, is being done, or is over",
+TIER(cmd_work, "work", "Work that waits, is being done, or is over",
      "create [TITLE] [INPUT]|list [STATUS]|claim [ID]|update ID TOKEN [PROGRESS]|complete ID TOKEN [RESULT]|fail ID [TOKEN] [ERROR]|"
      "cancel ID [REASON]|get ID|prune",
-     "Runs are pending, investigating, and then completed, failed or cancelled. `claim` takes the\n"
+     "Work items are pending, investigating, and then completed, failed or cancelled. `claim` takes the\n"
      "oldest that waits (exit 1 if none does) and prints its token, which the others ask for; with\n"
      "--resume what this owner (--owner) held before is offered again first. `list` shows those that\n"
      "are not over; a status, or all, shows others. `prune` (--keep N, --older-than-ms MS, --dry-run)\n"
      "removes some that are over.",
-     "$ perdure runs create 'look at disk 3' '{\"disk\":3}'\n$ perdure --json runs claim --owner worker-1\n"
-     "$ perdure runs complete ID TOKEN '{\"found\":0}'\n$ perdure runs list all");
+     "$ perdure work create 'look at disk 3' '{\"disk\":3}'\n$ perdure --json work claim --owner worker-1\n"
+     "$ perdure work complete ID TOKEN '{\"found\":0}'\n$ perdure work list all");
 TIER(cmd_health, "health", "The health of the home", "", "Disk space, stores, quotas, vault, versions: one look at the home.",
      "$ perdure health");

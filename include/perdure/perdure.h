@@ -514,7 +514,6 @@ PD_API PD_MUST_USE pd_code pd_store_keyframe(pd_store *store, pd_error *err);
 #include <perdure/proof.h>
 #include <perdure/retention.h>
 #include <perdure/run.h>
-#include <perdure/runs.h>
 #include <perdure/state.h>
 #include <perdure/statestore.h>
 #include <perdure/story.h>
@@ -525,5 +524,6 @@ PD_API PD_MUST_USE pd_code pd_store_keyframe(pd_store *store, pd_error *err);
 #include <perdure/vault.h>
 #include <perdure/view.h>
 #include <perdure/watch.h>
+#include <perdure/work.h>
 
 #endif

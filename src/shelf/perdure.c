@@ -9,7 +9,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/json.h"
-#include "shelf/run_index.h"
+#include "shelf/work_index.h"
 
 #include <stdlib.h>
 
@@ -26,7 +26,7 @@ static void close_iter(pd_iter **iter)
   pd_iter_close(*iter);
 }
 
-/* ---- the index of runs: keys on the ref, one list in a StateStore (run_index.h) ---- */
+/* ---- the index of work items: keys on the ref, one list in a StateStore (work_index.h) ---- */
 
 static pd_code add_item(pd_buf *list, pd_bytes json, pd_error *err)
 {
@@ -35,31 +35,31 @@ static pd_code add_item(pd_buf *list, pd_bytes json, pd_error *err)
 }
 
 /* The ids of the keys at `at`, with commas between; *out_has: there are keys. */
-static pd_code read_run_keys(pd_store *store, const char *at, pd_buf *out, bool *out_has, pd_error *err)
+static pd_code read_work_keys(pd_store *store, const char *at, pd_buf *out, bool *out_has, pd_error *err)
 {
   CLEANUP(close_iter) pd_iter *iter = NULL;
   pd_entry entry;
   pd_bytes value;
   pd_code code;
   *out_has = false;
-  TRY(pd_iter_open(store, at, &(pd_scan){.prefix = pd_text(PD_RUN_INDEX_PREFIX)}, &iter, err));
+  TRY(pd_iter_open(store, at, &(pd_scan){.prefix = pd_text(PD_WORK_INDEX_PREFIX)}, &iter, err));
   while ((code = pd_iter_next(iter, &entry, &value, err)) == PD_OK) {
-    *out_has |= pd_is_run_key(entry.key);
-    if (pd_run_index_number(entry.key)) TRY(add_item(out, value, err));
+    *out_has |= pd_is_work_key(entry.key);
+    if (pd_work_index_number(entry.key)) TRY(add_item(out, value, err));
   }
   return code == PD_NOT_FOUND ? PD_OK : code;
 }
 
 /* What a StateStore shows as run:index. PD_NOT_FOUND. A value that is no list stays as it is: its reader will say so. */
-static pd_code read_run_index(pd_store *store, const char *at, pd_buf *out, pd_error *err)
+static pd_code read_work_index(pd_store *store, const char *at, pd_buf *out, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf keys = {0};
   CLEANUP(pd_buf_done) pd_buf list = {0};
   pd_json json, item;
   bool has_keys;
-  pd_code code = pd_get(store, at, pd_text(PD_RUN_INDEX), out, NULL, err);
+  pd_code code = pd_get(store, at, pd_text(PD_WORK_INDEX), out, NULL, err);
   if (code && code != PD_NOT_FOUND) return code;
-  TRY(read_run_keys(store, at, &keys, &has_keys, err));
+  TRY(read_work_keys(store, at, &keys, &has_keys, err));
   if (!has_keys) return code;
   if (!code) {
     if (pd_json_parse(pd_buf_bytes(out), &json, NULL) || json.kind != PD_JSON_ARRAY) return PD_OK;
@@ -77,7 +77,7 @@ typedef struct loading {
   perdure_shelf *shelf;
   pd_shelf_visit visit;
   void *ctx;
-  bool has_run_index; /* it was shown, or there is none */
+  bool has_work_index; /* it was shown, or there is none */
 } loading;
 
 static pd_code show(const loading *l, pd_bytes key, pd_bytes value, pd_error *err)
@@ -90,21 +90,21 @@ static pd_code show(const loading *l, pd_bytes key, pd_bytes value, pd_error *er
   return code ? pd_error_set(err, code, "%s", why.message) : PD_OK;
 }
 
-static pd_code show_run_index(loading *l, pd_error *err)
+static pd_code show_work_index(loading *l, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf text = {0};
-  l->has_run_index = true;
-  pd_code code = read_run_index(l->shelf->store, NULL, &text, err);
+  l->has_work_index = true;
+  pd_code code = read_work_index(l->shelf->store, NULL, &text, err);
   if (code) return code == PD_NOT_FOUND ? PD_OK : code;
-  return show(l, pd_text(PD_RUN_INDEX), pd_buf_bytes(&text), err);
+  return show(l, pd_text(PD_WORK_INDEX), pd_buf_bytes(&text), err);
 }
 
 /* In the order of the keys, run:index among them. */
 static pd_code load_entry(loading *l, pd_bytes key, pd_bytes value, pd_error *err)
 {
-  int order = pd_bytes_compare(key, pd_text(PD_RUN_INDEX));
-  if (order >= 0 && !l->has_run_index) TRY(show_run_index(l, err));
-  return !order || pd_is_run_key(key) ? PD_OK : show(l, key, value, err);
+  int order = pd_bytes_compare(key, pd_text(PD_WORK_INDEX));
+  if (order >= 0 && !l->has_work_index) TRY(show_work_index(l, err));
+  return !order || pd_is_work_key(key) ? PD_OK : show(l, key, value, err);
 }
 
 static pd_code load_store(pd_shelf *shelf, pd_shelf_visit visit, void *ctx, pd_error *err)
@@ -117,7 +117,7 @@ static pd_code load_store(pd_shelf *shelf, pd_shelf_visit visit, void *ctx, pd_e
   TRY(pd_iter_open(l.shelf->store, NULL, NULL, &iter, err));
   while ((code = pd_iter_next(iter, &entry, &value, err)) == PD_OK) TRY(load_entry(&l, entry.key, value, err));
   if (code != PD_NOT_FOUND) return code;
-  return l.has_run_index ? PD_OK : show_run_index(&l, err);
+  return l.has_work_index ? PD_OK : show_work_index(&l, err);
 }
 
 /* ---- writing ---- */
@@ -142,23 +142,23 @@ static pd_shelf_item *sort_batch(const pd_shelf_batch *batch)
   return items;
 }
 
-static bool has_run_index(const pd_shelf_item *items, size_t count)
+static bool has_work_index(const pd_shelf_item *items, size_t count)
 {
   for (size_t i = 0; i < count; i++)
-    if (pd_bytes_equal(items[i].key, pd_text(PD_RUN_INDEX))) return true;
+    if (pd_bytes_equal(items[i].key, pd_text(PD_WORK_INDEX))) return true;
   return false;
 }
 
 /* The list that is written now has them all. */
-static pd_code delete_run_keys(pd_edit *edit, pd_error *err)
+static pd_code delete_work_keys(pd_edit *edit, pd_error *err)
 {
   CLEANUP(close_iter) pd_iter *iter = NULL;
   CLEANUP(pd_buf_done) pd_buf keys = {0}; /* each with a NUL: an edit ends the iterator */
   pd_entry entry;
   pd_code code;
-  TRY(pd_edit_iter(edit, &(pd_scan){.prefix = pd_text(PD_RUN_INDEX_PREFIX), .keys_only = true}, &iter, err));
+  TRY(pd_edit_iter(edit, &(pd_scan){.prefix = pd_text(PD_WORK_INDEX_PREFIX), .keys_only = true}, &iter, err));
   while ((code = pd_iter_next(iter, &entry, NULL, err)) == PD_OK)
-    if (pd_is_run_key(entry.key)) TRY(pd_buf_printf(&keys, err, "%.*s%c", (int)entry.key.size, (const char *)entry.key.data, 0));
+    if (pd_is_work_key(entry.key)) TRY(pd_buf_printf(&keys, err, "%.*s%c", (int)entry.key.size, (const char *)entry.key.data, 0));
   if (code != PD_NOT_FOUND) return code;
   for (size_t at = 0; at < keys.size; at += strlen((const char *)keys.data + at) + 1)
     TRY(pd_edit_delete(edit, pd_text((const char *)keys.data + at), PD_ANY_VERSION, err));
@@ -177,7 +177,7 @@ static pd_code commit_some(perdure_shelf *s, const pd_shelf_item *items, size_t 
     code = items[i].value.data ? pd_edit_put(edit, items[i].key, items[i].value, PD_ANY_VERSION, err)
                                : pd_edit_delete(edit, items[i].key, PD_ANY_VERSION, err);
   }
-  if (!code && has_run_index(items + start, i - start)) code = delete_run_keys(edit, err);
+  if (!code && has_work_index(items + start, i - start)) code = delete_work_keys(edit, err);
   if (!code) code = pd_edit_commit(edit, NULL, err);
   if (code) pd_edit_abort(edit);
   *at = i;
@@ -197,7 +197,7 @@ static pd_code write_store(pd_shelf *shelf, const pd_shelf_batch *batch, pd_erro
 static pd_code get_at(pd_shelf *shelf, const char *at, pd_bytes key, pd_buf *out, pd_error *err)
 {
   pd_store *store = ((perdure_shelf *)shelf)->store;
-  if (pd_bytes_equal(key, pd_text(PD_RUN_INDEX))) return read_run_index(store, at, out, err);
+  if (pd_bytes_equal(key, pd_text(PD_WORK_INDEX))) return read_work_index(store, at, out, err);
   return pd_get(store, at, key, out, NULL, err);
 }
 

@@ -37,7 +37,7 @@ typedef struct pd_config {
   uint64_t agent_quota_bytes;               /* of all that an agent's store holds */
   uint64_t queue_visibility_ms, queue_count_max, queue_bytes_max, queue_sender_bytes_max;
   uint64_t mailbox_count_max;                      /* of one thread */
-  uint64_t runs_keep, runs_keep_ms, runs_lease_ms; /* keep_ms 0: forever; lease 0: never ends */
+  uint64_t work_keep, work_keep_ms, work_lease_ms; /* keep_ms 0: forever; lease 0: never ends */
   uint64_t activity_flush_ms;
   uint64_t briefing_files_max;
   /* of a server */

@@ -2,7 +2,7 @@
  * history.h: what the capabilities history.* share: whose history, which point of it, and what may be seen there.
  *
  * V1  An agent works on its own store; of `shared` it only reads. No input names another store.
- * V2  The refs that threads, mailboxes, runs, snapshots and restores keep in an agent's store are not part of its history here: they
+ * V2  The refs that threads, mailboxes, work items, snapshots and restores keep in an agent's store are not part of its history here: they
  *     are neither listed nor read nor moved, also not by the id of a commit that was made on one of them.
  * V3  What policy closes of state.persistent.* (of state.shared.*) is closed here, too: by key, at every point in history.
  * V4  Writing: `main` and the agent's own forks (fork/NAME), nothing else.

@@ -122,7 +122,7 @@ static pd_code no_room(pd_frame *frame, uint64_t used, uint64_t size, pd_error *
   pd_frame_detail_number(frame, "limit", limit);
   pd_frame_detail_number(frame, "size", size);
   return pd_error_named(err, PD_QUOTA, "QuotaExceeded",
-                        "agent '%s' keeps %llu of %llu bytes in its state, forks, threads, mailboxes and runs; %llu more do not fit:"
+                        "agent '%s' keeps %llu of %llu bytes in its state, forks, threads, mailboxes and work items; %llu more do not fit:"
                         " delete threads or forks that nobody needs, or ask for a larger agent.quota",
                         frame->held->name, (unsigned long long)used, (unsigned long long)limit, (unsigned long long)size);
 }

@@ -21,9 +21,9 @@ PD_MUST_USE pd_code pd_quota_put(pd_frame *frame, pd_store *store, const pd_quot
                                  uint64_t expect_version, pd_ack *out, pd_error *err);
 
 /* Is there room in the agent's store, which the frame holds, for what the call brings? What counts is what all its refs hold now: state,
- * forks, threads, mailboxes, runs. It is counted only if the store's files are larger than agent.quota, and then not for each call, so
- * several writers at once may go past the limit by a little. PD_QUOTA named QuotaExceeded, with `used`, `limit` and `size` in the details.
- * `small_is_free`: calls of a few KiB pass, for those that end something. */
+ * forks, threads, mailboxes, work items. It is counted only if the store's files are larger than agent.quota, and then not for each call,
+ * so several writers at once may go past the limit by a little. PD_QUOTA named QuotaExceeded, with `used`, `limit` and `size` in the
+ * details. `small_is_free`: calls of a few KiB pass, for those that end something. */
 PD_MUST_USE pd_code pd_quota_room(pd_frame *frame, bool small_is_free, pd_error *err);
 /* The same for `size` bytes that the call brings back, whatever its input has. */
 PD_MUST_USE pd_code pd_quota_room_for(pd_frame *frame, uint64_t size, pd_error *err);

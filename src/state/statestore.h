@@ -28,7 +28,7 @@ struct pd_statestore {
   int64_t due_ms;         /* when the thread is to flush, monotonic; 0: nothing is due */
   pd_statestore_stats stats;
   pthread_t thread;
-  pthread_mutex_t own_lock; /* around reading, changing and writing what perdure keeps here: observers, runs. Taken before `lock` */
+  pthread_mutex_t own_lock; /* around reading, changing and writing what perdure keeps here: observers, work items. Taken before `lock` */
 
   pd_shelf *shelf; /* NULL: memory. Set at open, gone with close */
   bool is_whole;   /* the shelf's: no dirty nodes, no `gone` */

@@ -166,7 +166,7 @@ same_code 4 --agent nobody stats
 for c in "persistent set k 1" "persistent get k" "--json persistent get k" "persistent get nope" "persistent list" "persistent history k" \
   "shared set m 2 --expected-version 0" "shared get m" "--json shared list" "call state.persistent.get --key k" "call nope" "capabilities" \
   "--json capabilities state.persistent.get" "queue send main hello" "queue receive" "alerts list" "--agent fresh briefing" \
-  "thread list" "mailbox list main" "runs list" "approvals list" "policy list" "agents" "agents --names"; do
+  "thread list" "mailbox list main" "work list" "approvals list" "policy list" "agents" "agents --names"; do
   same $c
 done
 
@@ -315,7 +315,7 @@ done
 same agent open
 keep '[0-9]{13}'
 for c in "agent push {\"id\":\"7\"} --epoch @@" "agent next --epoch @@" "agent ticks" "agent next --epoch 9" "agent next" \
-  "agents" "agents --names" "--json agents" "runs create title" "runs list" "--json runs list all" "runs list nope"; do
+  "agents" "agents --names" "--json agents" "work create title" "work list" "--json work list all" "work list nope"; do
   same $c
 done
 

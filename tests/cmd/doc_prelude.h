@@ -16,7 +16,6 @@
 #include <perdure/proof.h>
 #include <perdure/retention.h>
 #include <perdure/run.h>
-#include <perdure/runs.h>
 #include <perdure/state.h>
 #include <perdure/statestore.h>
 #include <perdure/storage.h>
@@ -28,6 +27,7 @@
 #include <perdure/token.h>
 #include <perdure/vault.h>
 #include <perdure/watch.h>
+#include <perdure/work.h>
 
 extern pd_store *store;
 extern pd_home *home;

@@ -291,7 +291,7 @@ static void history__what_threads_and_runs_keep_is_no_part_of_it(void **state)
   set(w, "plan", "1");
   world_ok(w, "threads.create", "{\"thread_id\":\"t\",\"state\":{\"word\":\"hush\"}}");
   char *commit = world_text(w, "commit");
-  world_ok(w, "runs.create", "{\"input\":{\"word\":\"hush\"}}");
+  world_ok(w, "work.create", "{\"input\":{\"word\":\"hush\"}}");
   world_ok(w, "mailbox.send", "{\"thread_id\":\"t\",\"body\":\"hush\"}");
   world_ok(w, "history.refs", "{}");
   world_want(w, "count", "1");

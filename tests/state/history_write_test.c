@@ -1,6 +1,6 @@
 /*
  * history_write_test.c: history.commit, undo, redo, reset, rollback, fork, drop, merge, cherry_pick, revert, tag, pin: and that none of
- * them is a way around what the other tiers promise: quotas, deletion for good, policy and approvals, threads and runs.
+ * them is a way around what the other tiers promise: quotas, deletion for good, policy and approvals, threads and work.
  */
 #include "state/world.h"
 
@@ -492,7 +492,7 @@ static void history__threads_runs_and_mailboxes_are_out_of_reach(void **state)
   set(w, "plan", "1");
   world_ok(w, "threads.create", "{\"thread_id\":\"t\",\"state\":{\"n\":1}}");
   char *commit = world_text(w, "commit");
-  world_ok(w, "runs.create", "{\"input\":{}}");
+  world_ok(w, "work.create", "{\"input\":{}}");
   w->is_operator = true; /* not even then: these are other tiers' */
   assert_int_equal(world_callf(w, "history.reset", "{\"to\":\"%s\"}", commit), PD_NOT_FOUND);
   assert_int_equal(world_callf(w, "history.merge", "{\"from\":\"%s\"}", commit), PD_NOT_FOUND);
@@ -511,7 +511,7 @@ static void history__threads_runs_and_mailboxes_are_out_of_reach(void **state)
   world_ok(w, "history.undo", "{}");
   world_ok(w, "threads.load", "{\"thread_id\":\"t\"}");
   world_want(w, "state", "{\"n\":1}");
-  world_ok(w, "runs.list", "{}");
+  world_ok(w, "work.list", "{}");
   world_want(w, "runs.1", "");
   assert_true(*world_out(w, "runs.0"));
   free(commit);

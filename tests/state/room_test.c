@@ -5,7 +5,7 @@
 #include "base/buf.h"
 #include "state/home.h"
 #include "state/queue.h"
-#include "state/runs.h"
+#include "state/work.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -102,12 +102,12 @@ static void room__is_one_for_threads_forks_mailboxes_and_runs(void **state)
 }
 
 /* The store is over the limit: what brings bytes is refused, and what reads, ends or deletes is not. */
-static void room__that_is_used_up_refuses_state_and_runs_but_no_deletes(void **state)
+static void room__that_is_used_up_refuses_state_and_work_but_no_deletes(void **state)
 {
   (void)state;
   world_ok(&w, "state.persistent.set", "{\"key\":\"k\",\"value\":1}");
-  world_ok(&w, "runs.create", "{\"run_id\":\"r\"}");
-  world_ok(&w, "runs.claim", "{\"run_id\":\"r\"}");
+  world_ok(&w, "work.create", "{\"run_id\":\"r\"}");
+  world_ok(&w, "work.claim", "{\"run_id\":\"r\"}");
   char token[64];
   snprintf(token, sizeof token, "%s", world_out(&w, "run.token"));
   world_ok(&w, "history.fork", "{\"name\":\"f\"}");
@@ -122,13 +122,13 @@ static void room__that_is_used_up_refuses_state_and_runs_but_no_deletes(void **s
   assert_int_equal(world_callf(&w, "state.persistent.set", "{\"key\":\"l\",\"value\":1}"), PD_QUOTA);
   assert_string_equal(world_out(&w, "error.code"), "\"QuotaExceeded\"");
   assert_non_null(strstr(w.err.message, "agent.quota"));
-  assert_int_equal(world_callf(&w, "runs.create", "{\"title\":\"t\"}"), PD_QUOTA);
-  assert_int_equal(world_callf(&w, "runs.update", "{\"run_id\":\"r\",\"token\":%s,\"progress\":%s}", token, letters(5000)), PD_QUOTA);
-  assert_int_equal(world_callf(&w, "runs.complete", "{\"run_id\":\"r\",\"token\":%s,\"result\":%s}", token, letters(5000)), PD_QUOTA);
+  assert_int_equal(world_callf(&w, "work.create", "{\"title\":\"t\"}"), PD_QUOTA);
+  assert_int_equal(world_callf(&w, "work.update", "{\"run_id\":\"r\",\"token\":%s,\"progress\":%s}", token, letters(5000)), PD_QUOTA);
+  assert_int_equal(world_callf(&w, "work.complete", "{\"run_id\":\"r\",\"token\":%s,\"result\":%s}", token, letters(5000)), PD_QUOTA);
   world_ok(&w, "state.persistent.get", "{\"key\":\"k\"}");
   world_ok(&w, "state.persistent.delete", "{\"key\":\"k\"}");
-  world_okf(&w, "runs.complete", "{\"run_id\":\"r\",\"token\":%s,\"result\":1}", token); /* what is begun can be ended */
-  world_ok(&w, "runs.prune", "{\"keep\":0}");
+  world_okf(&w, "work.complete", "{\"run_id\":\"r\",\"token\":%s,\"result\":1}", token); /* what is begun can be ended */
+  world_ok(&w, "work.prune", "{\"keep\":0}");
 }
 
 /* What moves a ref brings bytes back as a write does. Where it takes some away it is never refused. */
@@ -331,9 +331,9 @@ static void system__gc_that_was_switched_off_by_hand_stays_off(void **state)
   assert_int_equal(pd_store_close(system, &w.err), PD_OK);
 }
 
-/* ---- runs ---- */
+/* ---- work items ---- */
 
-/* Runs in memory, and how often one is read. */
+/* Work items in memory, and how often one is read. */
 typedef struct counted {
   char keys[700][80];
   char *values[700];
@@ -367,7 +367,7 @@ static pd_code counted_write(void *ctx, const pd_statestore_change *changes, siz
 }
 
 /* Keys are numbered as they come, so their order is that of their numbers. */
-static pd_code counted_scan(void *ctx, const char *prefix, pd_run_scan_visit visit, void *visit_ctx, pd_error *err)
+static pd_code counted_scan(void *ctx, const char *prefix, pd_work_scan_visit visit, void *visit_ctx, pd_error *err)
 {
   counted *c = ctx;
   for (size_t i = 0; i < c->count; i++) {
@@ -382,18 +382,18 @@ static pd_code counted_scan(void *ctx, const char *prefix, pd_run_scan_visit vis
 static void end_64_of_300(bool has_keys)
 {
   counted *c = calloc(1, sizeof *c);
-  pd_runs_place place = {counted_get, counted_write, c, 1000000, 10, PD_RUNS_KEEP_ALL, has_keys ? counted_scan : NULL};
+  pd_work_place place = {counted_get, counted_write, c, 1000000, 10, PD_WORK_KEEP_ALL, has_keys ? counted_scan : NULL};
   char id[16];
   for (int i = 0; i < 300; i++) {
     snprintf(id, sizeof id, "run-%d", i);
-    pd_run_op op = {.verb = PD_RUN_DO_CREATE, .id = id, .title = "t", .value = pd_text("1")};
-    assert_int_equal(pd_run_op_do(&place, &op, &w.err), PD_OK);
+    pd_work_op op = {.verb = PD_WORK_DO_CREATE, .id = id, .title = "t", .value = pd_text("1")};
+    assert_int_equal(pd_work_op_do(&place, &op, &w.err), PD_OK);
   }
   c->reads = 0;
   for (int i = 0; i < 64; i++) {
     snprintf(id, sizeof id, "run-%d", i);
-    pd_run_op op = {.verb = PD_RUN_DO_CANCEL, .id = id, .reason = "no"};
-    assert_int_equal(pd_run_op_do(&place, &op, &w.err), PD_OK);
+    pd_work_op op = {.verb = PD_WORK_DO_CANCEL, .id = id, .reason = "no"};
+    assert_int_equal(pd_work_op_do(&place, &op, &w.err), PD_OK);
   }
   print_message("# %zu reads\n", c->reads);
   assert_true(c->reads < 64 * 300 / 8);
@@ -404,7 +404,7 @@ static void end_64_of_300(bool has_keys)
   free(c);
 }
 
-static void runs__ending_one_of_many_reads_few_of_the_others(void **state)
+static void work__ending_one_of_many_reads_few_of_the_others(void **state)
 {
   (void)state;
   end_64_of_300(false);
@@ -418,14 +418,14 @@ int main(void)
   const struct CMUnitTest tests[] = {
     CASE(room__of_threads_is_bounded_and_comes_back_when_one_is_deleted),
     CASE(room__is_one_for_threads_forks_mailboxes_and_runs),
-    CASE(room__that_is_used_up_refuses_state_and_runs_but_no_deletes),
+    CASE(room__that_is_used_up_refuses_state_and_work_but_no_deletes),
     CASE(room__that_is_used_up_refuses_moves_of_history_that_bring_bytes_back),
     CASE(room__of_a_home_that_is_over_a_lowered_limit_is_read_and_deleted),
     CASE(queue__bytes_are_bounded_and_freed_when_they_are_acknowledged),
     CASE(queue__a_sender_is_bounded_over_all_queues_also_of_agents_that_do_not_exist),
     CASE(queue__a_message_that_is_sent_again_as_the_same_operation_is_there_once),
     CASE(queue__bytes_of_an_old_queue_are_counted_when_it_is_next_written),
-    CASE(runs__ending_one_of_many_reads_few_of_the_others),
+    CASE(work__ending_one_of_many_reads_few_of_the_others),
     CASE(system__ten_thousand_messages_that_were_acknowledged_leave_a_bounded_store),
     CASE(system__gc_that_was_switched_off_by_hand_stays_off),
   };

@@ -1,5 +1,5 @@
 /*
- * senders_test.c: many callers of one queue, mailbox, run index, alert list or thread at once: none is refused, none is lost, numbers
+ * senders_test.c: many callers of one queue, mailbox, work index, alert list or thread at once: none is refused, none is lost, numbers
  * are given once, and they share syncs. The disk is slow here (SYNC_US an append), so that all others have time to stage meanwhile: senders
  * that conflicted with each other would need an append each.
  */
@@ -134,11 +134,11 @@ static void senders__of_alerts_never_conflict(void **state)
   check_sharing(w, "system", "alerts.send", "{\"severity\":\"info\",\"title\":\"x\",\"message\":\"x\"}", "alert_id");
 }
 
-static void senders__of_runs_are_all_served(void **state)
+static void senders__of_work_are_all_served(void **state)
 {
   world *w = *state;
-  check_sharing(w, "worker", "runs.create", "{\"title\":\"x\"}", "run_id");
-  world_ok(w, "runs.list", "{\"limit\":1000}");
+  check_sharing(w, "worker", "work.create", "{\"title\":\"x\"}", "run_id");
+  world_ok(w, "work.list", "{\"limit\":1000}");
   world_want(w, "count", "256");
 }
 
@@ -189,7 +189,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
     cmocka_unit_test_setup_teardown(senders__to_one_queue_are_all_served, set_up_slow, tear_down_slow),
     cmocka_unit_test_setup_teardown(senders__of_alerts_never_conflict, set_up_slow, tear_down_slow),
-    cmocka_unit_test_setup_teardown(senders__of_runs_are_all_served, set_up_slow, tear_down_slow),
+    cmocka_unit_test_setup_teardown(senders__of_work_are_all_served, set_up_slow, tear_down_slow),
     cmocka_unit_test_setup_teardown(senders__to_one_mailbox_are_all_served, set_up_slow, tear_down_slow),
     cmocka_unit_test_setup_teardown(senders__to_one_thread_are_all_served, set_up_slow, tear_down_slow),
     cmocka_unit_test_setup_teardown(senders__of_two_processes_are_all_served, world_set_up, world_tear_down),

@@ -23,7 +23,7 @@
 #include <cmocka.h>
 
 #define STATE "s3cr3t-state" /* vera's keys */
-#define DEEP "s3cr3t-deep"   /* vera's threads, mailboxes, session, queue, runs, alerts */
+#define DEEP "s3cr3t-deep"   /* vera's threads, mailboxes, session, queue, work, alerts */
 #define BOARD "s3cr3t-board" /* what all agents share */
 #define HIDDEN "zq-hidden"   /* an agent that nobody names */
 #define MINE "mine-all-mine" /* open/k of vera, which the narrowed token is for */
@@ -162,7 +162,7 @@ static void plant(walk *k)
   make_as(k, &k->vera, "", "mailbox.send", "{\"thread_id\":\"tx\",\"body\":\"" DEEP "\"}");
   make_as(k, &k->vera, "", "queue.send", "{\"to\":\"vera\",\"body\":\"" DEEP "\"}");
   make_as(k, &k->vera, "", "alerts.send", "{\"severity\":\"info\",\"title\":\"t\",\"message\":\"" DEEP "\"}");
-  make_as(k, &k->vera, "", "runs.create", "{\"run_id\":\"run-1\",\"input\":\"" DEEP "\"}");
+  make_as(k, &k->vera, "", "work.create", "{\"run_id\":\"run-1\",\"input\":\"" DEEP "\"}");
   k->session = learn(k, &k->vera, "POST", "/v1/call/session.begin", "{}", "session_id");
   char *in = text_of("Perdure-Session: %s\r\n", k->session);
   make_as(k, &k->vera, in, "state.session.set", "{\"key\":\"plan\",\"value\":\"" DEEP "\"}");
