@@ -1,5 +1,5 @@
 /*
- * history_errors_test.c: every error that history.* names, provoked one by one: the code, and what the capability's file says can be done
+ * history_errors_test.c: every error that history.* and store.* name, provoked one by one: the code, and what the capability's file says can be done
  * about it. One world for all of them: a call that fails changes nothing.
  *
  * In inputs, $RETIRED is a commit that gc took, $SHORT the digits of two commits, $ERASED a commit whose key `gone` was erased, $DELETED
@@ -216,6 +216,50 @@ POINTS(history_pin, "history.pin", "{\"at\":\"", "\"}")
 FAILS_BY(NO_MARKS, history_pin, QuotaExceeded, "history.pin", "{}", "remove")
 POINTS(history_unpin, "history.unpin", "{\"at\":\"", "\"}")
 
+/* ---- the operator's, on any store ---- */
+
+/* The two that any of them may answer with. */
+#define ANY(function, capability, rest)                                                                                                    \
+  FAILS_BY(OPERATOR, function, StoreNotFound, capability, "{\"store\":\"nobody\"" rest, "init")                                            \
+  FAILS_BY(PLAIN, function, PermissionDenied, capability, "{\"store\":\"main\"" rest, "ask")
+
+ANY(store_blame, "store.blame", ",\"key\":\"plan\"}")
+POINTS_BY(OPERATOR, store_blame, "store.blame", "{\"store\":\"main\",\"key\":\"plan\",\"at\":\"", "\"}")
+ANY(store_commit, "store.commit", ",\"changes\":[{\"key\":\"k\",\"delete\":true}]}")
+ANY(store_diff, "store.diff", "}")
+POINTS_BY(OPERATOR, store_diff, "store.diff", "{\"store\":\"main\",\"from\":\"", "\"}")
+ANY(store_get, "store.get", ",\"key\":\"plan\"}")
+POINTS_BY(OPERATOR, store_get, "store.get", "{\"store\":\"main\",\"key\":\"plan\",\"at\":\"", "\"}")
+ANY(store_history, "store.history", ",\"key\":\"plan\"}")
+POINTS_BY(OPERATOR, store_history, "store.history", "{\"store\":\"main\",\"key\":\"plan\",\"at\":\"", "\"}")
+ANY(store_list, "store.list", "}")
+POINTS_BY(OPERATOR, store_list, "store.list", "{\"store\":\"main\",\"at\":\"", "\"}")
+ANY(store_log, "store.log", "}")
+POINTS_BY(OPERATOR, store_log, "store.log", "{\"store\":\"main\",\"at\":\"", "\"}")
+ANY(store_mark, "store.mark", ",\"kind\":\"pin\"}")
+POINTS_BY(OPERATOR, store_mark, "store.mark", "{\"store\":\"main\",\"kind\":\"pin\",\"at\":\"", "\"}")
+ANY(store_merge, "store.merge", ",\"from\":\"main\"}")
+POINTS_BY(OPERATOR, store_merge, "store.merge", "{\"store\":\"main\",\"from\":\"", "\"}")
+ANY(store_move, "store.move", ",\"how\":\"undo\"}")
+POINTS_BY(OPERATOR, store_move, "store.move", "{\"store\":\"main\",\"how\":\"reset\",\"to\":\"", "\"}")
+ANY(store_refs, "store.refs", "}")
+ANY(store_stats, "store.stats", "}")
+ANY(store_verify, "store.verify", "}")
+POINTS_BY(OPERATOR, store_verify, "store.verify", "{\"store\":\"main\",\"since\":\"", "\"}")
+FAILS_BY(OPERATOR, store_commit, NotFound, "store.commit",
+         "{\"store\":\"main\",\"ref\":\"fork/none\",\"changes\":[{\"key\":\"k\",\"delete\":true}]}", "list")
+FAILS_BY(OPERATOR, store_commit, VersionConflict, "store.commit",
+         "{\"store\":\"main\",\"changes\":[{\"key\":\"plan\",\"delete\":true,\"expected_version\":0}]}", "reload")
+FAILS_BY(OPERATOR, store_blame, ValueErased, "store.blame", "{\"store\":\"main\",\"key\":\"gone\",\"at\":\"$ERASED\"}", "choose")
+FAILS_BY(OPERATOR, store_diff, ValueErased, "store.diff", "{\"store\":\"main\",\"from\":\"main\",\"to\":\"$ERASED\",\"values\":\"all\"}",
+         "choose")
+FAILS_BY(OPERATOR, store_get, ValueErased, "store.get", "{\"store\":\"main\",\"key\":\"gone\",\"at\":\"$ERASED\"}", "choose")
+FAILS_BY(OPERATOR, store_list, ValueErased, "store.list", "{\"store\":\"main\",\"at\":\"$ERASED\",\"values\":true}", "choose")
+FAILS_BY(OPERATOR, store_log, ValueErased, "store.log", "{\"store\":\"main\",\"at\":\"$ERASED\",\"one\":true,\"values\":true}", "choose")
+FAILS_BY(OPERATOR, store_merge, ValueErased, "store.merge", "{\"store\":\"main\",\"from\":\"$LOST\"}", "choose")
+FAILS_BY(OPERATOR, store_mark, AlreadyExists, "store.mark", "{\"store\":\"main\",\"kind\":\"tag\",\"name\":\"tagged\"}", "rename")
+FAILS_BY(OPERATOR, store_move, AlreadyExists, "store.move", "{\"store\":\"main\",\"how\":\"fork\",\"name\":\"fork/grow\"}", "rename")
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -314,6 +358,72 @@ int main(void)
     cmocka_unit_test(history_unpin__err_NotFound__is_told),
     cmocka_unit_test(history_unpin__err_Ambiguous__is_told),
     cmocka_unit_test(history_unpin__err_Retired__is_told),
+    cmocka_unit_test(store_blame__err_StoreNotFound__is_told),
+    cmocka_unit_test(store_blame__err_PermissionDenied__is_told),
+    cmocka_unit_test(store_blame__err_NotFound__is_told),
+    cmocka_unit_test(store_blame__err_Ambiguous__is_told),
+    cmocka_unit_test(store_blame__err_Retired__is_told),
+    cmocka_unit_test(store_commit__err_StoreNotFound__is_told),
+    cmocka_unit_test(store_commit__err_PermissionDenied__is_told),
+    cmocka_unit_test(store_diff__err_StoreNotFound__is_told),
+    cmocka_unit_test(store_diff__err_PermissionDenied__is_told),
+    cmocka_unit_test(store_diff__err_NotFound__is_told),
+    cmocka_unit_test(store_diff__err_Ambiguous__is_told),
+    cmocka_unit_test(store_diff__err_Retired__is_told),
+    cmocka_unit_test(store_get__err_StoreNotFound__is_told),
+    cmocka_unit_test(store_get__err_PermissionDenied__is_told),
+    cmocka_unit_test(store_get__err_NotFound__is_told),
+    cmocka_unit_test(store_get__err_Ambiguous__is_told),
+    cmocka_unit_test(store_get__err_Retired__is_told),
+    cmocka_unit_test(store_history__err_StoreNotFound__is_told),
+    cmocka_unit_test(store_history__err_PermissionDenied__is_told),
+    cmocka_unit_test(store_history__err_NotFound__is_told),
+    cmocka_unit_test(store_history__err_Ambiguous__is_told),
+    cmocka_unit_test(store_history__err_Retired__is_told),
+    cmocka_unit_test(store_list__err_StoreNotFound__is_told),
+    cmocka_unit_test(store_list__err_PermissionDenied__is_told),
+    cmocka_unit_test(store_list__err_NotFound__is_told),
+    cmocka_unit_test(store_list__err_Ambiguous__is_told),
+    cmocka_unit_test(store_list__err_Retired__is_told),
+    cmocka_unit_test(store_log__err_StoreNotFound__is_told),
+    cmocka_unit_test(store_log__err_PermissionDenied__is_told),
+    cmocka_unit_test(store_log__err_NotFound__is_told),
+    cmocka_unit_test(store_log__err_Ambiguous__is_told),
+    cmocka_unit_test(store_log__err_Retired__is_told),
+    cmocka_unit_test(store_mark__err_StoreNotFound__is_told),
+    cmocka_unit_test(store_mark__err_PermissionDenied__is_told),
+    cmocka_unit_test(store_mark__err_NotFound__is_told),
+    cmocka_unit_test(store_mark__err_Ambiguous__is_told),
+    cmocka_unit_test(store_mark__err_Retired__is_told),
+    cmocka_unit_test(store_merge__err_StoreNotFound__is_told),
+    cmocka_unit_test(store_merge__err_PermissionDenied__is_told),
+    cmocka_unit_test(store_merge__err_NotFound__is_told),
+    cmocka_unit_test(store_merge__err_Ambiguous__is_told),
+    cmocka_unit_test(store_merge__err_Retired__is_told),
+    cmocka_unit_test(store_move__err_StoreNotFound__is_told),
+    cmocka_unit_test(store_move__err_PermissionDenied__is_told),
+    cmocka_unit_test(store_move__err_NotFound__is_told),
+    cmocka_unit_test(store_move__err_Ambiguous__is_told),
+    cmocka_unit_test(store_move__err_Retired__is_told),
+    cmocka_unit_test(store_refs__err_StoreNotFound__is_told),
+    cmocka_unit_test(store_refs__err_PermissionDenied__is_told),
+    cmocka_unit_test(store_stats__err_StoreNotFound__is_told),
+    cmocka_unit_test(store_stats__err_PermissionDenied__is_told),
+    cmocka_unit_test(store_verify__err_StoreNotFound__is_told),
+    cmocka_unit_test(store_verify__err_PermissionDenied__is_told),
+    cmocka_unit_test(store_verify__err_NotFound__is_told),
+    cmocka_unit_test(store_verify__err_Ambiguous__is_told),
+    cmocka_unit_test(store_verify__err_Retired__is_told),
+    cmocka_unit_test(store_commit__err_NotFound__is_told),
+    cmocka_unit_test(store_commit__err_VersionConflict__is_told),
+    cmocka_unit_test(store_blame__err_ValueErased__is_told),
+    cmocka_unit_test(store_diff__err_ValueErased__is_told),
+    cmocka_unit_test(store_get__err_ValueErased__is_told),
+    cmocka_unit_test(store_list__err_ValueErased__is_told),
+    cmocka_unit_test(store_log__err_ValueErased__is_told),
+    cmocka_unit_test(store_merge__err_ValueErased__is_told),
+    cmocka_unit_test(store_mark__err_AlreadyExists__is_told),
+    cmocka_unit_test(store_move__err_AlreadyExists__is_told),
   };
   return cmocka_run_group_tests(tests, open_world, close_world);
 }
