@@ -1,6 +1,6 @@
 /*
- * history_errors_test.c: every error that history.* and store.* name, provoked one by one: the code, and what the capability's file says can be done
- * about it. One world for all of them: a call that fails changes nothing.
+ * history_errors_test.c: every error that history.* and store.* name, provoked one by one: the code, and what the capability says can
+ * be done about it. One world for all of them: a call that fails changes nothing.
  *
  * In inputs, $RETIRED is a commit that gc took, $SHORT the digits of two commits, $ERASED a commit whose key `gone` was erased, $DELETED
  * the one that deleted it, $LOST one of a fork whose key `lost` was erased after it was undone. The last commit made `big` small.
