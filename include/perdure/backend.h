@@ -50,7 +50,12 @@
  *      joint_begin does not wait without end for others that keep a store locked. Handles of joint_open are closed before either. Both free
  *      `joint`; abort takes NULL.
  *
- * B14 to B16 and B18 on a read-only handle are PD_READ_ONLY.
+ *  B21 gc_lock, where present (with gc_unlock), keeps gc away from those who read for long. With `shared_ms` it is shared: any number may
+ *      have it so, in any process, each for at most that long. With 0 it is exclusive: nobody has it otherwise, but for those whose time is
+ *      over, and nobody gets it before gc_unlock. It does not wait: PD_CONFLICT if it cannot be had now. A process that dies gives it up. It
+ *      may be unlocked after its handle was closed. It stops nobody who does not ask. *out_lock may be NULL: nothing here can be taken away.
+ *
+ * B14 to B16, B18, and B21 if it is exclusive, on a read-only handle are PD_READ_ONLY.
  *
  * A visitor of log_read must not call the backend on the same handle: copy what is needed, act afterwards.
  *
@@ -65,7 +70,7 @@
 extern "C" {
 #endif
 
-#define PD_BACKEND_ABI 2 /* 2: health and joint commits (B19, B20) */
+#define PD_BACKEND_ABI 3 /* 2: health and joint commits (B19, B20). 3: gc_lock (B21) */
 
 /* Flags of an open backend. */
 #define PD_BACKEND_LASTS 1u     /* log_append survives power loss */
@@ -135,6 +140,9 @@ typedef struct pd_backend_ops {
   pd_code (*joint_open)(void *joint, const char *store, unsigned flags, pd_backend **out, pd_error *err);
   pd_code (*joint_commit)(void *joint, pd_error *err);
   void (*joint_abort)(void *joint);
+  /* B21. */
+  pd_code (*gc_lock)(pd_backend *b, uint32_t shared_ms, void **out_lock, pd_error *err);
+  void (*gc_unlock)(void *lock); /* takes NULL */
 } pd_backend_ops;
 
 /* Each backend's struct begins with its ops. */

@@ -7,11 +7,12 @@
  *      visits it unlocked. So a redaction or a sweep takes nothing from under a reader.
  *  M2  `tail` is stored last: who reads it finds the records up to it.
  *  M3  A blob counts as put at the moment in `put_at`; a mark ends a moment, so what is put later is past it.
- *  M4  A shared store is in `shared` exactly while it has a handle.
+ *  M4  A shared store is in `shared` exactly while it has a handle. A gc_lock counts as one.
  */
 #include "backend/builtin.h"
 #include "base/base.h"
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/error.h"
 
 #include <errno.h>
@@ -34,6 +35,12 @@ typedef struct blob {
 
 typedef struct memory_handle memory_handle;
 
+typedef struct memory_gc_lock {
+  struct memory_gc_lock *next; /* of the store */
+  struct memory_store *store;
+  int64_t end_ms; /* INT64_MAX: it is exclusive */
+} memory_gc_lock;
+
 typedef struct memory_store {
   struct memory_store *next; /* in `shared` */
   char *name;                /* NULL: private */
@@ -50,6 +57,7 @@ typedef struct memory_store {
   size_t blob_count, blob_capacity;
   uint64_t moment; /* how many marks were given, and one */
   uint64_t log_bytes, bag_bytes;
+  memory_gc_lock *gc_locks;
 } memory_store;
 
 struct memory_handle {
@@ -171,12 +179,8 @@ static void memory_release(pd_backend *b)
   pthread_mutex_unlock(&h->store->lock);
 }
 
-static void memory_close(pd_backend *b)
+static void store_let(memory_store *s)
 {
-  if (!b) return;
-  memory_handle *h = (memory_handle *)b;
-  memory_store *s = h->store;
-  memory_release(b);
   pthread_mutex_lock(&shared_lock);
   bool is_last = --s->handle_count == 0;
   if (is_last && s->name) {
@@ -186,6 +190,14 @@ static void memory_close(pd_backend *b)
   }
   pthread_mutex_unlock(&shared_lock);
   if (is_last) store_free(s);
+}
+
+static void memory_close(pd_backend *b)
+{
+  if (!b) return;
+  memory_handle *h = (memory_handle *)b;
+  memory_release(b);
+  store_let(h->store);
   free(h);
 }
 
@@ -510,6 +522,53 @@ static pd_code memory_log_wait(pd_backend *b, uint64_t after, uint32_t timeout_m
   return PD_OK;
 }
 
+static pd_code gc_lock_locked(memory_store *s, memory_gc_lock *lock, pd_error *err)
+{
+  int64_t now = pd_clock_monotonic_ms();
+  bool is_exclusive = lock->end_ms == INT64_MAX;
+  for (const memory_gc_lock *l = s->gc_locks; l; l = l->next)
+    if (is_exclusive ? l->end_ms > now : l->end_ms == INT64_MAX) return pd_error_set(err, PD_CONFLICT, "store '%s' is locked", s->store);
+  lock->next = s->gc_locks;
+  s->gc_locks = lock;
+  return PD_OK;
+}
+
+static pd_code memory_gc_lock_take(pd_backend *b, uint32_t shared_ms, void **out_lock, pd_error *err)
+{
+  const memory_handle *h = (const memory_handle *)b;
+  memory_store *s = h->store;
+  if (!shared_ms && h->flags & PD_BACKEND_READ_ONLY) return pd_error_set(err, PD_READ_ONLY, "store '%s' is open read-only", s->store);
+  memory_gc_lock *lock = calloc(1, sizeof *lock);
+  if (!lock) return pd_error_memory(err, "a lock");
+  *lock = (memory_gc_lock){.store = s, .end_ms = shared_ms ? pd_clock_monotonic_ms() + shared_ms : INT64_MAX};
+  pthread_mutex_lock(&shared_lock);
+  s->handle_count++;
+  pthread_mutex_unlock(&shared_lock);
+  pthread_mutex_lock(&s->lock);
+  pd_code code = gc_lock_locked(s, lock, err);
+  pthread_mutex_unlock(&s->lock);
+  if (code) {
+    store_let(s);
+    free(lock);
+  } else {
+    *out_lock = lock;
+  }
+  return code;
+}
+
+static void memory_gc_unlock(void *ctx)
+{
+  memory_gc_lock *lock = ctx;
+  if (!lock) return;
+  pthread_mutex_lock(&lock->store->lock);
+  memory_gc_lock **link = &lock->store->gc_locks;
+  while (*link != lock) link = &(*link)->next;
+  *link = lock->next;
+  pthread_mutex_unlock(&lock->store->lock);
+  store_let(lock->store);
+  free(lock);
+}
+
 static pd_code memory_usage(pd_backend *b, pd_backend_usage *out, pd_error *err)
 {
   (void)err;
@@ -557,4 +616,6 @@ const pd_backend_ops pd_memory_ops = {
   .compact = memory_compact,
   .log_wait = memory_log_wait,
   .stores = memory_stores,
+  .gc_lock = memory_gc_lock_take,
+  .gc_unlock = memory_gc_unlock,
 };

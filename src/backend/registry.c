@@ -33,7 +33,7 @@ static bool is_scheme(const char *scheme)
 static bool has_required(const pd_backend_ops *ops)
 {
   return ops->open && ops->close && ops->flags && ops->log_append && ops->log_read && ops->log_tail && ops->log_tail_hint && ops->bag_put &&
-         ops->bag_get && !ops->log_claim == !ops->log_release;
+         ops->bag_get && !ops->log_claim == !ops->log_release && !ops->gc_lock == !ops->gc_unlock;
 }
 
 pd_code pd_backend_register(const pd_backend_ops *ops, pd_error *err)

@@ -556,4 +556,6 @@ const pd_backend_ops pd_sqlite_ops = {
   .joint_open = pd_sqlite_joint_open,
   .joint_commit = pd_sqlite_joint_commit,
   .joint_abort = pd_sqlite_joint_abort,
+  .gc_lock = pd_sqlite_gc_lock,
+  .gc_unlock = pd_lock_file_gc_unlock,
 };

@@ -20,6 +20,7 @@
 
 #define CLAIM_OFFSET 48
 #define OPEN_OFFSET 49
+#define GC_OFFSET ((off_t)1 << 40)
 #define LOCK_FILE_SIZE 4096
 #define UUID_AT 16
 #define WORD_AT 64
@@ -215,15 +216,20 @@ void pd_lock_file_unlock(pd_lock_file *lock)
   if (lock->fd >= 0) lock_fd(lock, LOCK_UN);
 }
 
-/* A lock on one byte, of the open file and not of the process. */
-static int lock_byte(int fd, int how, off_t offset, short type)
+/* A lock on bytes, of the open file and not of the process. `size` 0: to the end of all files. */
+static int lock_bytes(int fd, int how, off_t offset, off_t size, short type)
 {
-  struct flock range = {.l_type = type, .l_whence = SEEK_SET, .l_start = offset, .l_len = 1};
+  struct flock range = {.l_type = type, .l_whence = SEEK_SET, .l_start = offset, .l_len = size};
   int rc;
   do {
     rc = fcntl(fd, how, &range);
   } while (rc != 0 && errno == EINTR);
   return rc;
+}
+
+static int lock_byte(int fd, int how, off_t offset, short type)
+{
+  return lock_bytes(fd, how, offset, 1, type);
 }
 
 static int lock_claim_byte(const pd_lock_file *lock, short type)
@@ -251,6 +257,36 @@ pd_code pd_lock_file_claim(pd_lock_file *lock, pd_error *err)
 void pd_lock_file_unclaim(pd_lock_file *lock)
 {
   if (lock->fd >= 0) lock_claim_byte(lock, F_UNLCK);
+}
+
+/* Take the lock on `fd`; 0, or -1 with errno. */
+static int lock_against_gc(int fd, uint32_t shared_ms)
+{
+  off_t now = GC_OFFSET + (off_t)(pd_clock_monotonic_ms() / 1000);
+  if (!shared_ms) return lock_bytes(fd, F_OFD_SETLK, now, 0, F_WRLCK);
+  return lock_bytes(fd, F_OFD_SETLK, now + ((off_t)shared_ms + 999) / 1000, 1, F_RDLCK);
+}
+
+pd_code pd_lock_file_gc_lock(const pd_lock_file *lock, uint32_t shared_ms, void **out, pd_error *err)
+{
+  int *fd = lock->fd < 0 ? NULL : malloc(sizeof *fd);
+  if (lock->fd >= 0 && !fd) return pd_error_memory(err, "a lock");
+  if (fd) *fd = open(lock->path, (shared_ms ? O_RDONLY : O_RDWR) | O_CLOEXEC | O_NOFOLLOW);
+  if (!fd || (*fd >= 0 && lock_against_gc(*fd, shared_ms) == 0)) {
+    *out = fd;
+    return PD_OK;
+  }
+  int why = errno;
+  pd_lock_file_gc_unlock(fd);
+  if (why == EAGAIN) return pd_error_set(err, PD_CONFLICT, "an export, a backup or a gc has locked %.300s", lock->path);
+  return pd_error_set(err, PD_STORAGE, "cannot lock %.300s: %s", lock->path, strerror(why));
+}
+
+void pd_lock_file_gc_unlock(void *lock)
+{
+  int *fd = lock;
+  if (fd && *fd >= 0) close(*fd);
+  free(fd);
 }
 
 pd_code pd_lock_file_join(pd_lock_file *lock, pd_error *err)

@@ -19,6 +19,10 @@
  *   96   4  the fence word: odd while the store takes part in a joint commit (sqlite_joint.h), or did when its coordinator died.
  *           Each beginning and each end adds 1, so a reader that sees the same even number twice knows that none was between.
  *
+ *  2^40 +  nothing, beyond the file's end; the ranges of gc_lock (B21). Who shares it locks the one byte of the second at which its time is
+ *           over, by the machine's monotonic clock; who wants it alone locks all bytes from the present second on. So what is over is in
+ *           nobody's way, also if its process hangs, and what died is gone.
+ *
  * L1  The word is stored only under the exclusive lock, and after what it counts is durable: it never says too much.
  * L2  It may say too little (a writer died between its commit and the word), or nothing; then the table decides.
  * L3  Who sleeps sets the bell before looking at the tail a last time; who stores a tail looks at the bell afterwards, clears it and
@@ -73,6 +77,11 @@ void pd_lock_file_unclaim(pd_lock_file *lock);
 /* The claim word. Set under the lock. */
 bool pd_lock_file_is_claimed(const pd_lock_file *lock);
 void pd_lock_file_set_claimed(pd_lock_file *lock, bool is_claimed);
+
+/* B21, without waiting. The lock is of a file description of its own, so the handles of one process, and two locks of one handle, exclude
+ * each other as those of several processes do. *out is NULL if there is no file. */
+PD_MUST_USE pd_code pd_lock_file_gc_lock(const pd_lock_file *lock, uint32_t shared_ms, void **out, pd_error *err);
+void pd_lock_file_gc_unlock(void *lock);
 
 /* Count among those who have the store open, from now until the file is closed. */
 PD_MUST_USE pd_code pd_lock_file_join(pd_lock_file *lock, pd_error *err);

@@ -345,6 +345,13 @@ static pd_code check_mark(pd_sqlite *s, uint64_t mark, pd_error *err)
   return pd_error_set(err, PD_INVALID, "%.300s never gave the mark %llu", s->path, (unsigned long long)mark);
 }
 
+pd_code pd_sqlite_gc_lock(pd_backend *b, uint32_t shared_ms, void **out_lock, pd_error *err)
+{
+  const pd_sqlite *s = (const pd_sqlite *)b;
+  if (!shared_ms && s->flags & PD_BACKEND_READ_ONLY) return pd_error_set(err, PD_READ_ONLY, "%.300s is open read-only", s->path);
+  return pd_lock_file_gc_lock(&s->lock, shared_ms, out_lock, err);
+}
+
 pd_code pd_sqlite_bag_sweep(pd_backend *b, uint64_t mark, bool (*keep)(void *ctx, const pd_id *id), void *ctx, uint64_t *out_bytes,
                             pd_error *err)
 {

@@ -55,6 +55,7 @@ pd_code pd_sqlite_bag_mark(pd_backend *b, uint64_t *out_mark, pd_error *err);
 pd_code pd_sqlite_bag_sweep(pd_backend *b, uint64_t mark, bool (*keep)(void *ctx, const pd_id *id), void *ctx, uint64_t *out_bytes,
                             pd_error *err);
 pd_code pd_sqlite_compact(pd_backend *b, pd_error *err);
+pd_code pd_sqlite_gc_lock(pd_backend *b, uint32_t shared_ms, void **out_lock, pd_error *err);
 
 /* ---- sqlite_write.c ----------------------------------------------------------------------------------------------- */
 

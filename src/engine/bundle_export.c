@@ -24,6 +24,7 @@ static void exporter_done(pd_exporter *ex)
   free(ex->order);
   free(ex->since);
   free(ex->sent);
+  pd_gc_pause_end(ex->pause);
 }
 
 static pd_code tick(const pd_exporter *ex, uint64_t done, pd_error *err)
@@ -99,7 +100,7 @@ static pd_code take_links(pd_exporter *ex, const pd_taken *t, pd_error *err)
   return PD_OK;
 }
 
-/* What is retired may change while the lock is free: then something will not be found later, and the export fails. */
+/* No gc retires anything while gc is paused. Without a pause (gc_lock.c) what is not found later fails the export. */
 static pd_code read_links(pd_exporter *ex, pd_error *err)
 {
   CLEANUP(pd_taken_done) pd_taken t = {0};
@@ -404,6 +405,7 @@ static pd_code write_bundle(pd_exporter *ex, const pd_sink *sink, pd_error *err)
 
 static pd_code run_export(pd_exporter *ex, const pd_sink *sink, pd_error *err)
 {
+  TRY(pd_gc_pause_begin(ex->s, &ex->pause, err)); /* before the moment is chosen */
   pd_store_lock(ex->s);
   pd_code code = choose_moment(ex, err);
   ex->has_numbers = !pd_version_is_natural(ex->s);

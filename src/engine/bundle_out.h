@@ -50,6 +50,7 @@ typedef struct pd_exporter {
   pd_buf metas;
   const pd_knot *graft;   /* the last one that was written */
   uint64_t chunked_bytes; /* of report.value_bytes: in pieces */
+  pd_gc_pause *pause;
   bool has_numbers;       /* versions do not follow from the changes: they are written */
 } pd_exporter;
 

@@ -213,7 +213,6 @@ static pd_code run_dry(pd_gc_run *run, pd_error *err)
 static pd_code take_away(pd_gc_run *run, pd_error *err)
 {
   pd_store *s = run->s;
-  pd_backend_usage usage;
   pd_store_lock(s);
   run->plan_seq = s->log_seq; /* R is the last that needs looking at, or was before it: G5 */
   pd_store_unlock(s);
@@ -221,7 +220,14 @@ static pd_code take_away(pd_gc_run *run, pd_error *err)
   TRY(pd_gc_mark_points(run, err));
   TRY(pd_gc_redact(run, err));
   TRY(s->ops->bag_sweep(s->backend, run->mark, keeps_blob, run, &run->report->bag_bytes, err));
-  TRY(pd_gc_tick(run, 0, err)); /* the last time to give up */
+  return pd_gc_tick(run, 0, err); /* the last time to give up */
+}
+
+/* Takes nothing from anybody: exports may read meanwhile. */
+static pd_code shrink_files(pd_gc_run *run, pd_error *err)
+{
+  pd_store *s = run->s;
+  pd_backend_usage usage;
   uint64_t freed = run->report->log_bytes + run->report->bag_bytes;
   if (s->ops->compact && (!run->is_quiet || freed >= run->report->disk_before / 4)) TRY(s->ops->compact(s->backend, err));
   TRY(measure(s, &usage, err));
@@ -353,12 +359,10 @@ static pd_code try_gc_once(pd_gc_run *run, pd_error *err)
   return pd_error_set(err, PD_CONFLICT, "another gc or erasure came first: try again");
 }
 
-static pd_code run_gc(pd_gc_run *run, pd_error *err)
+/* With the store's gc_lock (G10). */
+static pd_code collect(pd_gc_run *run, pd_error *err)
 {
   pd_store *s = run->s;
-  pd_backend_usage usage;
-  TRY(measure(s, &usage, err));
-  run->report->disk_before = usage.disk_bytes;
   TRY(pd_retention_prepare(s, err));
   TRY(pd_import_clean(s, err));
   TRY(s->ops->bag_mark(s->backend, &run->mark, err));
@@ -369,6 +373,19 @@ static pd_code run_gc(pd_gc_run *run, pd_error *err)
   pd_past_forget(s); /* it may be of what is gone */
   pd_store_unlock(s);
   return code;
+}
+
+static pd_code run_gc(pd_gc_run *run, pd_error *err)
+{
+  pd_backend_usage usage;
+  void *lock = NULL;
+  TRY(measure(run->s, &usage, err));
+  run->report->disk_before = usage.disk_bytes;
+  TRY(pd_gc_lock(run, &lock, err));
+  pd_code code = collect(run, err);
+  pd_gc_unlock(run, lock);
+  TRY(code);
+  return shrink_files(run, err);
 }
 
 static pd_code check_backend(const pd_store *s, bool is_dry, pd_error *err)

@@ -7,6 +7,7 @@
  *       (its append conflicts) and puts the blob again, which then counts as new (B15). Keyframes and pieces check for R themselves.
  *   G6  Fingerprints stand for (record, key). If two are the same, more is kept, never less. Blobs are told apart by their whole ids: one
  *       that is taken for another would not be walked into, and what hangs on it would go.
+ *   G10 From before the plan until the last byte is gone gc has the store's gc_lock alone (B21): nothing goes while an export reads.
  *   G8  A keyframe behind the cut lists refs and commits from before it. If they weigh much, gc by hand does the same once more: now that R
  *       is there the next keyframe leaves out what R made forgotten (G7), and the next cut is behind the one that lists it. Killed between
  *       the two, the store is as after one gc that was killed. What runs by itself leaves that to the next one.
@@ -115,6 +116,12 @@ PD_MUST_USE pd_code pd_gc_quietly(pd_store *s, const pd_gc_policy *policy, pd_gc
 PD_MUST_USE pd_code pd_gc_would_free(pd_store *s, const pd_gc_policy *policy, uint64_t *out_bytes, pd_error *err);
 /* The visitor of pd_pieces_stream for whoever wants the pieces only compared. */
 pd_code pd_piece_ignore(void *ctx, pd_bytes piece, pd_error *err);
+
+/* ---- gc_lock.c: gc and exports exclude each other ---- */
+
+/* PD_CONFLICT if exports or others have it: at once if the gc is quiet, else after a while. */
+PD_MUST_USE pd_code pd_gc_lock(pd_gc_run *run, void **out_lock, pd_error *err);
+void pd_gc_unlock(pd_gc_run *run, void *lock);
 
 /* ---- verify_points.c ---- */
 

@@ -69,6 +69,7 @@ typedef struct pd_backup_store {
   pd_id head;        /* of `main` at the backup's instant */
   uint64_t at, size; /* of its bundle, in the stream */
   uint64_t commits, changes, value_bytes;
+  pd_gc_pause *pause; /* from the instant on, until its bundle is written; not in the manifest */
 } pd_backup_store;
 
 typedef struct pd_backup_manifest {

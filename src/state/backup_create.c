@@ -16,6 +16,7 @@
 #include "state/vault.h"
 
 #include <stdio.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #define STILL_TRIES_MAX 8
@@ -124,6 +125,25 @@ static pd_code choose_stores(pd_home *home, const char *agent, pd_backup_manifes
 
 /* ---- the instant ---- */
 
+/* Each costs a file descriptor; most are left to others. */
+static size_t pauses_max(void)
+{
+  struct rlimit limit;
+  bool is_known = getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+  return is_known ? (size_t)limit.rlim_cur / 4 : SIZE_MAX;
+}
+
+/* Else gc could retire a head of the instant before its store's turn comes. */
+static pd_code pause_gc(pd_home *home, pd_backup_manifest *manifest, pd_error *err)
+{
+  for (size_t i = 0; i < manifest->count && i < pauses_max(); i++) {
+    CLEANUP(pd_backup_handle_done) pd_backup_handle handle = {0};
+    TRY(pd_backup_handle_open(home, manifest->stores[i].name, false, &handle, err));
+    TRY(pd_gc_pause_begin(handle.store, &manifest->stores[i].pause, err));
+  }
+  return PD_OK;
+}
+
 /* Read all heads at `at`; *out_moved says whether one is another than before. */
 static pd_code read_heads(pd_home *home, pd_backup_manifest *manifest, const char *at, bool *out_moved, pd_error *err)
 {
@@ -179,6 +199,8 @@ static pd_code write_store(pd_home *home, pd_backup_out *out, pd_backup_store *s
   store->commits = report.commits;
   store->changes = report.changes;
   store->value_bytes = report.value_bytes;
+  pd_gc_pause_end(store->pause);
+  store->pause = NULL;
   return pd_backup_handle_close(&handle, err);
 }
 
@@ -227,6 +249,7 @@ pd_code pd_cap_state_backup_create(pd_frame *frame, pd_error *err)
   CLEANUP(pd_buf_done) pd_buf outside = {0};
   TRY(choose_stores(home, out.head.agent, &manifest, &outside, err));
   TRY(begin(frame, folder, &out, err));
+  TRY(pause_gc(home, &manifest, err));
   TRY(choose_instant(home, &manifest, err));
   for (size_t i = 0; i < manifest.count; i++) {
     TRY(pd_frame_progress(frame, i, manifest.count, err));

@@ -11,6 +11,7 @@
 
 void pd_backup_manifest_done(pd_backup_manifest *manifest)
 {
+  for (size_t i = 0; i < manifest->count; i++) pd_gc_pause_end(manifest->stores[i].pause);
   free(manifest->stores);
   *manifest = (pd_backup_manifest){0};
 }
