@@ -285,6 +285,7 @@ pd_code pd_lock_file_gc_lock(const pd_lock_file *lock, uint32_t shared_ms, void 
 void pd_lock_file_gc_unlock(void *lock)
 {
   int *fd = lock;
+  if (fd && *fd >= 0) lock_bytes(*fd, F_OFD_SETLK, GC_OFFSET, 0, F_UNLCK); /* also for children that have a copy of it since a fork */
   if (fd && *fd >= 0) close(*fd);
   free(fd);
 }
