@@ -51,7 +51,7 @@ typedef struct pd_exporter {
   const pd_knot *graft;   /* the last one that was written */
   uint64_t chunked_bytes; /* of report.value_bytes: in pieces */
   pd_gc_pause *pause;
-  bool has_numbers;       /* versions do not follow from the changes: they are written */
+  bool has_numbers; /* versions do not follow from the changes: they are written */
 } pd_exporter;
 
 /* ---- bundle_write.c ---- */
