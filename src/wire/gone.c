@@ -3,7 +3,7 @@
 
 #include "base/base.h"
 #include "base/error.h"
-#include "wire/start.h"
+#include "base/spawn.h"
 
 #include <errno.h>
 #include <stdlib.h>

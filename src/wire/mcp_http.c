@@ -5,9 +5,9 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/json_error.h"
+#include "base/spawn.h"
 #include "wire/mcp_flow.h"
 #include "wire/mcp_message.h"
-#include "wire/start.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -3,9 +3,9 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/spawn.h"
 #include "wire/http.h"
 #include "wire/mcp_http.h"
-#include "wire/start.h"
 #include "wire/stores.h"
 
 #include <errno.h>

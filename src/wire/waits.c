@@ -14,7 +14,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "wire/start.h"
+#include "base/spawn.h"
 
 #include <stdatomic.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
-/* start.h: starting a thread of the server: with a small stack, and without the signals, which are the main thread's. */
-#ifndef PD_WIRE_START_H
-#define PD_WIRE_START_H
+/* spawn.h: starting a thread: with a small stack, and without the signals, which are the program's. */
+#ifndef PD_BASE_SPAWN_H
+#define PD_BASE_SPAWN_H
 
 #include <pthread.h>
 #include <stddef.h>

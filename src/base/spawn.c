@@ -1,5 +1,5 @@
-/* start.c: see start.h. */
-#include "wire/start.h"
+/* spawn.c: see spawn.h. */
+#include "base/spawn.h"
 
 #include <signal.h>
 
