@@ -3,10 +3,11 @@
  * perdure.h.
  *
  * Each store that has followers is read by one thread, once for all of them; it starts with the first follower and ends soon after the
- * last. For a single reader with a thread to spare, watch.h is simpler.
+ * last. While it tells hundreds of followers of a batch, up to three more threads help it. For a single reader with a thread to spare, watch.h is simpler.
  *
  * FOL-1  A follower that has joined is given every event after its place, once, in the order of the log.
- * FOL-2  `take` runs on the store's thread, and the other followers of the store wait for it: it must not block.
+ * FOL-2  `take` runs on the store's thread or one that helps it, never on two at once for the same follower. The other followers of the
+ *        store wait for it: it must not block.
  * FOL-3  pd_follow_close returns when `take` does not run and will not run again. Do not call it from `take`, nor while holding a lock that
  *        `take` needs.
  * FOL-4  No lock of the home is held while `take` runs or a store is read.
@@ -29,7 +30,7 @@ typedef struct pd_follow_batch {
   size_t count;         /* may be 0: records that are not events were passed over, or is_failing */
   pd_watch_cursor next; /* the log was read up to here */
   bool is_failing;      /* the log cannot be read at the moment; it is tried again, and nothing is lost */
-  /* For followers that make the same thing of a batch: the first sets it, the others find it. Freed after the last. */
+  /* For followers that make the same thing of a batch: the first that a thread tells sets it, its others find it. Freed after the last. */
   void *made;
   void (*made_free)(void *made);
 } pd_follow_batch;
@@ -54,7 +55,7 @@ PD_API PD_MUST_USE bool pd_follow_join(pd_follower *follower, const pd_watch_cur
 /* Takes one that is not open. */
 PD_API void pd_follow_close(pd_follower *follower);
 
-/* How many stores are followed now: so many threads there are. */
+/* How many stores are followed now: so many threads there are, but for those that help. */
 PD_API size_t pd_follow_count(pd_home *home);
 
 #ifdef __cplusplus

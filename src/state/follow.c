@@ -3,15 +3,17 @@
  *
  * A feed is a store that somebody follows. Its thread alone uses the watch; the list of followers and the position are under the lock,
  * which is released while followers are told. Meanwhile nobody is taken out of the list (FOL-3), and a follower that joins is put before
- * its head, where the thread does not look any more: its place is that of the batch's end or later.
+ * its head, where nobody looks any more: its place is that of the batch's end or later. Where hundreds follow, the thread has others help it
+ * to tell a batch, and waits for their end.
  */
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "base/spawn.h"
 #include "state/tiers.h"
 
 #include <perdure/follow.h>
-#include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -19,6 +21,8 @@
 #define SLICE_MS 100 /* how long a thread that nobody needs may stay; a record wakes it at once */
 #define TEXT_SIZE_MAX ((size_t)16 * 1024)
 #define STACK_SIZE ((size_t)512 * 1024)
+#define FOLLOWERS_A_HELPER 256 /* to send to so many takes 2 ms, to start a thread 50 µs */
+#define HELPERS_MAX 3
 
 typedef struct pd_feed {
   pd_follows *follows;
@@ -134,20 +138,50 @@ static size_t first_after(const pd_follow_batch *batch, const pd_watch_cursor *f
   return i;
 }
 
+/* Those who are still to be told of a batch. */
+typedef struct telling {
+  const pd_follow_batch *batch;
+  _Atomic(pd_follower *) next;
+} telling;
+
+static void *tell_some(void *ctx)
+{
+  telling *t = ctx;
+  pd_follow_batch batch = *t->batch; /* `made` is each thread's own */
+  pd_follower *f = atomic_load(&t->next);
+  while (f) {
+    if (!atomic_compare_exchange_weak(&t->next, &f, f->next)) continue; /* another thread took it; f is the next now */
+    __builtin_prefetch(f->next); /* there may be thousands, none of which was looked at for a while */
+    f->take(f, &batch, first_after(&batch, &f->from));
+    f = atomic_load(&t->next);
+  }
+  if (batch.made) batch.made_free(batch.made);
+  return NULL;
+}
+
+/* Helpers are new threads each time: the system starts one on the processor that has least to do, but one that is woken may have to wait
+ * for the processor of who woke it. Without any, the store's thread tells all. */
+static void tell_all(telling *t, unsigned count)
+{
+  pthread_t helpers[HELPERS_MAX];
+  unsigned wanted = count / FOLLOWERS_A_HELPER < HELPERS_MAX ? count / FOLLOWERS_A_HELPER : HELPERS_MAX, started = 0;
+  while (started < wanted && pd_spawn(&helpers[started], STACK_SIZE, tell_some, t) == 0) started++;
+  tell_some(t);
+  while (started) pthread_join(helpers[--started], NULL);
+}
+
 static void tell(pd_feed *feed, pd_follow_batch *batch)
 {
   pd_follows *follows = feed->follows;
+  telling t = {.batch = batch};
   batch->store = feed->store;
   pthread_mutex_lock(&follows->lock);
   feed->position = batch->next;
   feed->is_telling = true;
-  pd_follower *f = feed->first;
+  atomic_init(&t.next, feed->first);
+  unsigned count = feed->refs;
   pthread_mutex_unlock(&follows->lock);
-  for (; f; f = f->next) {
-    __builtin_prefetch(f->next); /* there may be thousands, none of which was looked at for a while */
-    f->take(f, batch, first_after(batch, &f->from));
-  }
-  if (batch->made) batch->made_free(batch->made);
+  tell_all(&t, count);
   pthread_mutex_lock(&follows->lock);
   feed->is_telling = false;
   pthread_cond_broadcast(&follows->changed);
@@ -222,19 +256,7 @@ static void *run(void *ctx)
 
 static pd_code start_thread(pd_feed *feed, pd_error *err)
 {
-  sigset_t all, before;
-  pthread_attr_t attributes;
-  pthread_t thread;
-  int failed = pthread_attr_init(&attributes);
-  if (!failed) {
-    pthread_attr_setstacksize(&attributes, STACK_SIZE);
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the program's */
-    failed = pthread_create(&thread, &attributes, run, feed);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
-  }
+  int failed = pd_spawn(NULL, STACK_SIZE, run, feed);
   return failed ? pd_error_set(err, PD_STORAGE, "cannot start a thread to follow '%s': %s", feed->name, strerror(failed)) : PD_OK;
 }
 

@@ -26,6 +26,7 @@ typedef struct hearer {
   size_t count;
   pd_watch_cursor next;
   bool must_stay, is_inside; /* `take` waits as long as it must */
+  pthread_t thread;          /* the last `take`'s */
 } hearer;
 
 static void take(pd_follower *follower, pd_follow_batch *batch, size_t first)
@@ -36,6 +37,7 @@ static void take(pd_follower *follower, pd_follow_batch *batch, size_t first)
     snprintf(h->keys[h->count++], sizeof h->keys[0], "%.*s", (int)batch->events[i].key.size, (const char *)batch->events[i].key.data);
   h->next = batch->next;
   h->is_inside = true;
+  h->thread = pthread_self();
   pthread_cond_broadcast(&h->changed);
   while (h->must_stay) pthread_cond_wait(&h->changed, &h->lock);
   h->is_inside = false;
@@ -213,6 +215,24 @@ static void *close_it(void *ctx)
   return NULL;
 }
 
+static void let_go(hearer *h)
+{
+  pthread_mutex_lock(&h->lock);
+  h->must_stay = false;
+  pthread_cond_broadcast(&h->changed);
+  pthread_mutex_unlock(&h->lock);
+}
+
+static void assert_runs_on(pthread_t thread)
+{
+  struct timespec soon;
+  clock_gettime(CLOCK_REALTIME, &soon);
+  soon.tv_nsec += 50 * 1000000;
+  soon.tv_sec += soon.tv_nsec / 1000000000;
+  soon.tv_nsec %= 1000000000;
+  assert_int_not_equal(pthread_timedjoin_np(thread, NULL, &soon), 0);
+}
+
 static void follow__closing_waits_until_the_follower_has_taken(void **state)
 {
   world *w = *state;
@@ -222,16 +242,8 @@ static void follow__closing_waits_until_the_follower_has_taken(void **state)
   world_ok(w, "state.shared.set", "{\"key\":\"a\",\"value\":1,\"expected_version\":0}");
   wait_for(h, 0);
   assert_int_equal(pthread_create(&closer, NULL, close_it, h), 0);
-  struct timespec soon;
-  clock_gettime(CLOCK_REALTIME, &soon);
-  soon.tv_nsec += 50 * 1000000;
-  soon.tv_sec += soon.tv_nsec / 1000000000;
-  soon.tv_nsec %= 1000000000;
-  assert_int_not_equal(pthread_timedjoin_np(closer, NULL, &soon), 0);
-  pthread_mutex_lock(&h->lock);
-  h->must_stay = false;
-  pthread_cond_broadcast(&h->changed);
-  pthread_mutex_unlock(&h->lock);
+  assert_runs_on(closer);
+  let_go(h);
   pthread_join(closer, NULL);
   assert_false(h->is_inside);
   size_t count = h->count;
@@ -255,14 +267,73 @@ static void follow__while_one_takes_others_come_and_stores_are_used(void **state
   wait_for(another, 1);
   assert_int_equal(same->count, 0); /* it waits for its turn */
   hearer_free(another);
-  pthread_mutex_lock(&h->lock);
-  h->must_stay = false;
-  pthread_cond_broadcast(&h->changed);
-  pthread_mutex_unlock(&h->lock);
+  let_go(h);
   wait_for(same, 1);
   assert_string_equal(same->keys[0], "b");
   hearer_free(same);
   hearer_free(h);
+}
+
+/* ---- many ---- */
+
+#define CROWD_COUNT 600
+
+static void follow_in_crowd(world *w, hearer *all[CROWD_COUNT])
+{
+  for (size_t i = 0; i < CROWD_COUNT; i++) all[i] = follow(w, "ann");
+}
+
+static void free_crowd(hearer *all[CROWD_COUNT])
+{
+  for (size_t i = 0; i < CROWD_COUNT; i++) hearer_free(all[i]);
+}
+
+static void follow__in_a_crowd_each_gets_each_event_once_and_in_order(void **state)
+{
+  world *w = *state;
+  hearer *all[CROWD_COUNT];
+  char key[32];
+  set(w, "ann", "before");
+  follow_in_crowd(w, all);
+  set_numbered(w, "ann", 50);
+  for (size_t i = 0; i < CROWD_COUNT; i++) {
+    wait_for(all[i], 50);
+    for (size_t k = 0; k < 50; k++) {
+      snprintf(key, sizeof key, "k%04zu", k);
+      assert_string_equal(all[i]->keys[k], key);
+    }
+  }
+  for (size_t i = 0; i < CROWD_COUNT; i++) pd_follow_close(&all[i]->follower); /* nothing comes any more */
+  for (size_t i = 0; i < CROWD_COUNT; i++) assert_int_equal(all[i]->count, 50);
+  free_crowd(all);
+}
+
+static void follow__a_crowd_is_told_by_several_threads_and_closing_waits_for_each(void **state)
+{
+  world *w = *state;
+  hearer *all[CROWD_COUNT], *alone = follow(w, "ann");
+  pthread_t closer;
+  set(w, "ann", "a");
+  wait_for(alone, 1);
+  pthread_t main_thread = alone->thread; /* the store's: the only one yet */
+  follow_in_crowd(w, all);
+  hearer *slow[] = {all[CROWD_COUNT - 1], all[CROWD_COUNT - 2]}; /* who came last is told first */
+  slow[0]->must_stay = slow[1]->must_stay = true;
+  set(w, "ann", "b");
+  wait_for(slow[0], 0);
+  wait_for(slow[1], 0);
+  bool first_is_helped = !pthread_equal(slow[0]->thread, main_thread);
+  hearer *helped = slow[first_is_helped ? 0 : 1], *other = slow[first_is_helped ? 1 : 0];
+  assert_false(pthread_equal(helped->thread, main_thread));
+  assert_int_equal(pthread_create(&closer, NULL, close_it, helped), 0);
+  let_go(other);
+  wait_for(alone, 2); /* the last of all */
+  assert_runs_on(closer);
+  let_go(helped);
+  pthread_join(closer, NULL);
+  assert_false(helped->is_inside);
+  hearer_free(alone);
+  free_crowd(all);
 }
 
 static void follow__a_bad_name_is_refused(void **state)
@@ -286,6 +357,8 @@ int main(void)
     TEST(follow__those_who_come_at_once_share_a_thread),
     TEST(follow__closing_waits_until_the_follower_has_taken),
     TEST(follow__while_one_takes_others_come_and_stores_are_used),
+    TEST(follow__in_a_crowd_each_gets_each_event_once_and_in_order),
+    TEST(follow__a_crowd_is_told_by_several_threads_and_closing_waits_for_each),
     TEST(follow__a_bad_name_is_refused),
   };
   return cmocka_run_group_tests_name("follow", tests, NULL, NULL);
