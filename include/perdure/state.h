@@ -58,7 +58,7 @@ PD_API PD_MUST_USE pd_code pd_home_reload_roots(pd_home *home, pd_error *err);
 /* Look at the file now, if nobody did within the last second. `problem`: why it was not taken, so that the rules from before are in force;
  * else "". */
 PD_API void pd_policy_look(pd_home *home, char problem[PD_ERROR_MESSAGE_MAX]);
-/* Another number whenever other rules are in force: those who go on for long ask pd_permission_of again then. Does no I/O. */
+/* Another number whenever other rules are in force: those who go on for long ask pd_authorise_read again then. Does no I/O. */
 PD_API uint64_t pd_policy_epoch(const pd_home *home);
 /* Would a home in `folder` open with the policy that lies there? PD_INVALID says why not. Nothing is changed. */
 PD_API PD_MUST_USE pd_code pd_policy_check(const char *folder, pd_error *err);
@@ -314,15 +314,9 @@ PD_API PD_MUST_USE pd_code pd_capability_find(const char *name, pd_capability_in
  * all keys) would tell of the state of `owner` (an agent, or "shared"; NULL: its own)? By its token, whose state it is, the capability's
  * own permission and policy.toml. What needs approval is refused. PD_DENIED. Nothing is audited. */
 PD_API PD_MUST_USE pd_code pd_authorise_read(const pd_ctx *who, const char *capability, const char *owner, pd_bytes key, pd_error *err);
-/* Is there any input with which it may call `capability`, or ask to? What is not is not worth showing to it. */
-PD_API bool pd_authorise_any(const pd_ctx *who, const char *capability);
-
-/* What is in force if `agent` calls `capability` about `key`, or about the keys that begin with it, by the capability's own permission and
- * policy.toml; with key.data NULL, the strictest that any key could meet. PD_PERMIT_BLOCKED if there is no such capability. Nothing is run
- * and nothing audited: for those who read what a call would tell by other ways, and ask before. */
-PD_API pd_permission pd_permission_of(pd_home *home, const char *agent, const char *capability, pd_bytes key);
-/* The mildest that any key could meet: what is not even then the agent's is not worth showing to it. */
-PD_API pd_permission pd_permission_at_best(pd_home *home, const char *agent, const char *capability);
+/* Is there any input with which it may call `capability`? `may_ask`: calls that need an approval count, too. What it may not call with any
+ * input is not worth showing to it. */
+PD_API bool pd_authorise_any(const pd_ctx *who, const char *capability, bool may_ask);
 
 #ifdef __cplusplus
 }

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/sha256.h"
 #include "state/audit.h"
+#include "state/policy.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -65,7 +66,7 @@ static pd_audit_entry entry_of(pd_home *home, const pd_access *access)
     .approval = "",
     .is_operator = access->is_operator,
     .is_known = known != NULL,
-    .permission = known ? pd_permission_of(home, access->agent ? access->agent : "", known->name, access->subject) : PD_PERMIT_OPERATOR,
+    .permission = known ? pd_policy_permission(home, access->agent ? access->agent : "", known->name, access->subject) : PD_PERMIT_OPERATOR,
     .subject = access->subject,
     .input_hash = pd_sha256(access->subject),
     .is_hasty = true,

@@ -136,17 +136,17 @@ pd_code pd_authorise_read(const pd_ctx *who, const char *capability, const char 
                           owner);
   pd_bytes about = key.size ? key : (pd_bytes){0};
   pd_permission permission = /* as with calls: nobody passes what is blocked for the agent whose state it is */
-    found ? pd_permission_of(who->home, is_foreign ? owner : agent, capability, about) : PD_PERMIT_OPERATOR;
+    found ? pd_policy_permission(who->home, is_foreign ? owner : agent, capability, about) : PD_PERMIT_OPERATOR;
   if (is_free(who, permission)) return PD_OK;
   return pd_error_named(err, PD_DENIED, "PermissionDenied", "policy does not let %s%s read this: %s is not free for it",
                         *agent ? "agent " : "the operator", agent, capability);
 }
 
-bool pd_authorise_any(const pd_ctx *who, const char *capability)
+bool pd_authorise_any(const pd_ctx *who, const char *capability, bool may_ask)
 {
   const pd_capability *found = pd_capability_get(capability);
   if (!found || check_token(who->token, capability, found, NULL)) return false;
   if (is_narrow(who->token) && !found->handling.is_keyless && !found->handling.keys[0]) return false;
-  pd_permission best = pd_permission_at_best(who->home, who->agent ? who->agent : "", capability);
-  return who->is_operator ? best < PD_PERMIT_BLOCKED : best < PD_PERMIT_OPERATOR;
+  pd_permission best = pd_policy_at_best(who->home, who->agent ? who->agent : "", capability);
+  return is_free(who, best) || (may_ask && best == PD_PERMIT_APPROVAL);
 }

@@ -183,7 +183,8 @@ static pd_code tell_failing(const pd_frame *frame, const char *name, const pd_er
 /* Policy keeps the section from the agent, as it does the call. */
 static bool is_closed(const pd_briefing *b, size_t kind)
 {
-  return kinds[kind].like && pd_permission_at_best(b->home, b->agent, kinds[kind].like) > PD_PERMIT_NOTIFY;
+  pd_ctx who = {.home = b->home, .agent = b->agent};
+  return kinds[kind].like && !pd_authorise_any(&who, kinds[kind].like, false);
 }
 
 static pd_code tell_closed(size_t kind, pd_section *out, pd_error *err)

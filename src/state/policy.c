@@ -250,7 +250,7 @@ void pd_policy_ask(pd_home *home, const pd_capability *capability, pd_bytes agen
   pthread_rwlock_unlock(&home->policy->lock);
 }
 
-pd_permission pd_permission_of(pd_home *home, const char *agent, const char *capability, pd_bytes key)
+pd_permission pd_policy_permission(pd_home *home, const char *agent, const char *capability, pd_bytes key)
 {
   const pd_capability *found = pd_capability_get(capability);
   pd_verdict verdict;
@@ -260,7 +260,7 @@ pd_permission pd_permission_of(pd_home *home, const char *agent, const char *cap
   return verdict.permission;
 }
 
-pd_permission pd_permission_at_best(pd_home *home, const char *agent, const char *capability)
+pd_permission pd_policy_at_best(pd_home *home, const char *agent, const char *capability)
 {
   const pd_capability *found = pd_capability_get(capability);
   subject none = {0};

@@ -66,6 +66,11 @@ PD_MUST_USE pd_code pd_rules_load(const char *path, pd_rules *out, pd_error *err
 void pd_policy_judge(const pd_frame *frame, pd_verdict *out);
 /* For those who ask without calling: `key` NULL stands for any key. */
 void pd_policy_ask(pd_home *home, const pd_capability *capability, pd_bytes agent, const pd_bytes *key, pd_verdict *out);
+/* The same of a capability by its name, for whoever knows no call: authorise.c decides with it, and the audit tells it. About `key`, or the
+ * keys that begin with it; with key.data NULL, the strictest that any key could meet. PD_PERMIT_BLOCKED if there is no such capability. */
+pd_permission pd_policy_permission(pd_home *home, const char *agent, const char *capability, pd_bytes key);
+/* The mildest that any key could meet. */
+pd_permission pd_policy_at_best(pd_home *home, const char *agent, const char *capability);
 /* Visit the rules in force. `problem`: what is wrong with the file since; "". Takes the policy's lock while it visits. */
 void pd_policy_visit(pd_home *home, void (*visit)(void *ctx, const pd_rule *rule), void *ctx, char problem[PD_ERROR_MESSAGE_MAX]);
 

@@ -85,8 +85,9 @@ static bool has_room(const batch *b)
 static bool may_hear(const batch *b, const pd_watch_event *event)
 {
   static const char like[] = "state.shared.watch";
-  if (!event->key.size) return pd_permission_at_best(b->tx->home, b->tx->agent, like) <= PD_PERMIT_NOTIFY;
-  return pd_permission_of(b->tx->home, b->tx->agent, like, event->key) <= PD_PERMIT_NOTIFY;
+  pd_ctx who = {.home = b->tx->home, .agent = b->tx->agent};
+  if (!event->key.size) return pd_authorise_any(&who, like, false);
+  return pd_authorise_read(&who, like, PD_STORE_SHARED, event->key, NULL) == PD_OK;
 }
 
 /* *out_is_told: there was no more. */

@@ -21,6 +21,7 @@
 
 typedef struct pd_server pd_server;
 typedef struct pd_hub pd_hub;
+typedef struct pd_caller pd_caller;
 
 PD_MUST_USE pd_code pd_hub_new(pd_server *server, pd_hub **out, pd_error *err);
 /* When no connection is served any more. Takes NULL. */
@@ -34,17 +35,16 @@ void pd_hub_tick(pd_hub *hub);
 void pd_hub_drain(pd_hub *hub);
 
 typedef struct pd_hub_request {
-  const char *name;  /* of the store */
-  const char *owner; /* whose it is: for the pool that reads for it */
-  pd_store *store;   /* borrowed; the watcher gives it back if pd_hub_add returns PD_OK */
+  const char *name; /* of the store */
+  pd_store *store;  /* borrowed; the watcher gives it back if pd_hub_add returns PD_OK */
   pd_watch_options options;
   struct MHD_Connection *connection;
-  int fd;                   /* -1: unknown */
-  bool is_open;             /* refs that pd_history_hides are told, too */
-  const char *agent, *like; /* whom policy is asked about, and the capability that tells the same. Static: like */
-  bool is_operator;
-  uint64_t policy_epoch; /* from before it was asked */
-  bool is_direct;        /* it may be written to past libmicrohttpd: not with TLS */
+  int fd;                  /* -1: unknown */
+  bool is_open;            /* refs that pd_history_hides are told, too */
+  const pd_caller *caller; /* who it is */
+  const char *like;        /* the capability that tells the same; static */
+  uint64_t policy_epoch;   /* from before it was permitted */
+  bool is_direct;          /* it may be written to past libmicrohttpd: not with TLS */
 } pd_hub_request;
 
 /* A new watcher, as a response that libmicrohttpd streams. PD_LIMIT if there are too many; PD_INVALID for a place that is none. */

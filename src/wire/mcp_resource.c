@@ -33,7 +33,7 @@ bool pd_mcp_is_narrow(const pd_mcp_turn *turn)
 bool pd_mcp_sees(const pd_mcp_turn *turn, const char *capability)
 {
   pd_ctx who = who_is(turn);
-  return pd_authorise_any(&who, capability);
+  return pd_authorise_any(&who, capability, true);
 }
 
 pd_code pd_mcp_may_read(pd_mcp_turn *turn, const char *capability, pd_bytes key, pd_error *err)

@@ -119,10 +119,10 @@ static bool may_hear(const target *t)
   static const char *const reads[] = {
     [PD_MCP_PERSISTENT] = "state.persistent.get", [PD_MCP_SHARED] = "state.shared.get", [PD_MCP_THREAD] = "threads.load"};
   const char *list = strcmp(t->store, SHARED) == 0 ? "state.shared.list" : "state.persistent.list";
-  if (!*t->uri) return pd_permission_at_best(t->mcp->home, t->agent, list) <= PD_PERMIT_NOTIFY;
-  bool has_key = t->topic.kind != PD_MCP_THREAD;
-  return pd_permission_of(t->mcp->home, t->agent, reads[t->topic.kind], has_key ? pd_buf_bytes(&t->topic.rest) : (pd_bytes){0}) <=
-         PD_PERMIT_NOTIFY;
+  pd_ctx who = {.home = t->mcp->home, .agent = t->agent};
+  if (!*t->uri) return pd_authorise_any(&who, list, false);
+  pd_bytes key = t->topic.kind == PD_MCP_THREAD ? (pd_bytes){0} : pd_buf_bytes(&t->topic.rest);
+  return pd_authorise_read(&who, reads[t->topic.kind], NULL, key, NULL) == PD_OK;
 }
 
 static void take(pd_follower *follower, pd_follow_batch *batch, size_t first)

@@ -34,7 +34,7 @@ static pd_code begin(pd_request *request, pd_error *err)
             : *caller->agent ? caller->agent
                              : "shared",
     .options = {.prefix = pd_text(prefix ? prefix : ""), .ref = ref && *ref ? ref : "main"},
-    .owner = *caller->agent ? caller->agent : caller->token->id,
+    .caller = caller,
     .connection = request->connection,
     .fd = request->conn ? request->conn->fd : -1,
     .is_direct = request->conn && !request->conn->listener->is_tls,
@@ -45,8 +45,6 @@ static pd_code begin(pd_request *request, pd_error *err)
   bool is_shared = strcmp(wanted.name, "shared") == 0, is_own = strcmp(wanted.name, caller->agent) == 0;
   bool is_auditor = caller->token->role == PD_ROLE_AUDITOR; /* who changes nothing: makes no store, and needs no leave to subscribe */
   const char *like = !is_shared ? "state.persistent.list" : is_auditor ? "state.shared.list" : "state.shared.watch";
-  wanted.agent = caller->is_operator && !is_shared ? wanted.name : caller->agent;
-  wanted.is_operator = caller->is_operator;
   wanted.like = like;
   wanted.policy_epoch = pd_policy_epoch(request->server->home);
   TRY(pd_read_permit(request, wanted.name, like, prefix, err));

@@ -10,7 +10,6 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "wire/http.h"
 #include "wire/sse.h"
 
 #include <errno.h>
@@ -144,11 +143,10 @@ static size_t push_some(pd_watcher *w, pd_follow_batch *batch, size_t i)
 /* Policy is asked when the watch begins; and again, before anything is told, when other rules came into force. */
 static bool may_hear(pd_watcher *w)
 {
-  pd_home *home = w->hub->server->home;
-  uint64_t epoch = pd_policy_epoch(home);
+  uint64_t epoch = pd_policy_epoch(w->hub->server->home);
   if (epoch == w->policy_epoch) return true;
-  pd_permission permission = pd_permission_of(home, w->agent, w->like, w->prefix.size ? pd_buf_bytes(&w->prefix) : (pd_bytes){0});
-  bool may = permission <= PD_PERMIT_NOTIFY || (w->is_operator && permission < PD_PERMIT_BLOCKED);
+  pd_ctx who = pd_caller_ctx(&w->caller);
+  bool may = pd_authorise_read(&who, w->like, w->name, pd_buf_bytes(&w->prefix), NULL) == PD_OK;
   if (may) w->policy_epoch = epoch;
   return may;
 }
@@ -316,6 +314,7 @@ static void end_stream(void *cls)
   pthread_mutex_unlock(&hub->lock);
   atomic_fetch_sub(&hub->count, 1);
   stop_reading(w);
+  pd_caller_done(&w->caller);
   pd_buf_done(&w->queue);
   pd_buf_done(&w->prefix);
   pthread_mutex_destroy(&w->lock);
@@ -331,13 +330,11 @@ static void set_up(pd_watcher *w, const pd_hub_request *request)
   w->fd = request->is_direct ? request->fd : -1;
   w->job.run = run_job;
   w->is_open = request->is_open;
-  w->is_operator = request->is_operator;
   w->like = request->like;
   w->policy_epoch = request->policy_epoch;
-  snprintf(w->agent, sizeof w->agent, "%s", request->agent);
+  pd_caller_copy(request->caller, &w->caller);
   snprintf(w->name, sizeof w->name, "%s", request->name);
-  w->job.owner = w->owner;
-  snprintf(w->owner, sizeof w->owner, "%s", request->owner);
+  w->job.owner = *w->caller.agent ? w->caller.agent : w->caller.token->id;
   int size = SEND_SIZE;
   if (request->fd >= 0)
     setsockopt(request->fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size); /* else the system keeps megabytes for who does not read */

@@ -3,7 +3,7 @@
 #define PD_WIRE_WATCHER_H
 
 #include "wire/gone.h"
-#include "wire/hub.h"
+#include "wire/http.h"
 
 #include <perdure/follow.h>
 #include <stdatomic.h>
@@ -35,16 +35,14 @@ struct pd_watcher {
   pd_buf prefix;
   char ref[PD_REF_SIZE_MAX + 1]; /* "": all */
   pd_hub *hub;
-  pd_watcher *next, **link;         /* in hub->first */
-  char name[PD_NAME_SIZE_MAX + 1];  /* of the store */
-  char agent[PD_NAME_SIZE_MAX + 1]; /* whom policy is asked about; and what it is asked */
+  pd_watcher *next, **link;        /* in hub->first */
+  char name[PD_NAME_SIZE_MAX + 1]; /* of the store */
+  pd_caller caller;                /* who it is, and the capability that tells the same: asked again when policy changes */
   const char *like;
-  bool is_operator;
   struct MHD_Connection *connection;
   pd_store *store; /* borrowed while it is behind, for */
   pd_watch *watch;
-  pd_job job; /* reading on, by the pool */
-  char owner[PD_NAME_SIZE_MAX + 1];
+  pd_job job;       /* reading on, by the pool */
   pd_leaver leaver; /* its client */
 };
 
