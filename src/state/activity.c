@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/map.h"
 #include "state/session.h"
 #include "state/tiers.h"
 
@@ -106,7 +107,7 @@ static int64_t read_stored(pd_home *home, const char *agent)
 
 static size_t place_of(const char *agent)
 {
-  return pd_session_hash(pd_text(agent), 0) % PLACE_COUNT;
+  return pd_map_hash(pd_text(agent), 0) % PLACE_COUNT;
 }
 
 static active *find(pd_activity *activity, const char *agent)

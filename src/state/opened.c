@@ -9,19 +9,18 @@
 #include "base/base.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/map64.h"
+#include "base/map.h"
 #include "state/threads.h"
 #include "state/window.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <unistd.h>
-
-#define BUCKETS 1024 /* a power of two */
 
 typedef enum entry_state { OPENING, OPEN, CLOSING } entry_state;
 
@@ -33,7 +32,6 @@ typedef struct entry {
   bool is_keeping;     /* somebody sees to that just now */
   unsigned holds;      /* 0: it is in the list */
   int64_t left_ms;     /* when it was let go last; monotonic */
-  struct entry *next;  /* in its bucket */
   struct entry *older; /* the list of those that nobody holds */
   struct entry *newer; /* … */
 } entry;
@@ -43,7 +41,7 @@ struct pd_opened {
   pthread_mutex_t lock;   /* of all that follows */
   pthread_cond_t changed; /* an entry's state, or is_keeping */
   pthread_cond_t work;    /* for the closer */
-  entry *buckets[BUCKETS];
+  pd_map entries;         /* by name */
   entry *oldest, *newest;
   size_t count; /* agents' stores, those included that are being closed */
   size_t max;
@@ -90,37 +88,26 @@ static bool has_no_files(void)
 
 /* ---- entries; under the lock ---- */
 
-static entry **bucket_of(pd_opened *o, const char *name)
-{
-  uint64_t hash = 0;
-  for (const char *c = name; *c; c++) hash = pd_mix64(hash, (uint8_t)*c);
-  return &o->buckets[hash & (BUCKETS - 1)];
-}
-
 static entry *find(pd_opened *o, const char *name)
 {
-  entry *e = *bucket_of(o, name);
-  while (e && strcmp(e->held.name, name) != 0) e = e->next;
-  return e;
+  return pd_map_find(&o->entries, pd_text(name));
 }
 
+/* NULL: no memory. */
 static entry *add(pd_opened *o, const char *name)
 {
-  entry *e = calloc(1, sizeof *e), **bucket = bucket_of(o, name);
+  entry *e = calloc(1, sizeof *e);
   if (!e) return NULL;
   snprintf(e->held.name, sizeof e->held.name, "%s", name);
   e->stays = strcmp(name, PD_STORE_SHARED) == 0 || strcmp(name, PD_STORE_SYSTEM) == 0;
-  e->next = *bucket;
-  *bucket = e;
-  return e;
+  if (pd_map_put(&o->entries, e, NULL, NULL) == PD_OK) return e;
+  free(e);
+  return NULL;
 }
 
 static void drop(pd_opened *o, entry *e)
 {
-  entry **at = bucket_of(o, e->held.name);
-  while (*at != e) at = &(*at)->next;
-  *at = e->next;
-  free(e);
+  free(pd_map_remove(&o->entries, pd_text(e->held.name)));
 }
 
 static void hold(pd_opened *o, entry *e)
@@ -402,42 +389,38 @@ pd_code pd_home_borrow(pd_home *home, const char *name, bool create, pd_store **
 void pd_home_return(pd_home *home, pd_store *store)
 {
   pd_opened *o = home->opened;
-  pd_held *found = NULL;
+  size_t at = 0;
   if (!store) return;
   pthread_mutex_lock(&o->lock);
-  for (size_t i = 0; i < BUCKETS && !found; i++)
-    for (entry *e = o->buckets[i]; e && !found; e = e->next)
-      if (e->held.store == store) found = &e->held;
+  entry *e;
+  while ((e = pd_map_next(&o->entries, &at)) && e->held.store != store) continue;
   pthread_mutex_unlock(&o->lock);
-  pd_home_let(home, found);
+  pd_home_let(home, e ? &e->held : NULL);
 }
 
 void pd_home_each_open(pd_home *home, void (*visit)(void *ctx, const char *name, pd_store *store), void *ctx)
 {
   pd_opened *o = home->opened;
+  size_t at = 0;
   pthread_mutex_lock(&o->lock);
-  for (size_t i = 0; i < BUCKETS; i++)
-    for (entry *e = o->buckets[i]; e; e = e->next)
-      if (e->state == OPEN) visit(ctx, e->held.name, e->held.store);
+  for (entry *e; (e = pd_map_next(&o->entries, &at));)
+    if (e->state == OPEN) visit(ctx, e->held.name, e->held.store);
   pthread_mutex_unlock(&o->lock);
 }
 
 /* All that are open now, held; NULL: no memory. */
 static pd_held **hold_all(pd_opened *o, size_t *out_count)
 {
-  size_t count = 0;
+  size_t count = 0, at = 0;
   pthread_mutex_lock(&o->lock);
-  for (size_t i = 0; i < BUCKETS; i++)
-    for (entry *e = o->buckets[i]; e; e = e->next) count += e->state == OPEN;
-  pd_held **all = calloc(count + 1, sizeof *all);
-  for (size_t i = 0, at = 0; i < BUCKETS && all; i++)
-    for (entry *e = o->buckets[i]; e; e = e->next)
-      if (e->state == OPEN) {
-        hold(o, e);
-        all[at++] = &e->held;
-      }
+  pd_held **all = calloc(o->entries.count + 1, sizeof *all);
+  for (entry *e; all && (e = pd_map_next(&o->entries, &at));)
+    if (e->state == OPEN) {
+      hold(o, e);
+      all[count++] = &e->held;
+    }
   pthread_mutex_unlock(&o->lock);
-  *out_count = all ? count : 0;
+  *out_count = count;
   return all;
 }
 
@@ -502,6 +485,7 @@ pd_code pd_opened_new(pd_home *home, pd_opened **out, pd_error *err)
   pd_opened *o = calloc(1, sizeof *o);
   if (!o) return pd_error_memory(err, "a home");
   o->home = home;
+  o->entries.text_at = offsetof(entry, held.name);
   pthread_mutex_init(&o->lock, NULL);
   pthread_cond_init(&o->changed, NULL);
   pthread_cond_init(&o->work, NULL);
@@ -525,17 +509,15 @@ pd_code pd_opened_free(pd_opened *o, pd_error *err)
   pd_code code = PD_OK;
   if (!o) return PD_OK;
   stop_closer(o);
-  for (size_t i = 0; i < BUCKETS; i++)
-    while (o->buckets[i]) {
-      entry *e = o->buckets[i];
-      o->buckets[i] = e->next;
-      /* Processes that write little and often, as the command line does, would never come to it. It is tried again next time. */
-      if (e->is_kept && pd_gc_auto(e->held.store, NULL, NULL, NULL)) e->is_kept = false;
-      pd_thread_cache_forget(o->home->threads, e->held.store);
-      pd_code closed = pd_store_close(e->held.store, code ? NULL : err);
-      if (!code) code = closed;
-      free(e);
-    }
+  size_t at = 0;
+  for (entry *e; (e = pd_map_next(&o->entries, &at)); free(e)) {
+    /* Processes that write little and often, as the command line does, would never come to it. It is tried again next time. */
+    if (e->is_kept && pd_gc_auto(e->held.store, NULL, NULL, NULL)) e->is_kept = false;
+    pd_thread_cache_forget(o->home->threads, e->held.store);
+    pd_code closed = pd_store_close(e->held.store, code ? NULL : err);
+    if (!code) code = closed;
+  }
+  pd_map_done(&o->entries);
   pthread_cond_destroy(&o->work);
   pthread_cond_destroy(&o->changed);
   pthread_mutex_destroy(&o->lock);

@@ -14,20 +14,19 @@
 
 #include <errno.h>
 #include <malloc.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
 
 #define SHARD_COUNT 16
-#define PLACES_MIN 16
 #define SHARE_MIN 8 /* sessions of one agent, if there are few for all */
 #define TRIM_BYTES ((size_t)8 * 1024 * 1024)
 #define SWEEPS_AN_IDLE 64 /* sweeps are at least session.idle / 64 apart */
 
 typedef struct shard {
   pthread_mutex_t lock;
-  pd_session **places; /* chains; size is a power of two, or 0 */
-  size_t count, size;
+  pd_map sessions; /* by id */
 } shard;
 
 typedef struct listener {
@@ -53,7 +52,10 @@ pd_code pd_sessions_new(pd_home *home, pd_sessions **out, pd_error *err)
   if (!made) return pd_error_memory(err, "a home");
   made->home = home;
   atomic_store(&made->sweep_ms, INT64_MAX);
-  for (size_t i = 0; i < SHARD_COUNT; i++) pthread_mutex_init(&made->shards[i].lock, NULL);
+  for (size_t i = 0; i < SHARD_COUNT; i++) {
+    made->shards[i].sessions.text_at = offsetof(pd_session, id);
+    pthread_mutex_init(&made->shards[i].lock, NULL);
+  }
   pd_code code = pd_session_shares_new(&made->shares, err);
   if (!code && getrandom(&made->seed, sizeof made->seed, 0) != (ssize_t)sizeof made->seed)
     code = pd_error_set(err, PD_STORAGE, "no random bytes: %s", strerror(errno));
@@ -93,7 +95,7 @@ static void finish(pd_sessions *sessions, pd_session *session, size_t *out_count
 {
   pthread_mutex_lock(&session->lock);
   session->is_ended = true;
-  if (out_count) *out_count = session->map.count;
+  if (out_count) *out_count = session->map.entries.count;
   size_t bytes = session->map.bytes;
   if (out_bytes) *out_bytes = bytes;
   pd_session_map_done(&session->map);
@@ -116,46 +118,16 @@ static bool is_idle(const pd_sessions *sessions, const pd_session *session, int6
 
 /* ---- the table ---- */
 
-static shard *shard_of(pd_sessions *sessions, uint64_t hash)
+static shard *shard_of(pd_sessions *sessions, const char *id)
 {
-  return &sessions->shards[hash >> 60];
+  return &sessions->shards[pd_map_hash(pd_text(id), sessions->seed) >> 60];
 }
 
-/* The link that leads to the session, or to nothing. The shard is locked. */
-static pd_session **link_of(shard *s, const char *id, uint64_t hash)
+/* The shard is locked. */
+static void take_out(pd_sessions *sessions, shard *s, pd_session *session)
 {
-  static pd_session *nothing = NULL;
-  if (!s->size) return &nothing;
-  pd_session **link = &s->places[hash & (s->size - 1)];
-  while (*link && ((*link)->hash != hash || strcmp((*link)->id, id) != 0)) link = &(*link)->next;
-  return link;
-}
-
-static void unlink_at(pd_sessions *sessions, shard *s, pd_session **link)
-{
-  *link = (*link)->next;
-  s->count--;
+  pd_map_remove(&s->sessions, pd_text(session->id));
   atomic_fetch_sub(&sessions->count, 1);
-}
-
-/* Make room for one more. The shard is locked. */
-static pd_code grow(shard *s, pd_error *err)
-{
-  if (s->count < s->size) return PD_OK;
-  size_t size = s->size ? s->size * 2 : PLACES_MIN;
-  pd_session **places = calloc(size, sizeof(pd_session *));
-  if (!places) return pd_error_memory(err, "a session");
-  for (size_t i = 0; i < s->size; i++) {
-    for (pd_session *at = s->places[i], *next; at; at = next) {
-      next = at->next;
-      at->next = places[at->hash & (size - 1)];
-      places[at->hash & (size - 1)] = at;
-    }
-  }
-  free(s->places);
-  s->places = places;
-  s->size = size;
-  return PD_OK;
 }
 
 static bool is_whose(const pd_session *session, const char *agent)
@@ -163,25 +135,22 @@ static bool is_whose(const pd_session *session, const char *agent)
   return !agent || strcmp(session->agent, agent) == 0;
 }
 
-/* Unlink what idled out in a shard; answers the chain of it. `*first_ms` becomes the earliest use that is left. */
+/* Take out what idled out in a shard; answers the chain of it. `*first_ms` becomes the earliest use that is left. */
 static pd_session *take_idle(pd_sessions *sessions, shard *s, int64_t now_ms, int64_t *first_ms)
 {
   pd_session *taken = NULL;
+  size_t i = 0;
   pthread_mutex_lock(&s->lock);
-  for (size_t i = 0; i < s->size; i++) {
-    for (pd_session **link = &s->places[i]; *link;) {
-      pd_session *at = *link;
-      int64_t used_ms = atomic_load_explicit(&at->used_ms, memory_order_relaxed);
-      if (is_idle(sessions, at, now_ms)) {
-        unlink_at(sessions, s, link);
-        at->next = taken;
-        taken = at;
-        continue;
-      }
-      if (used_ms < *first_ms) *first_ms = used_ms;
-      link = &at->next;
+  for (pd_session *at; (at = pd_map_next(&s->sessions, &i));) {
+    int64_t used_ms = atomic_load_explicit(&at->used_ms, memory_order_relaxed);
+    if (is_idle(sessions, at, now_ms)) {
+      at->next = taken;
+      taken = at;
+    } else if (used_ms < *first_ms) {
+      *first_ms = used_ms;
     }
   }
+  for (pd_session *at = taken; at; at = at->next) take_out(sessions, s, at);
   pthread_mutex_unlock(&s->lock);
   return taken;
 }
@@ -221,15 +190,13 @@ void pd_sessions_free(pd_sessions *sessions)
   if (!sessions) return;
   for (size_t i = 0; i < SHARD_COUNT; i++) {
     shard *s = &sessions->shards[i];
-    for (size_t k = 0; k < s->size; k++)
-      while (s->places[k]) {
-        pd_session *at = s->places[k];
-        unlink_at(sessions, s, &s->places[k]);
-        finish(sessions, at, NULL, NULL);
-      }
+    for (pd_session *at; (at = pd_map_next(&s->sessions, &(size_t){0}));) {
+      take_out(sessions, s, at);
+      finish(sessions, at, NULL, NULL);
+    }
   }
   for (size_t i = 0; i < SHARD_COUNT; i++) { /* only now: those who are told of an end may ask for other sessions */
-    free(sessions->shards[i].places);
+    pd_map_done(&sessions->shards[i].sessions);
     pthread_mutex_destroy(&sessions->shards[i].lock);
   }
   pd_session_shares_free(sessions->shares);
@@ -274,8 +241,7 @@ static pd_code make(pd_sessions *sessions, const char *agent, int64_t now_ms, pd
   memcpy(made->id, "s-", 2);
   for (size_t i = 0; i < sizeof random; i++) snprintf(made->id + 2 + 2 * i, 3, "%02x", random[i]);
   snprintf(made->agent, sizeof made->agent, "%s", agent);
-  made->hash = pd_session_hash(pd_text(made->id), sessions->seed);
-  made->map.seed = sessions->seed;
+  pd_session_map_init(&made->map, sessions->seed);
   made->begun_ms = now_ms;
   atomic_init(&made->used_ms, now_ms);
   atomic_init(&made->refs, 1);
@@ -286,15 +252,9 @@ static pd_code make(pd_sessions *sessions, const char *agent, int64_t now_ms, pd
 
 static pd_code add(pd_sessions *sessions, pd_session *made, pd_error *err)
 {
-  shard *s = shard_of(sessions, made->hash);
+  shard *s = shard_of(sessions, made->id);
   pthread_mutex_lock(&s->lock);
-  pd_code code = grow(s, err);
-  if (code == PD_OK) {
-    pd_session **place = &s->places[made->hash & (s->size - 1)];
-    made->next = *place;
-    *place = made;
-    s->count++;
-  }
+  pd_code code = pd_map_put(&s->sessions, made, NULL, err);
   pthread_mutex_unlock(&s->lock);
   return code;
 }
@@ -342,10 +302,9 @@ static pd_code refuse(const char *id, pd_error *err)
 static pd_session *hold(pd_sessions *sessions, const char *agent, const char *id, int64_t now_ms)
 {
   if (!id || !*id) return NULL;
-  uint64_t hash = pd_session_hash(pd_text(id), sessions->seed);
-  shard *s = shard_of(sessions, hash);
+  shard *s = shard_of(sessions, id);
   pthread_mutex_lock(&s->lock);
-  pd_session *found = *link_of(s, id, hash);
+  pd_session *found = pd_map_find(&s->sessions, pd_text(id));
   if (found && (!is_whose(found, agent) || is_idle(sessions, found, now_ms))) found = NULL;
   if (found) atomic_fetch_add_explicit(&found->refs, 1, memory_order_relaxed);
   pthread_mutex_unlock(&s->lock);
@@ -396,13 +355,12 @@ pd_code pd_session_stop(pd_home *home, const char *agent, const char *id, size_t
   if (!id || !*id) return refuse(id, err);
   pd_sessions *sessions = home->sessions;
   int64_t now_ms = pd_home_now(home);
-  uint64_t hash = pd_session_hash(pd_text(id), sessions->seed);
   sweep_if_due(sessions, now_ms);
-  shard *s = shard_of(sessions, hash);
+  shard *s = shard_of(sessions, id);
   pthread_mutex_lock(&s->lock);
-  pd_session **link = link_of(s, id, hash), *found = *link;
+  pd_session *found = pd_map_find(&s->sessions, pd_text(id));
   if (found && (!is_whose(found, agent) || is_idle(sessions, found, now_ms))) found = NULL;
-  if (found) unlink_at(sessions, s, link);
+  if (found) take_out(sessions, s, found);
   pthread_mutex_unlock(&s->lock);
   if (!found) return refuse(id, err);
   finish(sessions, found, out_count, out_bytes);
@@ -438,14 +396,13 @@ static void held_list_done(held_list *list)
 static pd_code hold_shard(shard *s, const char *agent, held_list *list, pd_error *err)
 {
   pthread_mutex_lock(&s->lock);
-  pd_session **grown = realloc(list->items, (list->count + s->count + 1) * sizeof(pd_session *));
+  pd_session **grown = realloc(list->items, (list->count + s->sessions.count + 1) * sizeof(pd_session *));
   if (grown) list->items = grown;
-  for (size_t i = 0; i < s->size && grown; i++) {
-    for (pd_session *at = s->places[i]; at; at = at->next) {
-      if (!is_whose(at, agent)) continue;
-      atomic_fetch_add(&at->refs, 1);
-      list->items[list->count++] = at;
-    }
+  size_t i = 0;
+  for (pd_session *at; grown && (at = pd_map_next(&s->sessions, &i));) {
+    if (!is_whose(at, agent)) continue;
+    atomic_fetch_add(&at->refs, 1);
+    list->items[list->count++] = at;
   }
   pthread_mutex_unlock(&s->lock);
   return grown ? PD_OK : pd_error_memory(err, "a list of sessions");
@@ -470,7 +427,7 @@ pd_code pd_session_each(pd_home *home, const char *agent, void (*visit)(void *ct
     pthread_mutex_lock(&at->lock);
     bool is_ended = at->is_ended;
     info.bytes = at->map.bytes;
-    info.key_count = at->map.count;
+    info.key_count = at->map.entries.count;
     pthread_mutex_unlock(&at->lock);
     if (!is_ended) visit(ctx, &info);
   }

@@ -22,8 +22,7 @@ typedef struct pd_session pd_session;
 struct pd_session {
   char id[PD_SESSION_ID_SIZE];
   char agent[PD_NAME_SIZE_MAX + 1];
-  uint64_t hash;    /* of the id */
-  pd_session *next; /* in its place of the table */
+  pd_session *next; /* of those that a sweep ends */
   atomic_uint refs; /* the table's, and one for each call that is inside */
   _Atomic int64_t used_ms;
   int64_t begun_ms;

@@ -4,61 +4,29 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
-#include "base/map64.h"
 
 #include <stdlib.h>
 
-#define SIZE_MIN 16
-
-uint64_t pd_session_hash(pd_bytes bytes, uint64_t seed)
+static pd_bytes key_of(const void *entry)
 {
-  const uint8_t *at = bytes.data;
-  uint64_t hash = seed + bytes.size, word = 0;
-  size_t left = bytes.size;
-  for (; left >= sizeof word; left -= sizeof word, at += sizeof word) {
-    memcpy(&word, at, sizeof word);
-    hash = pd_mix64(hash, word);
-  }
-  word = 0;
-  if (left) memcpy(&word, at, left);
-  return pd_mix64(hash, word);
+  return pd_session_entry_key(entry);
+}
+
+void pd_session_map_init(pd_session_map *map, uint64_t seed)
+{
+  *map = (pd_session_map){.entries = {.key_of = key_of, .seed = seed}};
 }
 
 void pd_session_map_done(pd_session_map *map)
 {
-  for (size_t i = 0; i < map->size; i++) free(map->slots[i]);
-  free(map->slots);
-  *map = (pd_session_map){.seed = map->seed};
-}
-
-/* Where the key is, or the free place where it would be. The map has a free place. */
-static size_t place_of(const pd_session_map *map, pd_bytes key, uint64_t hash)
-{
-  size_t mask = map->size - 1, i = hash & mask;
-  for (; map->slots[i]; i = (i + 1) & mask)
-    if (map->slots[i]->hash == hash && pd_bytes_equal(pd_session_entry_key(map->slots[i]), key)) return i;
-  return i;
+  for (size_t at = 0; at < map->entries.size; at++) free(map->entries.slots[at].item);
+  pd_map_done(&map->entries);
+  map->bytes = 0;
 }
 
 const pd_session_entry *pd_session_map_find(const pd_session_map *map, pd_bytes key)
 {
-  return map->count ? map->slots[place_of(map, key, pd_session_hash(key, map->seed))] : NULL;
-}
-
-static pd_code resize(pd_session_map *map, size_t size, pd_error *err)
-{
-  pd_session_entry **slots = calloc(size, sizeof *slots);
-  if (!slots) return pd_error_memory(err, "a session's keys");
-  for (size_t i = 0; i < map->size; i++) {
-    if (!map->slots[i]) continue;
-    size_t at = map->slots[i]->hash & (size - 1);
-    while (slots[at]) at = (at + 1) & (size - 1);
-    slots[at] = map->slots[i];
-  }
-  free(map->slots);
-  map->slots = slots;
-  map->size = size;
-  return PD_OK;
+  return pd_map_find(&map->entries, key);
 }
 
 static size_t entry_bytes(const pd_session_entry *entry)
@@ -68,48 +36,24 @@ static size_t entry_bytes(const pd_session_entry *entry)
 
 pd_code pd_session_map_put(pd_session_map *map, pd_bytes key, pd_bytes value, pd_error *err)
 {
-  if (map->count * 4 >= map->size * 3) TRY(resize(map, map->size ? map->size * 2 : SIZE_MIN, err));
   pd_session_entry *made = malloc(sizeof *made + key.size + value.size);
+  void *old = NULL;
   if (!made) return pd_error_memory(err, "a session's value");
-  *made = (pd_session_entry){pd_session_hash(key, map->seed), (uint32_t)key.size, (uint32_t)value.size};
+  *made = (pd_session_entry){(uint32_t)key.size, (uint32_t)value.size};
   if (key.size) memcpy(made->bytes, key.data, key.size);
   if (value.size) memcpy(made->bytes + key.size, value.data, value.size);
-  size_t at = place_of(map, key, made->hash);
-  pd_session_entry *old = map->slots[at];
-  map->slots[at] = made;
-  map->bytes += entry_bytes(made) - entry_bytes(old);
-  map->count += !old;
-  free(old);
-  return PD_OK;
-}
-
-/* Move what follows a gap into it, as long as that brings it nearer to its own place. */
-static void close_gap(pd_session_map *map, size_t gap)
-{
-  size_t mask = map->size - 1;
-  for (size_t i = (gap + 1) & mask; map->slots[i]; i = (i + 1) & mask) {
-    size_t home = map->slots[i]->hash & mask;
-    if (((i - home) & mask) < ((i - gap) & mask)) continue; /* its own place lies behind the gap */
-    map->slots[gap] = map->slots[i];
-    map->slots[i] = NULL;
-    gap = i;
-  }
+  pd_code code = pd_map_put(&map->entries, made, &old, err);
+  if (!code) map->bytes += entry_bytes(made) - entry_bytes(old);
+  free(code ? made : old);
+  return code;
 }
 
 bool pd_session_map_remove(pd_session_map *map, pd_bytes key)
 {
-  if (!map->count) return false;
-  size_t at = place_of(map, key, pd_session_hash(key, map->seed));
-  pd_session_entry *old = map->slots[at];
-  if (!old) return false;
-  map->slots[at] = NULL;
-  close_gap(map, at);
+  pd_session_entry *old = pd_map_remove(&map->entries, key);
   map->bytes -= entry_bytes(old);
-  map->count--;
   free(old);
-  if (map->size > SIZE_MIN && map->count * 8 < map->size && resize(map, map->size / 4 > SIZE_MIN ? map->size / 4 : SIZE_MIN, NULL))
-    return true; /* no memory for a smaller table: the larger one serves too */
-  return true;
+  return old != NULL;
 }
 
 static int compare_entries(const void *a, const void *b)
@@ -120,11 +64,11 @@ static int compare_entries(const void *a, const void *b)
 
 pd_code pd_session_map_sorted(const pd_session_map *map, pd_bytes prefix, const pd_session_entry ***out, size_t *out_count, pd_error *err)
 {
-  const pd_session_entry **list = malloc((map->count + 1) * sizeof *list);
+  const pd_session_entry **list = malloc((map->entries.count + 1) * sizeof *list);
   if (!list) return pd_error_memory(err, "a list of keys");
-  size_t count = 0;
-  for (size_t i = 0; i < map->size; i++)
-    if (map->slots[i] && pd_bytes_starts(pd_session_entry_key(map->slots[i]), prefix)) list[count++] = map->slots[i];
+  size_t count = 0, at = 0;
+  for (const pd_session_entry *entry; (entry = pd_map_next(&map->entries, &at));)
+    if (pd_bytes_starts(pd_session_entry_key(entry), prefix)) list[count++] = entry;
   qsort(list, count, sizeof *list, compare_entries);
   *out = list;
   *out_count = count;

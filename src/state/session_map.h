@@ -2,21 +2,17 @@
 #ifndef PD_STATE_SESSION_MAP_H
 #define PD_STATE_SESSION_MAP_H
 
-#include <perdure/perdure.h>
+#include "base/map.h"
 
 /* A key and its value in one piece of memory: the key's bytes, then the value's. */
 typedef struct pd_session_entry {
-  uint64_t hash;
   uint32_t key_size, value_size;
   uint8_t bytes[];
 } pd_session_entry;
 
-/* Zero-initialise, with any seed; pd_session_map_done frees. */
 typedef struct pd_session_map {
-  pd_session_entry **slots; /* open addressing, linear; NULL: free. No tombstones: a removal closes the gap */
-  size_t count, size;       /* size is a power of two, or 0 */
-  size_t bytes;             /* of all keys and values: what the quota counts */
-  uint64_t seed;            /* so that nobody can choose keys that meet in one place */
+  pd_map entries;
+  size_t bytes; /* of all keys and values: what the quota counts */
 } pd_session_map;
 
 static inline pd_bytes pd_session_entry_key(const pd_session_entry *entry)
@@ -29,7 +25,8 @@ static inline pd_bytes pd_session_entry_value(const pd_session_entry *entry)
   return (pd_bytes){entry->bytes + entry->key_size, entry->value_size};
 }
 
-uint64_t pd_session_hash(pd_bytes bytes, uint64_t seed);
+/* With any seed; pd_session_map_done frees. */
+void pd_session_map_init(pd_session_map *map, uint64_t seed);
 /* Empty it and give its memory back; it may be used again. */
 void pd_session_map_done(pd_session_map *map);
 /* NULL if it is not there. Borrowed until the map changes. */

@@ -3,16 +3,15 @@
 
 #include "base/base.h"
 #include "base/error.h"
+#include "base/map.h"
 
 #include <pthread.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define BUCKETS 256u
-
 struct pd_session_share {
-  pd_session_share *next;
   char agent[PD_NAME_SIZE_MAX + 1];
   uint64_t count; /* sessions; under the lock of all */
   atomic_size_t bytes;
@@ -20,13 +19,14 @@ struct pd_session_share {
 
 struct pd_session_shares {
   pthread_mutex_t lock;
-  pd_session_share *buckets[BUCKETS];
+  pd_map agents;
 };
 
 pd_code pd_session_shares_new(pd_session_shares **out, pd_error *err)
 {
   pd_session_shares *made = calloc(1, sizeof *made);
   if (!made) return pd_error_memory(err, "a home");
+  made->agents.text_at = offsetof(pd_session_share, agent);
   pthread_mutex_init(&made->lock, NULL);
   *out = made;
   return PD_OK;
@@ -35,40 +35,39 @@ pd_code pd_session_shares_new(pd_session_shares **out, pd_error *err)
 void pd_session_shares_free(pd_session_shares *shares)
 {
   if (!shares) return;
+  pd_map_done(&shares->agents);
   pthread_mutex_destroy(&shares->lock);
   free(shares);
 }
 
-static pd_session_share **place_of(pd_session_shares *shares, const char *agent)
+/* NULL: no memory. */
+static pd_session_share *add(pd_session_shares *shares, const char *agent, pd_error *err)
 {
-  uint32_t hash = 2166136261u;
-  for (const char *at = agent; *at; at++) hash = (hash ^ (uint8_t)*at) * 16777619u;
-  pd_session_share **at = &shares->buckets[hash % BUCKETS];
-  while (*at && strcmp((*at)->agent, agent) != 0) at = &(*at)->next;
-  return at;
+  pd_session_share *made = calloc(1, sizeof *made);
+  if (made) snprintf(made->agent, sizeof made->agent, "%s", agent);
+  if (made && pd_map_put(&shares->agents, made, NULL, err) == PD_OK) return made;
+  free(made);
+  (void)pd_error_memory(err, "a session");
+  return NULL;
 }
 
-static pd_code enter(pd_session_share **at, const char *agent, uint64_t count_max, pd_error *err)
+static pd_code enter(pd_session_shares *shares, const char *agent, uint64_t count_max, pd_session_share **out, pd_error *err)
 {
-  if (*at && (*at)->count >= count_max)
+  pd_session_share *share = pd_map_find(&shares->agents, pd_text(agent));
+  if (share && share->count >= count_max)
     return pd_error_named(err, PD_LIMIT, "TooManySessions",
                           "agent '%s' has %llu sessions already, and session.agent_count_max allows no more", agent,
-                          (unsigned long long)(*at)->count);
-  if (!*at) {
-    *at = calloc(1, sizeof **at);
-    if (!*at) return pd_error_memory(err, "a session");
-    snprintf((*at)->agent, sizeof(*at)->agent, "%s", agent);
-  }
-  (*at)->count++;
+                          (unsigned long long)share->count);
+  if (!share && !(share = add(shares, agent, err))) return PD_NO_MEMORY;
+  share->count++;
+  *out = share;
   return PD_OK;
 }
 
 pd_code pd_session_share_enter(pd_session_shares *shares, const char *agent, uint64_t count_max, pd_session_share **out, pd_error *err)
 {
   pthread_mutex_lock(&shares->lock);
-  pd_session_share **at = place_of(shares, agent);
-  pd_code code = enter(at, agent, count_max, err);
-  if (!code) *out = *at;
+  pd_code code = enter(shares, agent, count_max, out, err);
   pthread_mutex_unlock(&shares->lock);
   return code;
 }
@@ -78,8 +77,7 @@ void pd_session_share_leave(pd_session_shares *shares, pd_session_share *share)
   if (!share) return;
   pthread_mutex_lock(&shares->lock);
   if (--share->count == 0) {
-    *place_of(shares, share->agent) = share->next;
-    free(share);
+    free(pd_map_remove(&shares->agents, pd_text(share->agent)));
   }
   pthread_mutex_unlock(&shares->lock);
 }

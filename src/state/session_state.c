@@ -135,7 +135,7 @@ static pd_code clear(pd_frame *frame, size_t *out_bytes, pd_error *err)
 {
   CLEANUP(leave) pd_session *session = NULL;
   TRY(enter(frame, &session, err));
-  pd_json_put_number(&frame->out, "removed_count", session->map.count);
+  pd_json_put_number(&frame->out, "removed_count", session->map.entries.count);
   TRY(settle_answer(frame, err));
   *out_bytes = session->map.bytes;
   pd_session_map_done(&session->map);

@@ -4,7 +4,7 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
-#include "state/session_map.h"
+#include "base/map.h"
 
 #include <stdlib.h>
 
@@ -38,7 +38,7 @@ void pd_statemap_done(pd_statemap *map)
 
 uint32_t pd_statemap_tag(const pd_statemap *map, pd_bytes key)
 {
-  return (uint32_t)pd_session_hash(key, map->seed);
+  return (uint32_t)pd_map_hash(key, map->seed);
 }
 
 static size_t slot_mask(const pd_statemap *map)
