@@ -7,6 +7,7 @@
 #   make check      format, tidy, layers              make bench-growth     cost against keys and commits, as SVG
 #   make format     rewrite to the house format       make clean            remove every build folder
 #   make install    DESTDIR= PREFIX=/usr/local        make walk             how far a request walks through the house
+#   make test-all   test, walk-check and torture      make walk-check       fails if a walk has grown by more than a tenth
 #
 # make run takes PORT=7373 and HOME_DIR=.perdure-run, where its state stays; make clean leaves that alone.
 # run, tour, test, bench, check, fuzz and the sanitizers install the Debian packages that are missing (tools/deps); make alone never does.
@@ -25,7 +26,7 @@ NINJA = meson compile -C
 SETUP = tools/configure
 
 .DEFAULT_GOAL := build
-.PHONY: build run tour test check format bench bench-growth walk asan ubsan tsan fuzz torture install clean
+.PHONY: build run tour test check format bench bench-growth walk walk-check test-all asan ubsan tsan fuzz torture install clean
 
 build:
 	@tools/deps --check build
@@ -49,6 +50,9 @@ test:
 	@$(SETUP) $(BUILD)
 	@$(NINJA) $(BUILD)
 	@tools/run-tests $(BUILD) --num-processes $(JOBS)
+
+# What takes too long for every change: with the walks and the torture.
+test-all: test walk-check torture
 
 check:
 	@tools/deps check
@@ -89,14 +93,16 @@ bench-growth:
 	@build-bench/bench/bench-growth $(BENCH_ARGS)
 	@build-bench/bench/bench-threads
 
-walk:
+# walk writes the numbers into docs/walks.md; walk-check fails if a walk has grown by more than a tenth since they were written.
+walk walk-check:
 	@tools/deps build walk
 	@$(SETUP) build-walk -Dbuildtype=debugoptimized -Dwerror=false \
 	  -Dc_args='-finstrument-functions -fno-inline -fno-builtin-memcpy -fno-builtin-memmove'
 	@ninja -C build-walk cmd/perdure/perdure
 	@$(CC) -std=gnu17 -D_GNU_SOURCE -O1 -g -shared -fPIC -fno-builtin -fno-tree-loop-distribute-patterns -Wall -Wextra -Werror \
 	  -o build-walk/recorder.so tools/walk/recorder.c
-	@python3 tools/walk/walk.py build-walk/cmd/perdure/perdure build-walk/recorder.so --json build-walk/walks.json
+	@python3 tools/walk/walk.py build-walk/cmd/perdure/perdure build-walk/recorder.so --json build-walk/walks.json \
+	  $(if $(filter walk-check,$@),--check,--write) docs/walks.md
 
 install:
 	@tools/deps --check build

@@ -64,7 +64,8 @@ static size_t kept_count, kept_capacity;
 
 static const char *keep(const char *path, pd_buf *text)
 {
-  if (pd_buf_byte(text, 0, NULL) || pd_array_grow(&kept, kept_count, &kept_capacity, sizeof *kept, "texts", NULL)) refuse(path, "no memory");
+  if (pd_buf_byte(text, 0, NULL) || pd_array_grow(&kept, kept_count, &kept_capacity, sizeof *kept, "texts", NULL))
+    refuse(path, "no memory");
   return kept[kept_count++] = (char *)text->data;
 }
 
@@ -99,8 +100,8 @@ static const char *needed_text(const capability *c, const char *key)
 
 static void check_members(const capability *c)
 {
-  static const char *const known[] = {"name",    "summary", "when_to_use", "permission",   "needs_agent", "inputs",
-                                      "outputs", "tags",    "version",     "side_effects", "errors",      "examples", "handling", "shorthand"};
+  static const char *const known[] = {"name", "summary", "when_to_use",  "permission", "needs_agent", "inputs",   "outputs",
+                                      "tags", "version", "side_effects", "errors",     "examples",    "handling", "shorthand"};
   pd_json key, value;
   pd_json_walk walk = pd_json_walk_begin(c->json);
   while (pd_json_walk_next(&walk, &key, &value)) {
@@ -214,9 +215,10 @@ static void table_choices(FILE *f, size_t index, const char *field, pd_json list
 
 static void table_field(FILE *f, const capability *c, size_t index, const char *name, pd_json schema, bool is_required)
 {
-  static const word types[] = {{"", "PD_FIELD_ANY"},          {"string", "PD_FIELD_STRING"}, {"integer", "PD_FIELD_INTEGER"},
-                               {"boolean", "PD_FIELD_BOOLEAN"}, {"object", "PD_FIELD_OBJECT"}, {"array", "PD_FIELD_ARRAY"}};
-  static const word formats[] = {{"", "PD_FORMAT_NONE"},      {"key", "PD_FORMAT_KEY"},   {"prefix", "PD_FORMAT_PREFIX"},
+  static const word types[] = {
+    {"", "PD_FIELD_ANY"},          {"string", "PD_FIELD_STRING"}, {"integer", "PD_FIELD_INTEGER"}, {"boolean", "PD_FIELD_BOOLEAN"},
+    {"object", "PD_FIELD_OBJECT"}, {"array", "PD_FIELD_ARRAY"}};
+  static const word formats[] = {{"", "PD_FORMAT_NONE"},       {"key", "PD_FORMAT_KEY"},   {"prefix", "PD_FORMAT_PREFIX"},
                                  {"agent", "PD_FORMAT_AGENT"}, {"name", "PD_FORMAT_NAME"}, {"date-time", "PD_FORMAT_NONE"}};
   bool is_array = pd_json_is(pd_json_member(schema, "type"), "array");
   fputs("  {", f);
@@ -328,7 +330,7 @@ static void check_handling(const capability *c, const char *what, const char *co
 
 static void table_lists(FILE *f, const capability *c, size_t index)
 {
-  static const char *const handling[] = {"executor", "destructive", "idempotent",  "session",     "subject", "keys",
+  static const char *const handling[] = {"executor", "destructive", "idempotent",  "session",   "subject", "keys",
                                          "host",     "waits",       "cancellable", "preflight", "activity"};
   static const char *const shorthand[] = {"command", "verb", "words", "prints", "columns", "notes", "value"};
   pd_json how = pd_json_member(c->json, "handling"), words = pd_json_member(c->json, "shorthand");
@@ -365,10 +367,8 @@ static void table_shorthand(FILE *f, const capability *c, size_t index)
 
 static void row_handling(FILE *f, const capability *c, size_t index)
 {
-  static const word executors[] = {
-    {"quick", "PD_EXECUTOR_QUICK"}, {"writer", "PD_EXECUTOR_WRITER"}, {"slow", "PD_EXECUTOR_SLOW"}};
-  static const word sessions[] = {
-    {"", "PD_SESSION_UNUSED"}, {"optional", "PD_SESSION_OPTIONAL"}, {"required", "PD_SESSION_REQUIRED"}};
+  static const word executors[] = {{"quick", "PD_EXECUTOR_QUICK"}, {"writer", "PD_EXECUTOR_WRITER"}, {"slow", "PD_EXECUTOR_SLOW"}};
+  static const word sessions[] = {{"", "PD_SESSION_UNUSED"}, {"optional", "PD_SESSION_OPTIONAL"}, {"required", "PD_SESSION_REQUIRED"}};
   pd_json how = pd_json_member(c->json, "handling");
   bool has_effects = pd_json_member(c->json, "side_effects").raw.size > 2, is_destructive = flag_of(c, how, "destructive", false);
   if (is_destructive && !has_effects) refuse(c->path, "it is destructive and has no side effects");
@@ -432,6 +432,29 @@ static void make_header(const char *path)
   if (fclose(f)) refuse(path, "cannot be written");
 }
 
+static int compare_tools(const void *a, const void *b)
+{
+  char name_a[128], name_b[128];
+  function_name(&caps[*(const size_t *)a], name_a, sizeof name_a);
+  function_name(&caps[*(const size_t *)b], name_b, sizeof name_b);
+  return strcmp(name_a, name_b);
+}
+
+/* The names of MCP, sorted: with underscores they have another order than with dots. */
+static void make_tools(FILE *f)
+{
+  size_t order[FILES_MAX];
+  for (size_t i = 0; i < cap_count; i++) order[i] = i;
+  qsort(order, cap_count, sizeof order[0], compare_tools);
+  fputs("\nconst pd_tool pd_tools[] = {\n", f);
+  for (size_t i = 0; i < cap_count; i++) {
+    char name[128];
+    function_name(&caps[order[i]], name, sizeof name);
+    fprintf(f, "  {\"%s\", &pd_capabilities[%zu]},\n", name + strlen("pd_cap_"), order[i]);
+  }
+  fputs("};\n", f);
+}
+
 static void make_table(const char *path)
 {
   FILE *f = fopen(path, "w");
@@ -450,6 +473,7 @@ static void make_table(const char *path)
   fputs("\nconst pd_capability pd_capabilities[] = {\n", f);
   for (size_t i = 0; i < cap_count; i++) table_row(f, &caps[i], i, counts[i]);
   fprintf(f, "};\nconst size_t pd_capability_count = %zu;\n", cap_count);
+  make_tools(f);
   if (fclose(f)) refuse(path, "cannot be written");
 }
 

@@ -318,6 +318,9 @@ PD_API PD_MUST_USE pd_code pd_authorise_read(const pd_ctx *who, const char *capa
  * input is not worth showing to it. */
 PD_API bool pd_authorise_any(const pd_ctx *who, const char *capability, bool may_ask);
 
+/* By its name, or by the one that MCP has for it: with underscores instead of dots. */
+PD_API bool pd_capability_find_tool(const char *name, pd_capability_info *out);
+
 #ifdef __cplusplus
 }
 #endif

@@ -62,6 +62,20 @@ pd_code pd_capability_find(const char *name, pd_capability_info *out, pd_error *
                         pd_capabilities[best].name);
 }
 
+static int compare_tool(const void *name, const void *tool)
+{
+  return strcmp(name, ((const pd_tool *)tool)->name);
+}
+
+bool pd_capability_find_tool(const char *name, pd_capability_info *out)
+{
+  const pd_capability *found = pd_capability_get(name);
+  const pd_tool *tool = found ? NULL : bsearch(name, pd_tools, pd_capability_count, sizeof pd_tools[0], compare_tool);
+  if (tool) found = tool->capability;
+  if (found) *out = info_of(found);
+  return found != NULL;
+}
+
 pd_code pd_capability_at(size_t index, pd_capability_info *out, pd_error *err)
 {
   if (index >= pd_capability_count) return PD_NOT_FOUND;

@@ -59,7 +59,14 @@ typedef struct pd_capability {
   const pd_shorthand *shorthand; /* NULL: none */
 } pd_capability;
 
+/* A capability by the name that MCP has for it, with underscores. */
+typedef struct pd_tool {
+  const char *name;
+  const pd_capability *capability;
+} pd_tool;
+
 extern const pd_capability pd_capabilities[]; /* by name */
+extern const pd_tool pd_tools[];              /* by name; as many */
 extern const size_t pd_capability_count;
 extern const pd_cap_error pd_common_errors[]; /* of all capabilities; capabilities/common.json; ended by {0} */
 

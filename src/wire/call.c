@@ -17,17 +17,14 @@ pd_lane pd_route_call_lane(pd_request *request)
 {
   static const pd_lane lanes[] = {
     [PD_EXECUTOR_QUICK] = PD_LANE_STAGE, [PD_EXECUTOR_WRITER] = PD_LANE_WRITE, [PD_EXECUTOR_SLOW] = PD_LANE_SLOW};
-  pd_capability_info info;
-  if (pd_capability_find(request->rest, &info, NULL)) return PD_LANE_WRITE;
-  pd_lane lane = lanes[info.handling->executor];
+  if (pd_capability_find(request->rest, &request->called, NULL)) return PD_LANE_WRITE;
+  pd_lane lane = lanes[request->called.handling->executor];
   return lane == PD_LANE_STAGE && request->body.size > STAGE_SIZE_MAX ? PD_LANE_WRITE : lane;
 }
 
 bool pd_route_call_writes(const pd_request *request)
 {
-  pd_capability_info info;
-  if (request->route->run != pd_route_call || pd_capability_find(request->rest, &info, NULL)) return true;
-  return info.handling->has_effects;
+  return request->route->run != pd_route_call || !request->called.name || request->called.handling->has_effects;
 }
 
 /* A form of a web page cannot say that it is JSON. */
@@ -53,25 +50,23 @@ pd_code pd_wire_call(const pd_caller *caller, const pd_ctx *ctx, const char *cap
 }
 
 /* They act on the session that was named, or refuse it. */
-static bool is_about_sessions(const char *capability)
+static bool is_about_sessions(const pd_request *request)
 {
-  pd_capability_info info;
-  return pd_capability_find(capability, &info, NULL) == PD_OK && info.handling->session == PD_SESSION_REQUIRED;
+  return request->called.name && request->called.handling->session == PD_SESSION_REQUIRED;
 }
 
 static pd_ctx ctx_of(const pd_request *request)
 {
   const pd_caller *caller = &request->caller;
   pd_ctx who = pd_caller_ctx(caller);
-  if (*caller->session && is_about_sessions(request->rest)) who.session = caller->session;
+  if (*caller->session && is_about_sessions(request)) who.session = caller->session;
   return who;
 }
 
 /* False: it is no call; the answer says so. */
 static bool is_call(pd_request *request)
 {
-  pd_capability_info info;
-  if (pd_capability_find(request->rest, &info, NULL) == PD_OK) request->subject = info.name;
+  if (request->called.name) request->subject = request->called.name;
   if (is_json(request)) return true;
   pd_reply_failure(request, MHD_HTTP_UNSUPPORTED_MEDIA_TYPE, PD_INVALID, "UnsupportedMediaType",
                    "Send Content-Type: application/json; curl does with --json.", "the body of a call has to be application/json");
@@ -188,13 +183,12 @@ void pd_route_call(pd_request *request)
     finish(request);
   } else if (is_call(request)) {
     pd_ctx ctx = ctx_of(request);
-    pd_capability_info info;
-    bool is_known = pd_capability_find(request->rest, &info, NULL) == PD_OK;
-    if (is_known && info.handling->is_waiting) {
+    const pd_handling *handling = request->called.name ? request->called.handling : NULL;
+    if (handling && handling->is_waiting) {
       receive(request, &ctx);
       return;
     }
-    if (is_known && info.handling->is_cancellable) {
+    if (handling && handling->is_cancellable) {
       ctx.progress = is_client_there;
       ctx.progress_ctx = request;
     }

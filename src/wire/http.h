@@ -179,6 +179,7 @@ struct pd_request {
   pd_waiter *waiter;        /* of one that waits (pd_request_wait) */
   struct pd_mcp_flow *flow; /* that it waits for: mcp_http.c */
   pd_caller caller;
+  pd_capability_info called; /* of a call, once its lane is asked for; name NULL: there is no such capability */
   int64_t begun_us;
   /* the answer */
   unsigned status;

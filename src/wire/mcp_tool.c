@@ -34,15 +34,10 @@ static bool is_offered(const pd_mcp_turn *turn, const pd_capability_info *info)
 /* Either spelling. One that is not the caller's is as if it were not there, but the audit knows that it was tried. */
 static bool find_tool(const pd_mcp_turn *turn, const char *name, pd_capability_info *out)
 {
-  char spelt[PD_MCP_NAME_SIZE];
-  for (size_t i = 0; pd_capability_at(i, out, NULL) == PD_OK; i++) {
-    tool_name(out->name, spelt);
-    if (strcmp(spelt, name) != 0 && strcmp(out->name, name) != 0) continue;
-    bool is_theirs = is_offered(turn, out);
-    if (!is_theirs) pd_mcp_audit(turn, out->name, (pd_bytes){0}, "PermissionDenied");
-    return is_theirs;
-  }
-  return false;
+  if (!pd_capability_find_tool(name, out)) return false;
+  bool is_theirs = is_offered(turn, out);
+  if (!is_theirs) pd_mcp_audit(turn, out->name, (pd_bytes){0}, "PermissionDenied");
+  return is_theirs;
 }
 
 /* ---- the list ---- */

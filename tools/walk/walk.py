@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""walk PERDURE RECORDER [--json FILE] [--names SCENARIO]: how far a request walks through the house.
+"""walk PERDURE RECORDER [--json FILE] [--names SCENARIO] [--write PAGE] [--check PAGE]: how far a request walks through the house.
 
 PERDURE is a binary built with -finstrument-functions (make walk does that), RECORDER the library that writes down what it does. Seven
 scenarios are run; each is repeated, and of every number the smallest counts: what the background threads do meanwhile is not the request's.
@@ -352,12 +352,59 @@ def walk(perdure, recorder, folder):
     return found
 
 
+# ---- the page: docs/walks.md has the numbers of now between two marks ----
+
+BEGIN, END = "<!-- walks: made by make walk -->", "<!-- walks: end -->"
+COLUMNS = [*NUMBERS, "trips"]
+KEPT = ["functions", "crossings", "borders", "locks", "allocations", "trips"]  # what may not grow
+GROWTH, SLACK = 1.10, 1  # by more than this; one more of a few is not a tenth
+
+
+def table_of(found):
+    lines = ["| walk | " + " | ".join(name.replace("_", " ").replace("copied", "bytes copied") for name in COLUMNS) + " |",
+             "|---|" + "--:|" * len(COLUMNS)]
+    for name, (numbers, _, _) in found.items():
+        lines.append(f"| {name} | " + " | ".join(str(numbers.get(column, "")) for column in COLUMNS) + " |")
+    return "\n".join(lines)
+
+
+def write_page(path, found):
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    before, rest = text.split(BEGIN, 1)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(before + BEGIN + "\n" + table_of(found) + "\n" + END + rest.split(END, 1)[1])
+
+
+def read_page(path):
+    """walk -> column -> number, as it is written there."""
+    with open(path, encoding="utf-8") as file:
+        rows = [line.split("|")[1:-1] for line in file.read().split(BEGIN, 1)[1].split(END, 1)[0].strip().splitlines()]
+    return {row[0].strip(): {column: int(cell) for column, cell in zip(COLUMNS, row[1:]) if cell.strip()} for row in rows[2:]}
+
+
+def grown(known, found):
+    """What is more than a tenth longer than the page says, or not there at all, as text."""
+    faults = [f"{name}: is not on the page" for name in found if name not in known]
+    for name, numbers in known.items():
+        if name not in found:
+            faults.append(f"{name}: was not walked")
+            continue
+        for column in KEPT:
+            was, now = numbers.get(column, 0), found[name][0].get(column, 0)
+            if now > max(was * GROWTH, was + SLACK):
+                faults.append(f"{name}: {now} {column}, {was} on the page")
+    return faults
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("perdure")
     parser.add_argument("recorder")
     parser.add_argument("--json", help="write the numbers there")
     parser.add_argument("--names", help="print the functions of this scenario, in order")
+    parser.add_argument("--write", metavar="PAGE", help="put the numbers into this page")
+    parser.add_argument("--check", metavar="PAGE", help="fail if a walk is more than a tenth longer than this page says")
     options = parser.parse_args()
     folder = tempfile.mkdtemp(prefix="perdure-walk-")
     try:
@@ -374,7 +421,12 @@ def main():
             json.dump({name: {"numbers": numbers, "arrows": {f"{a} > {b}": n for (a, b), n in sorted(arrows.items())}}
                        for name, (numbers, _, arrows) in found.items()}, file, indent=1)
             file.write("\n")
-    return 0
+    if options.write:
+        write_page(options.write, found)
+    faults = grown(read_page(options.check), found) if options.check else []
+    for fault in faults:
+        print("walk: " + fault, file=sys.stderr)
+    return 1 if faults else 0
 
 
 if __name__ == "__main__":
