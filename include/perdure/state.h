@@ -144,9 +144,11 @@ PD_API PD_MUST_USE pd_code pd_config_check(const char *file, size_t *out_count, 
 
 /* Waiting without a thread. A call that would sleep (queue.receive with wait_ms) does so on the caller's thread, unless it is given one of
  * these: then it comes back at once, with is_waiting set, PD_OK and no answer, and is not in the audit yet. The same call is to be made
- * again with the same pd_wait: when the agent's queue has changed (the key queue/AGENT of the store `system`), with hears_shared also when
- * the store `shared` has, and at `due_ms` at the latest. To miss nothing, follow the stores (follow.h), call once more, and only then
- * sleep. Zero-initialise. */
+ * again with the same pd_wait: when the agent's queue has changed (the key queue/AGENT on the ref PD_QUEUE_REF of the agent's store, which
+ * exists then), with hears_shared also when the store `shared` has, and at `due_ms` at the latest. To miss nothing, follow the stores
+ * (follow.h), call once more, and only then sleep. Zero-initialise. */
+#define PD_QUEUE_REF "agent-queue"
+
 typedef struct pd_wait {
   bool is_over;        /* set by the caller: answer now, with what there is */
   bool is_waiting;     /* there is no answer yet */

@@ -75,7 +75,7 @@ pd_code pd_history_no_key(pd_frame *frame, const char *at, pd_error *err)
 
 bool pd_history_hides(const char *ref)
 {
-  static const char *const names[] = {"threads", "agent-snapshot", "agent-epoch", "state", "audit"};
+  static const char *const names[] = {"threads", "agent-snapshot", "agent-epoch", "state", "audit", PD_QUEUE_REF};
   static const char *const folders[] = {"thread/", "thread-draft/", "mailbox/", PD_RESTORE_AS "/", "@"};
   if (strncmp(ref, PD_RESTORE_BEFORE "/", sizeof PD_RESTORE_BEFORE) == 0) { /* before-restore/ID is what main was; …/ID/REF what REF was */
     const char *former = strchr(ref + sizeof PD_RESTORE_BEFORE, '/');

@@ -24,13 +24,13 @@ pd_code pd_queue_parse(const char *key, pd_bytes text, pd_json *out, pd_error *e
 {
   pd_error why = {0};
   if (pd_json_parse(text, out, &why) == PD_OK && out->kind == PD_JSON_OBJECT) return PD_OK;
-  return pd_error_set(err, PD_CORRUPT, "'%s' of the system store is not what perdure wrote there", key);
+  return pd_error_set(err, PD_CORRUPT, "'%s' of the queue is not what perdure wrote there", key);
 }
 
 pd_code pd_queue_field(const char *key, pd_json object, const char *name, uint64_t *out, pd_error *err)
 {
   if (pd_json_u64(pd_json_member(object, name), out)) return PD_OK;
-  return pd_error_set(err, PD_CORRUPT, "'%s' of the system store has no number '%s'", key, name);
+  return pd_error_set(err, PD_CORRUPT, "'%s' of the queue has no number '%s'", key, name);
 }
 
 /* ---- invocations ---- */
@@ -68,25 +68,6 @@ static pd_code read_head(pd_queue_tx *tx, pd_error *err)
   return count_bytes(tx, err); /* written before bytes were counted */
 }
 
-pd_code pd_queue_begin(pd_home *home, const char *agent, const pd_note *note, pd_queue_tx *out, pd_error *err)
-{
-  pd_queue_tx tx = {.home = home, .agent = agent, .now_ms = pd_home_now(home)};
-  TRY(pd_home_store(home, PD_STORE_SYSTEM, true, &tx.store, err));
-  TRY(pd_edit_begin(tx.store, note, &tx.edit, err));
-  pd_code code = read_head(&tx, err);
-  if (code)
-    pd_edit_abort(tx.edit);
-  else
-    *out = tx;
-  return code;
-}
-
-void pd_queue_abort(pd_queue_tx *tx)
-{
-  pd_edit_abort(tx->edit);
-  tx->edit = NULL;
-}
-
 pd_code pd_queue_stage_head(pd_queue_tx *tx, pd_error *err)
 {
   char key[PD_QUEUE_KEY_SIZE], text[128];
@@ -102,11 +83,11 @@ typedef struct queue_update {
   pd_queue_tx start; /* home, store, agent */
   pd_queue_fn fn;
   void *ctx;
+  pd_code code; /* of `fn`, the last time */
 } queue_update;
 
-static pd_code run_update(void *ctx, pd_edit *edit, pd_error *err)
+static pd_code run_fn(queue_update *u, pd_edit *edit, pd_error *err)
 {
-  const queue_update *u = ctx;
   pd_queue_tx tx = u->start;
   tx.edit = edit;
   tx.now_ms = pd_home_now(tx.home);
@@ -116,11 +97,40 @@ static pd_code run_update(void *ctx, pd_edit *edit, pd_error *err)
   return PD_OK;
 }
 
+static pd_code run_update(void *ctx, pd_edit *edit, pd_error *err)
+{
+  queue_update *u = ctx;
+  return u->code = run_fn(u, edit, err);
+}
+
+pd_code pd_queue_update_at(const pd_queue_place *place, pd_home *home, const char *agent, bool create, const pd_note *note, pd_queue_fn fn,
+                           void *ctx, pd_ack *out, pd_error *err)
+{
+  queue_update u = {.start = {.home = home, .agent = agent, .store = place->store}, .fn = fn, .ctx = ctx};
+  pd_note own = *note;
+  own.ref = place->ref;
+  pd_code code = pd_update(place->store, &own, run_update, &u, out, err);
+  if (code != PD_NOT_FOUND || u.code == PD_NOT_FOUND) return code;
+  if (!create) return PD_OK;
+  code = pd_fork(place->store, place->ref, "root", &own, NULL, err); /* the first message: the ref begins at the empty commit */
+  if (code && code != PD_EXISTS) return code;                        /* somebody else may be making it at this moment */
+  return pd_update(place->store, &own, run_update, &u, out, err);
+}
+
 pd_code pd_queue_update(pd_home *home, const char *agent, const pd_note *note, pd_queue_fn fn, void *ctx, pd_ack *out, pd_error *err)
 {
-  queue_update u = {.start = {.home = home, .agent = agent}, .fn = fn, .ctx = ctx};
-  TRY(pd_home_store(home, PD_STORE_SYSTEM, true, &u.start.store, err));
-  return pd_update(u.start.store, note, run_update, &u, out, err);
+  CLEANUP(pd_queue_place_close) pd_queue_place place = {0}, now = {0};
+  TRY(pd_queue_place_open(home, agent, false, &place, err));
+  TRY(pd_queue_update_at(&place, home, agent, true, note, fn, ctx, out, err));
+  if (place.held) return PD_OK;
+  return pd_queue_place_open(home, agent, false, &now, err); /* a store that was made meanwhile has it now: who waits, waits there */
+}
+
+pd_code pd_queue_update_any(pd_home *home, const char *agent, const pd_note *note, pd_queue_fn fn, void *ctx, pd_ack *out, pd_error *err)
+{
+  CLEANUP(pd_queue_place_close) pd_queue_place place = {0};
+  TRY(pd_queue_place_open(home, agent, false, &place, err));
+  return pd_queue_update_at(&place, home, agent, false, note, fn, ctx, out, err);
 }
 
 /* ---- pushing ---- */
@@ -148,40 +158,10 @@ static pd_code full(pd_error *err, uint64_t used, uint64_t limit)
   return PD_QUOTA;
 }
 
-/* What a sender has sent, and the version of that: sends to other queues, also by other processes, count there, too. */
-typedef struct sent {
-  char key[PD_QUEUE_KEY_SIZE];
-  uint64_t bytes, version;
-} sent;
-
-static pd_code read_sent(pd_queue_tx *tx, const char *sender, sent *out, pd_error *err)
-{
-  CLEANUP(pd_buf_done) pd_buf text = {0};
-  pd_json json;
-  pd_entry entry;
-  *out = (sent){.bytes = 0};
-  snprintf(out->key, sizeof out->key, "sent/%s", sender);
-  pd_code code = pd_edit_get(tx->edit, pd_text(out->key), &text, &entry, err);
-  if (code == PD_NOT_FOUND) return PD_OK;
-  TRY(code);
-  out->version = entry.version;
-  TRY(pd_queue_parse(out->key, pd_buf_bytes(&text), &json, err));
-  return pd_queue_field(out->key, json, "bytes", &out->bytes, err);
-}
-
-static pd_code put_sent(pd_queue_tx *tx, const sent *was, uint64_t bytes, pd_error *err)
-{
-  char text[64];
-  if (!bytes) return pd_edit_delete(tx->edit, pd_text(was->key), was->version, err);
-  snprintf(text, sizeof text, "{\"bytes\":%llu}", (unsigned long long)bytes);
-  return pd_edit_put(tx->edit, pd_text(was->key), pd_text(text), was->version, err);
-}
-
 /* Count a message in, for its queue and for who sends it, if there is room. */
 static pd_code stage_bytes(pd_queue_tx *tx, const char *from, uint64_t size, pd_error *err)
 {
-  sent was;
-  uint64_t limit = tx->home->config.queue_bytes_max, sent_limit = tx->home->config.queue_sender_bytes_max;
+  uint64_t limit = tx->home->config.queue_bytes_max;
   if (tx->bytes + size > limit) {
     pd_error_named(err, PD_QUOTA, "QueueFull",
                    "the queue of agent '%s' holds %llu bytes, and %llu more exceed its limit of %llu (queue.bytes_max)", tx->agent,
@@ -189,26 +169,13 @@ static pd_code stage_bytes(pd_queue_tx *tx, const char *from, uint64_t size, pd_
     return full(err, tx->bytes, limit);
   }
   tx->bytes += size;
-  if (!from) return PD_OK;
-  TRY(read_sent(tx, from, &was, err));
-  if (was.bytes + size > sent_limit) {
-    pd_error_named(err, PD_QUOTA, "QuotaExceeded",
-                   "agent '%s' has sent %llu bytes that nobody has acknowledged, and %llu more exceed its limit of %llu"
-                   " (queue.sender_bytes_max): wait until they are acknowledged",
-                   from, (unsigned long long)was.bytes, (unsigned long long)size, (unsigned long long)sent_limit);
-    return full(err, was.bytes, sent_limit);
-  }
-  return put_sent(tx, &was, was.bytes + size, err);
+  return from ? pd_queue_sender_in(tx, from, size, err) : PD_OK;
 }
 
 pd_code pd_queue_stage_gone(pd_queue_tx *tx, const char *from, uint64_t size, pd_error *err)
 {
-  sent was;
   tx->bytes -= size < tx->bytes ? size : tx->bytes;
-  if (!from) return PD_OK;
-  TRY(read_sent(tx, from, &was, err));
-  if (!was.bytes) return PD_OK; /* it was sent before senders were counted */
-  return put_sent(tx, &was, was.bytes > size ? was.bytes - size : 0, err);
+  return from ? pd_queue_sender_out(tx, from, size, err) : PD_OK;
 }
 
 pd_code pd_queue_stage(pd_queue_tx *tx, const char *kind, const char *from, pd_bytes body, uint64_t *out_number, pd_error *err)

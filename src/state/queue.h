@@ -1,15 +1,19 @@
 /*
- * queue.h: the message queue of each agent, durable, in the system store. Watch events, approval outcomes and notices arrive there, and
- * what agents send one another.
+ * queue.h: the message queue of each agent, durable, in the agent's own store. Watch events, approval outcomes and notices arrive there,
+ * and what agents send one another.
  *
  * Keys (docs/formats.md): queue/AGENT is the head {"next","count","bytes"}; queue/AGENT/<20 digits> a message; flight/AGENT/<20 digits> its
- * delivery {"until","deliveries"}; once/AGENT/KEY what was pushed with a dedupe key; sent/AGENT {"bytes"} of what the agent sent and nobody
- * acknowledged.
+ * delivery {"until","deliveries"}; once/AGENT/KEY what was pushed with a dedupe key; from/AGENT/SENDER and sent/AGENT/RECEIVER count bytes
+ * (queue_sender.c).
  *
  * Q1  Whatever changes an agent's queue is one commit that also writes its head, on condition of the version that was read. So all
  *     that was read in the same invocation still holds, whichever processes use the queue.
  * Q2  Messages are numbered by the head and are given out in that order; a number is never used twice.
  * Q3  A message stays until it is acknowledged. It is at one receiver at a time: until its `until` has passed.
+ * Q4  The queue is on the ref PD_QUEUE_REF of the agent's store. An agent that has no store gets none by being sent a message: its queue is
+ *     in `system` until then.
+ * Q5  Whoever opens the queue in the agent's store first brings what is in `system` over; killed at any moment, each message is there
+ *     once. So a home that an older version wrote is brought over agent by agent.
  */
 #ifndef PD_STATE_QUEUE_H
 #define PD_STATE_QUEUE_H
@@ -39,7 +43,7 @@ typedef struct pd_queue_counts {
   uint64_t in_flight; /* received, not acknowledged, and not yet due to come again */
 } pd_queue_counts;
 
-/* Counts the agent's messages, after its watch events were moved to the queue. For briefings. */
+/* Counts the agent's messages, after its watch events were moved to the queue. For briefings. An agent that has none gets no store. */
 PD_MUST_USE pd_code pd_queue_count(pd_home *home, const char *agent, pd_queue_counts *out, pd_error *err);
 
 /* ---- for the files of the queue: an invocation over one agent's queue ---- */
@@ -53,7 +57,22 @@ typedef struct pd_queue_tx {
   int64_t now_ms;
   int64_t last_ms;  /* when the head was written last; 0: never */
   bool is_complete; /* the head is staged */
+  uint64_t grant;   /* what the sender of the message reserved for it */
+  /* Out: the sender must reserve room for so many bytes first (pd_queue_sender_reserve), then try again. */
+  uint64_t short_bytes;
 } pd_queue_tx;
+
+/* Where a queue is. Zero-initialise; pd_queue_place_close. */
+typedef struct pd_queue_place {
+  pd_home *home;
+  pd_held *held; /* NULL: in `system` */
+  pd_store *store;
+  const char *ref; /* NULL: the store's */
+} pd_queue_place;
+
+/* queue_place.c: Q4, Q5. `create`: make the agent's store if there is none. */
+PD_MUST_USE pd_code pd_queue_place_open(pd_home *home, const char *agent, bool create, pd_queue_place *out, pd_error *err);
+void pd_queue_place_close(pd_queue_place *place);
 
 /* Change an agent's queue in one commit, without conflicts (pd_update): `fn` reads and stages in `tx`, and ends with pd_queue_stage_head;
  * if it does not, nothing is written. It may run several times, each time from the start, and must not call another of these. `out` may be
@@ -63,14 +82,15 @@ PD_MUST_USE pd_code pd_queue_update(pd_home *home, const char *agent, const pd_n
                                     pd_error *err);
 /* Stage the head as tx->next and tx->count are now (Q1). */
 PD_MUST_USE pd_code pd_queue_stage_head(pd_queue_tx *tx, pd_error *err);
-/* Begin an invocation that only reads, and end it. */
-PD_MUST_USE pd_code pd_queue_begin(pd_home *home, const char *agent, const pd_note *note, pd_queue_tx *out, pd_error *err);
-/* Takes a tx that is all zero. */
-void pd_queue_abort(pd_queue_tx *tx);
+/* The same, but if nothing was ever sent to the agent, `fn` is not run, and nothing is made. */
+PD_MUST_USE pd_code pd_queue_update_any(pd_home *home, const char *agent, const pd_note *note, pd_queue_fn fn, void *ctx, pd_ack *out,
+                                        pd_error *err);
+/* Both, in a place that is open. */
+PD_MUST_USE pd_code pd_queue_update_at(const pd_queue_place *place, pd_home *home, const char *agent, bool create, const pd_note *note,
+                                       pd_queue_fn fn, void *ctx, pd_ack *out, pd_error *err);
 /* Stage that a message of `size` bytes that `from` (NULL: perdure itself) sent is gone. */
 PD_MUST_USE pd_code pd_queue_stage_gone(pd_queue_tx *tx, const char *from, uint64_t size, pd_error *err);
-/* Stage a message at the end. `from` NULL: perdure itself. PD_QUOTA named QueueFull, or QuotaExceeded if the sender has sent too much.
- * `out_number` may be NULL. */
+/* Stage a message at the end. `from` NULL: perdure itself. PD_QUOTA named QueueFull, or with tx->short_bytes. `out_number` may be NULL. */
 PD_MUST_USE pd_code pd_queue_stage(pd_queue_tx *tx, const char *kind, const char *from, pd_bytes body, uint64_t *out_number, pd_error *err);
 
 /* "queue/AGENT/<20 digits>", with "flight" for the delivery; returns `out`. */
@@ -80,6 +100,18 @@ char *pd_queue_key(const char *noun, const char *agent, uint64_t number, char ou
 PD_MUST_USE pd_code pd_queue_parse(const char *key, pd_bytes text, pd_json *out, pd_error *err);
 /* A number of such an object; PD_CORRUPT names the key if it is none. */
 PD_MUST_USE pd_code pd_queue_field(const char *key, pd_json object, const char *name, uint64_t *out, pd_error *err);
+
+/* ---- queue_sender.c: how much one may send ---- */
+
+/* Stage that a message of `from` comes in; PD_QUOTA and tx->short_bytes if there is no room reserved for it. */
+PD_MUST_USE pd_code pd_queue_sender_in(pd_queue_tx *tx, const char *from, uint64_t size, pd_error *err);
+/* Stage that one went out. */
+PD_MUST_USE pd_code pd_queue_sender_out(pd_queue_tx *tx, const char *from, uint64_t size, pd_error *err);
+/* Stage that one was brought from `system`, as that was at `at`. */
+PD_MUST_USE pd_code pd_queue_sender_brought(pd_queue_tx *tx, pd_store *system, const char *at, pd_bytes message, pd_error *err);
+/* Reserve room for `size` bytes from `from` in the queue of `to`: *out_grant grows by at least that. PD_QUOTA named QuotaExceeded. */
+PD_MUST_USE pd_code pd_queue_sender_reserve(pd_home *home, const char *from, const char *to, uint64_t size, uint64_t *out_grant,
+                                            pd_error *err);
 
 /* ---- queue_operation.c: sending again ---- */
 

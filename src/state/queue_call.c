@@ -1,4 +1,4 @@
-/* queue_call.c: queue.send, queue.receive, queue.ack, queue.count. Waiting for messages is waiting for the system's log. */
+/* queue_call.c: queue.send, queue.receive, queue.ack, queue.count. Waiting for messages is waiting for the log of the agent's store. */
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/clock.h"
@@ -29,6 +29,8 @@ typedef struct send_job {
   const char *from, *kind;
   pd_bytes body;
   pd_operation_name operation;
+  uint64_t grant;       /* what was reserved for it */
+  uint64_t short_bytes; /* out: what must be reserved first */
   uint64_t number;
   bool is_duplicate;
 } send_job;
@@ -38,13 +40,27 @@ static pd_code stage_message(void *ctx, pd_queue_tx *tx, pd_error *err)
   send_job *job = ctx;
   const pd_operation_name *o = &job->operation;
   uint64_t sent = 0;
+  job->short_bytes = 0;
   if (*o->id) TRY(pd_queue_operation_find(tx, job->from, o->id, o->mark, &sent, err));
   job->is_duplicate = sent != 0;
   if (sent) job->number = sent;
   if (sent) return PD_OK; /* nothing to write */
-  TRY(pd_queue_stage(tx, job->kind, job->from, job->body, &job->number, err));
+  tx->grant = job->grant;
+  pd_code code = pd_queue_stage(tx, job->kind, job->from, job->body, &job->number, err);
+  job->short_bytes = tx->short_bytes;
+  TRY(code);
   if (*o->id) TRY(pd_queue_operation_stage(tx, job->from, o->id, o->mark, job->number, err));
   return pd_queue_stage_head(tx, err);
+}
+
+/* Mostly one commit; a second one in the sender's own queue before it, if it must reserve room. */
+static pd_code send(pd_home *home, const char *to, const pd_note *note, send_job *job, pd_ack *out, pd_error *err)
+{
+  for (;;) {
+    pd_code code = pd_queue_update(home, to, note, stage_message, job, out, err);
+    if (code != PD_QUOTA || !job->short_bytes) return code;
+    TRY(pd_queue_sender_reserve(home, job->from, to, job->short_bytes, &job->grant, err));
+  }
 }
 
 /* Agents must not say what only perdure says: who reads a kind believes it. */
@@ -81,7 +97,7 @@ pd_code pd_cap_queue_send(pd_frame *frame, pd_error *err)
     return pd_error_named(err, PD_INVALID, "InvalidInput", "queue.send: field 'operation_id': no '/' and no control characters");
   pd_note note = note_of(frame);
   pd_ack ack;
-  pd_code code = pd_queue_update(frame->home, to, &note, stage_message, &job, &ack, err);
+  pd_code code = send(frame->home, to, &note, &job, &ack, err);
   if (code == PD_QUOTA) pd_frame_detail_number(frame, "limit", err->expected ? err->expected : frame->home->config.queue_count_max);
   TRY(code);
   if (!job.is_duplicate) pd_frame_commit(frame, &ack);
@@ -104,20 +120,21 @@ typedef struct sleeper {
 typedef struct waker {
   pd_follower follower; /* first */
   sleeper *sleeper;
-  const char *key; /* that has to change; NULL: any */
+  const char *ref, *key; /* the key that has to change; NULL: any */
 } waker;
 
-static bool is_about(const pd_watch_event *event, const char *key)
+static bool is_about(const pd_watch_event *event, const waker *a)
 {
   bool is_change = event->kind == PD_WATCH_PUT || event->kind == PD_WATCH_DELETE;
-  return !key || !is_change || pd_bytes_equal(event->key, pd_text(key));
+  if (!a->key || event->kind == PD_WATCH_GAP) return true;
+  return strcmp(event->ref, a->ref) == 0 && (!is_change || pd_bytes_equal(event->key, pd_text(a->key)));
 }
 
 static void wake_sleeper(pd_follower *follower, pd_follow_batch *batch, size_t first)
 {
   const waker *a = (waker *)follower;
   bool is_news = batch->is_failing; /* then its own look tells what is wrong */
-  for (size_t i = first; i < batch->count && !is_news; i++) is_news = is_about(&batch->events[i], a->key);
+  for (size_t i = first; i < batch->count && !is_news; i++) is_news = is_about(&batch->events[i], a);
   if (!is_news) return;
   pthread_mutex_lock(&a->sleeper->lock);
   a->sleeper->change_count++;
@@ -127,8 +144,6 @@ static void wake_sleeper(pd_follower *follower, pd_follow_batch *batch, size_t f
 
 static pd_code set_waker(waker *a, pd_home *home, const char *store, pd_error *err)
 {
-  pd_store *made; /* shared and system are made here: nobody else may have yet */
-  TRY(pd_home_store(home, store, true, &made, err));
   a->follower.take = wake_sleeper;
   TRY(pd_follow_open(home, store, &a->follower, err));
   (void)!pd_follow_join(&a->follower, NULL); /* from now on: always true */
@@ -194,16 +209,18 @@ static pd_code receive_until(pd_frame *frame, pd_queue_take *take, sleeper *s, w
 /* The queue is followed before the first look, so that nothing comes between the two. */
 static pd_code receive_waiting(pd_frame *frame, pd_queue_take *take, int64_t wait_ms, pd_error *err)
 {
+  CLEANUP(pd_queue_place_close) pd_queue_place place = {0};
   char key[PD_QUEUE_KEY_SIZE];
   sleeper s = {.lock = PTHREAD_MUTEX_INITIALIZER};
-  waker queue = {.sleeper = &s, .key = key}, shared = {.sleeper = &s};
+  waker queue = {.sleeper = &s, .ref = PD_QUEUE_REF, .key = key}, shared = {.sleeper = &s};
   pthread_condattr_t monotonic;
   snprintf(key, sizeof key, "queue/%s", frame->agent);
+  TRY(pd_queue_place_open(frame->home, frame->agent, true, &place, err));
   pthread_condattr_init(&monotonic);
   pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
   pthread_cond_init(&s.changed, &monotonic);
   pthread_condattr_destroy(&monotonic);
-  pd_code code = set_waker(&queue, frame->home, PD_STORE_SYSTEM, err);
+  pd_code code = set_waker(&queue, frame->home, frame->agent, err);
   if (!code) code = receive_until(frame, take, &s, &shared, pd_clock_monotonic_ms() + wait_ms, err);
   pd_follow_close(&queue.follower);
   pd_follow_close(&shared.follower);
@@ -216,7 +233,11 @@ static pd_code receive_or_come_again(pd_frame *frame, pd_queue_take *take, int64
 {
   pd_wait *wait = frame->ctx->wait;
   bool is_new;
-  if (!wait->deadline_ms) wait->deadline_ms = pd_clock_monotonic_ms() + wait_ms;
+  if (!wait->deadline_ms) {
+    CLEANUP(pd_queue_place_close) pd_queue_place place = {0}; /* an agent that waits gets a store: that is followed */
+    TRY(pd_queue_place_open(frame->home, frame->agent, true, &place, err));
+    wait->deadline_ms = pd_clock_monotonic_ms() + wait_ms;
+  }
   TRY(pd_frame_progress(frame, 0, 0, err)); /* who gave up does not take what comes */
   TRY(pd_queue_receive(frame->home, frame->agent, take, err));
   if (take->count || wait->is_over || pd_clock_monotonic_ms() >= wait->deadline_ms) return PD_OK;

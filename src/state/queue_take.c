@@ -191,7 +191,8 @@ pd_code pd_queue_receive(pd_home *home, const char *agent, pd_queue_take *take, 
   take->count = 0;
   if (take->max > TAKE_COUNT_MAX) take->max = TAKE_COUNT_MAX;
   TRY(pd_subscriptions_move(home, agent, err));
-  TRY(pd_queue_update(home, agent, take->note, stage_take, &job, &take->ack, err));
+  take->next_due_ms = INT64_MAX;
+  TRY(pd_queue_update_any(home, agent, take->note, stage_take, &job, &take->ack, err));
   pd_json list, item;
   if (!take->count) return PD_OK;
   TRY(pd_json_parse(pd_buf_bytes(&job.text), &list, err));
@@ -278,7 +279,7 @@ pd_code pd_queue_ack(pd_home *home, const char *agent, const uint64_t *numbers, 
 {
   ack_job job = {.numbers = numbers, .number_count = count};
   pd_ack ack;
-  TRY(pd_queue_update(home, agent, note, stage_ack, &job, &ack, err));
+  TRY(pd_queue_update_any(home, agent, note, stage_ack, &job, &ack, err));
   *out_count = job.count;
   if (job.count) *out = ack;
   return PD_OK;
@@ -286,19 +287,26 @@ pd_code pd_queue_ack(pd_home *home, const char *agent, const uint64_t *numbers, 
 
 /* ---- counting ---- */
 
-pd_code pd_queue_count(pd_home *home, const char *agent, pd_queue_counts *out, pd_error *err)
+static pd_code count_all(void *ctx, pd_queue_tx *tx, pd_error *err)
 {
-  TRY(pd_subscriptions_move(home, agent, err));
-  CLEANUP(pd_queue_abort) pd_queue_tx tx = {0};
   CLEANUP(walk_done) walk k = {0};
-  TRY(pd_queue_begin(home, agent, NULL, &tx, err));
-  TRY(walk_open(&tx, &k, err));
   pd_queue_counts counts = {0};
+  TRY(walk_open(tx, &k, err));
   for (; k.ahead.number;) {
-    if (is_in_flight(&tx, &k.ahead)) counts.in_flight++;
+    if (is_in_flight(tx, &k.ahead)) counts.in_flight++;
     TRY(next_flight(&k, err));
   }
-  counts.unread = tx.count - (counts.in_flight < tx.count ? counts.in_flight : tx.count);
+  counts.unread = tx->count - (counts.in_flight < tx->count ? counts.in_flight : tx->count);
+  *(pd_queue_counts *)ctx = counts;
+  return PD_OK;
+}
+
+pd_code pd_queue_count(pd_home *home, const char *agent, pd_queue_counts *out, pd_error *err)
+{
+  pd_queue_counts counts = {0};
+  pd_note note = {.author = "perdure", .reason = "queue.count"};
+  TRY(pd_subscriptions_move(home, agent, err));
+  TRY(pd_queue_update_any(home, agent, &note, count_all, &counts, NULL, err));
   *out = counts;
   return PD_OK;
 }

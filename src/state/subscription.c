@@ -91,7 +91,7 @@ static pd_code parse_subscription(const pd_entry *entry, pd_bytes text, pd_subsc
   snprintf(key, sizeof key, "%.*s", (int)entry->key.size, (const char *)entry->key.data);
   snprintf(s.id, sizeof s.id, "%.*s", (int)(entry->key.size - skip), (const char *)entry->key.data + skip);
   if (pd_bind_parse(text, members, COUNT_OF(members), PD_BIND_LOOSE, &s, &why))
-    return pd_error_set(err, PD_CORRUPT, "'%s' of the system store is not as perdure writes it: %s", key, why.message);
+    return pd_error_set(err, PD_CORRUPT, "'%s' of the queue is not as perdure writes it: %s", key, why.message);
   *out = s;
   return PD_OK;
 }
@@ -155,15 +155,15 @@ pd_subscription_state pd_subscription_state_of(pd_home *home, const char *agent,
 
 pd_code pd_subscriptions_any(pd_home *home, const char *agent, bool *out, pd_error *err)
 {
+  CLEANUP(pd_queue_place_close) pd_queue_place place = {0};
   char prefix[PD_QUEUE_KEY_SIZE];
-  pd_store *store;
-  pd_iter *iter;
+  pd_iter *iter = NULL;
   pd_entry entry;
   snprintf(prefix, sizeof prefix, "subscription/%s:", agent);
   pd_scan scan = {.prefix = pd_text(prefix), .keys_only = true};
-  TRY(pd_home_store(home, PD_STORE_SYSTEM, true, &store, err));
-  TRY(pd_iter_open(store, NULL, &scan, &iter, err));
-  pd_code code = pd_iter_next(iter, &entry, NULL, err);
+  TRY(pd_queue_place_open(home, agent, false, &place, err));
+  pd_code code = pd_iter_open(place.store, place.ref, &scan, &iter, err);
+  if (!code) code = pd_iter_next(iter, &entry, NULL, err);
   pd_iter_close(iter);
   if (code && code != PD_NOT_FOUND) return code;
   *out = code == PD_OK;
@@ -253,7 +253,7 @@ void pd_subscriptions_close(pd_subscriptions *subs)
   if (!subs) return;
   while (take_owner(subs, NULL, &o)) {
     pd_note note = {.author = o.agent, .reason = "home.close"};
-    if (pd_queue_update(subs->home, o.agent, &note, stage_suspend, NULL, NULL, NULL))
+    if (pd_queue_update_any(subs->home, o.agent, &note, stage_suspend, NULL, NULL, NULL))
       continue; /* it will be found to be suspended when this process is gone */
   }
 }

@@ -1,5 +1,5 @@
 /*
- * subscription.h: watching shared state. A subscription is a durable object of the system store, subscription/AGENT:ID, that says which
+ * subscription.h: watching shared state. A subscription is a durable object beside the agent's queue, subscription/AGENT:ID: it says which
  * changes are wanted, how far they were told, and which session it belongs to. docs/decisions/018 has the reasons.
  *
  * W1  Events are moved to the agent's queue in one commit with the cursor they advance it to. So each change is told once and in order,

@@ -173,7 +173,7 @@ static pd_code move_all(pd_home *home, const char *agent, const char *ended, pd_
 {
   move_job job = {.home = home, .agent = agent, .ended = ended};
   pd_note note = {.author = "perdure", .reason = "state.shared.watch"};
-  do TRY(pd_queue_update(home, agent, &note, stage_move, &job, NULL, err));
+  do TRY(pd_queue_update_any(home, agent, &note, stage_move, &job, NULL, err));
   while (job.is_more);
   return PD_OK;
 }

@@ -1,9 +1,9 @@
 /*
  * waits.c: see waits.h for the invariants A1 to A4.
  *
- * One follower of the store `system` wakes the agent's oldest waiter when its queue changes; one of `shared`, those who have subscriptions;
- * they follow while somebody waits. Who waits for a log is a follower of that store itself. A thread, begun with the first who waits,
- * keeps the time.
+ * For each agent that somebody waits for, a follower of the agent's store wakes the oldest waiter when the queue changes; one of `shared`
+ * wakes those who have subscriptions. They follow while somebody waits. Who waits for a log is a follower of that store itself. A thread,
+ * begun with the first who waits, keeps the time.
  *
  * LOCKS       That of `gone`, then ours, then the pool's. Ours is not held while following begins or ends.
  */
@@ -28,15 +28,6 @@
 #define RETRY_MS 20 /* the pool had no room */
 #define PREFIX "queue/"
 
-struct pd_waits_group {
-  pd_waits_group *next;
-  char agent[PD_NAME_SIZE_MAX + 1];
-  size_t count;            /* waiters, parked or running */
-  size_t hearing;          /* those of them that hear of shared state */
-  uint64_t generation;     /* changes of the queue that were seen since there is the group */
-  pd_waiter *first, *last; /* those that are parked, the oldest first */
-};
-
 /* A store that is followed while somebody needs it. */
 typedef struct line {
   pd_follower follower; /* first */
@@ -47,11 +38,22 @@ typedef struct line {
   enum { OFF, CHANGING, ON } state; /* changing: somebody opens or closes it, without the lock */
 } line;
 
+struct pd_waits_group {
+  line queue; /* first: the agent's store, where its queue is */
+  pd_waits_group *next;
+  char agent[PD_NAME_SIZE_MAX + 1];
+  char head[sizeof PREFIX + PD_NAME_SIZE_MAX]; /* the queue's key that changes whenever the queue does */
+  size_t count;                                /* waiters: those that are joining, parked, running or leaving */
+  size_t hearing;                              /* those of them that hear of shared state */
+  uint64_t generation;                         /* changes of the queue that were seen since there is the group */
+  pd_waiter *first, *last;                     /* those that are parked, the oldest first */
+};
+
 struct pd_waits {
   pd_home *home;
   pd_pool *pool;
   pd_gone *gone;
-  line queues, shared;
+  line shared;
   pthread_t timer;
   bool has_timer;
   pthread_mutex_t lock;                 /* of what follows */
@@ -109,12 +111,12 @@ static void heap_remove(pd_waits *waits, pd_waiter *w)
 
 /* ---- groups; under the lock ---- */
 
-static pd_waits_group **group_place(pd_waits *waits, const char *agent, size_t size)
+static pd_waits_group **group_place(pd_waits *waits, const char *agent)
 {
   uint32_t hash = 2166136261u;
-  for (size_t i = 0; i < size; i++) hash = (hash ^ (uint8_t)agent[i]) * 16777619u;
+  for (const char *c = agent; *c; c++) hash = (hash ^ (uint8_t)*c) * 16777619u;
   pd_waits_group **at = &waits->groups[hash % BUCKETS];
-  while (*at && (strncmp((*at)->agent, agent, size) != 0 || (*at)->agent[size])) at = &(*at)->next;
+  while (*at && strcmp((*at)->agent, agent) != 0) at = &(*at)->next;
   return at;
 }
 
@@ -160,40 +162,29 @@ static void wake_first(pd_waits *waits, pd_waits_group *group)
 
 /* ---- what the stores tell ---- */
 
-/* Everybody has a look; or those who hear of shared state. */
-static void wake_groups(pd_waits *waits, bool hearing_only)
+static void wake_group(pd_waits *waits, pd_waits_group *group)
 {
-  for (size_t i = 0; i < BUCKETS; i++)
-    for (pd_waits_group *group = waits->groups[i]; group; group = group->next) {
-      if (hearing_only && !group->hearing) continue;
-      group->generation++;
-      wake_first(waits, group);
-    }
-}
-
-/* Each change of an agent's queue is also one of its head, queue/AGENT. */
-static void take_event(pd_waits *waits, const pd_watch_event *event)
-{
-  static const size_t skip = sizeof PREFIX - 1;
-  if (event->kind != PD_WATCH_PUT && event->kind != PD_WATCH_DELETE) {
-    wake_groups(waits, false);
-    return;
-  }
-  if (event->key.size <= skip || !pd_bytes_starts(event->key, pd_text(PREFIX))) return;
-  const char *agent = (const char *)event->key.data + skip;
-  if (memchr(agent, '/', event->key.size - skip)) return;
-  pd_waits_group *group = *group_place(waits, agent, event->key.size - skip);
-  if (!group) return;
   group->generation++;
   wake_first(waits, group);
 }
 
-static void take_queues(pd_follower *follower, pd_follow_batch *batch, size_t first)
+/* What is not a change of a key is a reason to look, too. */
+static bool is_about(const pd_watch_event *event, const pd_waits_group *group)
 {
-  pd_waits *waits = ((line *)follower)->waits;
+  bool is_change = event->kind == PD_WATCH_PUT || event->kind == PD_WATCH_DELETE;
+  if (event->kind != PD_WATCH_GAP && strcmp(event->ref, PD_QUEUE_REF) != 0) return false;
+  return !is_change || pd_bytes_equal(event->key, pd_text(group->head));
+}
+
+static void take_queue(pd_follower *follower, pd_follow_batch *batch, size_t first)
+{
+  pd_waits_group *group = (pd_waits_group *)follower;
+  pd_waits *waits = group->queue.waits;
+  bool is_news = batch->is_failing; /* their own look tells what is wrong */
+  for (size_t i = first; i < batch->count && !is_news; i++) is_news = is_about(&batch->events[i], group);
+  if (!is_news) return;
   pthread_mutex_lock(&waits->lock);
-  if (batch->is_failing) wake_groups(waits, false); /* their own look tells what is wrong */
-  for (size_t i = first; i < batch->count; i++) take_event(waits, &batch->events[i]);
+  wake_group(waits, group);
   pthread_mutex_unlock(&waits->lock);
 }
 
@@ -202,7 +193,9 @@ static void take_shared(pd_follower *follower, pd_follow_batch *batch, size_t fi
   pd_waits *waits = ((line *)follower)->waits;
   if (first == batch->count && !batch->is_failing) return;
   pthread_mutex_lock(&waits->lock);
-  wake_groups(waits, true);
+  for (size_t i = 0; i < BUCKETS; i++)
+    for (pd_waits_group *group = waits->groups[i]; group; group = group->next)
+      if (group->hearing) wake_group(waits, group);
   pthread_mutex_unlock(&waits->lock);
 }
 
@@ -294,7 +287,6 @@ pd_code pd_waits_new(pd_home *home, pd_pool *pool, pd_gone *gone, pd_waits **out
   waits->home = home;
   waits->pool = pool;
   waits->gone = gone;
-  waits->queues = (line){.follower.take = take_queues, .waits = waits, .store = "system"};
   waits->shared = (line){.follower.take = take_shared, .waits = waits, .store = "shared"};
   pthread_condattr_t monotonic;
   pthread_condattr_init(&monotonic);
@@ -342,18 +334,50 @@ void pd_waits_drain(pd_waits *waits)
 
 /* ---- joining ---- */
 
-static pd_code join_group(pd_waits *waits, pd_waiter *w, pd_error *err)
+/* The agent's group, held; made if there is none. Under the lock. */
+static pd_waits_group *hold_group(pd_waits *waits, const char *agent)
 {
-  pd_waits_group **at = group_place(waits, w->agent, strlen(w->agent));
-  if (!*at) {
-    pd_waits_group *group = calloc(1, sizeof *group);
-    if (!group) return pd_error_memory(err, "who waits");
-    snprintf(group->agent, sizeof group->agent, "%s", w->agent);
+  pd_waits_group **at = group_place(waits, agent), *group = *at;
+  if (!group && (group = calloc(1, sizeof *group))) {
+    group->queue = (line){.follower.take = take_queue, .waits = waits, .store = group->agent};
+    snprintf(group->agent, sizeof group->agent, "%s", agent);
+    snprintf(group->head, sizeof group->head, PREFIX "%s", agent);
     *at = group;
   }
-  w->group = *at;
-  w->group->count++;
-  return PD_OK;
+  if (group) group->count++;
+  return group;
+}
+
+static void let_group(pd_waits *waits, pd_waits_group *group)
+{
+  pthread_mutex_lock(&waits->lock);
+  if (--group->count == 0) {
+    *group_place(waits, group->agent) = group->next;
+    free(group);
+  }
+  pthread_mutex_unlock(&waits->lock);
+}
+
+static pd_code join_group(pd_waits *waits, pd_waiter *w, pd_error *err)
+{
+  pthread_mutex_lock(&waits->lock);
+  pd_waits_group *group = hold_group(waits, w->agent);
+  pthread_mutex_unlock(&waits->lock);
+  if (!group) return pd_error_memory(err, "who waits");
+  pd_code code = open_line(&group->queue, err);
+  if (code)
+    let_group(waits, group);
+  else
+    w->group = group;
+  return code;
+}
+
+static void leave_group(pd_waits *waits, pd_waiter *w)
+{
+  pd_waits_group *group = w->group;
+  w->group = NULL;
+  close_line(&group->queue);
+  let_group(waits, group);
 }
 
 static pd_code join_locked(pd_waits *waits, pd_waiter *w, pd_error *err)
@@ -361,7 +385,6 @@ static pd_code join_locked(pd_waits *waits, pd_waiter *w, pd_error *err)
   TRY(pd_array_grow(&waits->heap, waits->count + 1, &waits->heap_capacity, sizeof(pd_waiter *), "who waits", err));
   if (!waits->has_timer) waits->has_timer = pd_spawn(&waits->timer, STACK_SIZE, keep_time, waits) == 0;
   if (!waits->has_timer) return pd_error_set(err, PD_STORAGE, "cannot start a thread for those who wait");
-  if (!w->store) TRY(join_group(waits, w, err));
   w->has_joined = true;
   w->order = ++waits->next_order;
   w->job.owner = w->agent;
@@ -374,15 +397,15 @@ static pd_code join(pd_waits *waits, pd_waiter *w, pd_error *err)
 {
   w->waits = waits;
   w->follower.take = take_log;
-  TRY(w->store ? open_follower(waits, w->store, &w->follower, err) : open_line(&waits->queues, err));
+  TRY(w->store ? open_follower(waits, w->store, &w->follower, err) : join_group(waits, w, err));
   pthread_mutex_lock(&waits->lock);
   pd_code code = join_locked(waits, w, err);
   pthread_mutex_unlock(&waits->lock);
   if (!code) return PD_OK;
-  if (w->store)
-    pd_follow_close(&w->follower);
+  if (w->group)
+    leave_group(waits, w);
   else
-    close_line(&waits->queues);
+    pd_follow_close(&w->follower);
   return code;
 }
 
@@ -394,18 +417,6 @@ static pd_code hear_shared(pd_waits *waits, pd_waiter *w, pd_error *err)
   w->group->hearing++;
   pthread_mutex_unlock(&waits->lock);
   return PD_OK;
-}
-
-/* Under the lock. */
-static void leave_group(pd_waits *waits, pd_waiter *w)
-{
-  pd_waits_group *group = w->group;
-  w->group = NULL;
-  if (w->hears_shared) group->hearing--;
-  if (w->passes_on) wake_first(waits, group); /* A3 */
-  if (--group->count) return;
-  *group_place(waits, group->agent, strlen(group->agent)) = group->next;
-  free(group);
 }
 
 /* ---- one of them ---- */
@@ -486,14 +497,14 @@ bool pd_waits_park(pd_waits *waits, pd_waiter *w)
 void pd_waits_end(pd_waits *waits, pd_waiter *w)
 {
   if (!w->has_joined) return;
-  bool has_group = w->group != NULL;
   pd_gone_forget(waits->gone, &w->leaver);
   pthread_mutex_lock(&waits->lock);
   waits->count--;
-  if (has_group) leave_group(waits, w);
+  if (w->hears_shared) w->group->hearing--;
+  if (w->group && w->passes_on) wake_first(waits, w->group); /* A3 */
   pthread_mutex_unlock(&waits->lock);
   pd_follow_close(&w->follower);
-  if (has_group) close_line(&waits->queues);
+  if (w->group) leave_group(waits, w);
   if (w->hears_shared) close_line(&waits->shared);
   w->has_joined = w->hears_shared = false;
 }

@@ -196,6 +196,33 @@ static void old_home__a_queue_goes_on_where_it_was(void **state)
   world_want(w, "messages.0.deliveries", "2");
 }
 
+static bool is_at(world *w, const char *store_name, const char *ref, const char *key)
+{
+  pd_store *store;
+  pd_buf value = {0};
+  assert_int_equal(pd_home_borrow(w->home, store_name, false, &store, &w->err), PD_OK);
+  pd_code code = pd_get(store, ref, pd_text(key), &value, NULL, &w->err);
+  pd_home_return(w->home, store);
+  pd_buf_done(&value);
+  return code == PD_OK;
+}
+
+static void old_home__queues_and_subscriptions_move_to_the_agents_stores(void **state)
+{
+  old *o = *state;
+  char *id = fact(o, "subscription"), *subscription = text_of("subscription/%s", id);
+  assert_true(is_at(&o->w, "system", "main", "queue/alice/00000000000000000002"));
+  assert_true(is_at(&o->w, "system", "main", subscription));
+  want_all_answers(o);
+  assert_false(is_at(&o->w, "system", "main", "queue/alice/00000000000000000002"));
+  assert_true(is_at(&o->w, "alice", PD_QUEUE_REF, "queue/alice/00000000000000000002"));
+  assert_false(is_at(&o->w, "system", "main", subscription));
+  assert_true(is_at(&o->w, "bob", PD_QUEUE_REF, subscription));
+  assert_true(is_at(&o->w, "system", "main", "queue/nobody-yet/00000000000000000001")); /* it has no store */
+  free(id);
+  free(subscription);
+}
+
 static void old_home__a_subscription_goes_on_where_it_stopped(void **state)
 {
   old *o = *state;
@@ -299,6 +326,7 @@ int main(void)
     cmocka_unit_test_setup_teardown(old_home__everything_is_read_as_it_was, set_up, tear_down),
     cmocka_unit_test_setup_teardown(old_home__every_store_verifies_and_doctor_finds_nothing, set_up, tear_down),
     cmocka_unit_test_setup_teardown(old_home__a_queue_goes_on_where_it_was, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(old_home__queues_and_subscriptions_move_to_the_agents_stores, set_up, tear_down),
     cmocka_unit_test_setup_teardown(old_home__a_subscription_goes_on_where_it_stopped, set_up, tear_down),
     cmocka_unit_test_setup_teardown(old_home__letters_and_work_items_are_still_their_holders, set_up, tear_down),
     cmocka_unit_test_setup_teardown(old_home__keys_threads_and_forks_go_on, set_up, tear_down),

@@ -141,14 +141,14 @@ static void want_uri(mcp_world *m, const char *uri, bool is_there)
   assert_string_equal(mcp_last(m, "error.code"), is_there ? "" : "-32002");
 }
 
-/* The newest commit of a store as a URI. */
-static void commit_uri(mcp_world *m, const char *name, char out[128])
+/* The newest commit of a ref of a store as a URI. */
+static void commit_uri(mcp_world *m, const char *name, const char *ref, char out[128])
 {
   pd_store *store = NULL;
   pd_commit commit;
   char hex[PD_ID_HEX_SIZE];
   assert_int_equal(pd_home_borrow(m->w.home, name, false, &store, NULL), PD_OK);
-  assert_int_equal(pd_resolve(store, NULL, &commit, NULL), PD_OK);
+  assert_int_equal(pd_resolve(store, ref, &commit, NULL), PD_OK);
   snprintf(out, 128, "state://commits/%s", pd_id_hex(&commit.id, hex));
 }
 
@@ -156,19 +156,22 @@ static void resource__a_commit_is_of_the_callers_store_or_of_the_shared_one_and_
 {
   (void)state;
   mcp_world m;
-  char own[128], strangers[128], shared[128], system[128];
+  char own[128], strangers[128], shared[128], system[128], queue[128];
   mcp_open(&m, NULL, NULL);
   set(&m, "plan", 1);
   share(&m, "board", 1, 0);
   world_ok(&m.w, "queue.send", "{\"to\":\"main\",\"body\":1}");
+  world_ok(&m.w, "alerts.send", "{\"severity\":\"info\",\"title\":\"t\",\"message\":\"m\"}"); /* a commit of the system store */
   m.w.agent = "eve";
   set(&m, "secret", 1);
   m.w.agent = "main";
-  commit_uri(&m, "main", own);
-  commit_uri(&m, "eve", strangers);
-  commit_uri(&m, "shared", shared);
-  commit_uri(&m, "system", system);
+  commit_uri(&m, "main", NULL, own);
+  commit_uri(&m, "eve", NULL, strangers);
+  commit_uri(&m, "shared", NULL, shared);
+  commit_uri(&m, "system", NULL, system);
+  commit_uri(&m, "main", PD_QUEUE_REF, queue);
   want_uri(&m, own, true);
+  want_uri(&m, queue, false); /* its queue is no state of the agent */
   want_uri(&m, shared, true);
   assert_non_null(strstr(mcp_last(&m, "result.contents.0.text"), "\\\"key\\\":\\\"board\\\""));
   want_uri(&m, strangers, false);
@@ -207,8 +210,8 @@ static void resource__what_the_token_does_not_reach_is_in_no_list(void **state)
   set(&m, "plan", 1);
   share(&m, "board", 1, 0);
   world_ok(&m.w, "threads.create", "{\"thread_id\":\"trip\"}");
-  commit_uri(&m, "main", own);
-  commit_uri(&m, "shared", shared);
+  commit_uri(&m, "main", NULL, own);
+  commit_uri(&m, "shared", NULL, shared);
   pd_token_info token = {.role = PD_ROLE_AGENT, .agent = "main", .capabilities = {"state.shared.*"}};
   m.peer.token = &token;
   mcp_send(&m, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"resources/list\"}");
@@ -259,7 +262,7 @@ static void resource__what_policy_blocks_is_not_read_not_listed_and_not_heard_of
   mcp_open(&m, NULL, NULL);
   set(&m, "open", 1);
   set(&m, "secret/x", 1);
-  commit_uri(&m, "main", own);
+  commit_uri(&m, "main", NULL, own);
   write_policy(&m, "[[rule]]\ncapability = \"state.persistent.*\"\nprefix = \"secret/\"\npermission = \"blocked\"\n"
                    "[[rule]]\ncapability = \"history.*\"\nprefix = \"secret/\"\npermission = \"blocked\"\n");
   want_refused(&m, "resources/read", "{\"uri\":\"state://persistent/secret/x\"}");
