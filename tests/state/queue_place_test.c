@@ -2,13 +2,16 @@
  * queue_place_test.c: where queues are: in the agents' own stores, and in `system` for agents that have none; how they are brought over,
  * also when the process is killed, another does the same, or an older perdure was there meanwhile (Q4 and Q5 in state/queue.h).
  */
+#include "base/base.h"
 #include "base/buf.h"
+#include "base/error.h"
 #include "base/stores.h"
 #include "state/queue.h"
 #include "state/world.h"
 
 #include <setjmp.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -195,10 +198,9 @@ static void fill(void)
   w.home = NULL;
 }
 
-static void check_all(void)
+/* Bodies from 1 on, each once and in order. */
+static void want_bodies(int until)
 {
-  pd_home_options options = {.folder = w.folder};
-  assert_int_equal(pd_home_open(w.uri, &options, &w.home, &w.err), PD_OK);
   w.agent = "bob";
   int next = 1;
   do {
@@ -212,7 +214,14 @@ static void check_all(void)
       world_want(&w, path, want);
     }
   } while (true);
-  assert_int_equal(next, MESSAGES + 1);
+  assert_int_equal(next, until + 1);
+}
+
+static void check_all(void)
+{
+  pd_home_options options = {.folder = w.folder};
+  assert_int_equal(pd_home_open(w.uri, &options, &w.home, &w.err), PD_OK);
+  want_bodies(MESSAGES);
 }
 
 static pid_t start_counting(void)
@@ -264,6 +273,55 @@ static void queue__two_processes_bring_it_over_at_once(void **state)
   check_all();
 }
 
+#define OLD_MESSAGES 300
+
+/* As an older perdure sends: it knows `system` alone, and writes a head without "moved". */
+static pd_code stage_old(void *ctx, pd_edit *edit, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf text = {0};
+  char key[PD_QUEUE_KEY_SIZE], value[128];
+  pd_json head;
+  uint64_t next = 1, count = 0;
+  if (pd_edit_get(edit, pd_text("queue/bob"), &text, NULL, err) == PD_OK) {
+    TRY(pd_json_parse(pd_buf_bytes(&text), &head, err));
+    assert_true(pd_json_u64(pd_json_member(head, "next"), &next) && pd_json_u64(pd_json_member(head, "count"), &count));
+  }
+  snprintf(value, sizeof value, "{\"kind\":\"message\",\"from\":null,\"time\":1,\"body\":%d}", *(int *)ctx);
+  TRY(pd_edit_put(edit, pd_text(pd_queue_key("queue", "bob", next, key)), pd_text(value), PD_ANY_VERSION, err));
+  snprintf(value, sizeof value, "{\"next\":%llu,\"count\":%llu,\"bytes\":0}", (unsigned long long)next + 1, (unsigned long long)count + 1);
+  return pd_edit_put(edit, pd_text("queue/bob"), pd_text(value), PD_ANY_VERSION, err);
+}
+
+static void *send_as_old(void *is_done)
+{
+  pd_store *system;
+  pd_error err;
+  pd_note note = {.author = "alice"};
+  if (pd_home_store(w.home, PD_STORE_SYSTEM, true, &system, &err)) return NULL;
+  for (int i = 1; i <= OLD_MESSAGES; i++)
+    if (pd_update(system, &note, stage_old, &i, NULL, &err)) return NULL;
+  atomic_store((atomic_bool *)is_done, true);
+  return is_done;
+}
+
+static void queue__an_older_perdure_that_sends_at_the_same_time_loses_nothing(void **state)
+{
+  (void)state;
+  atomic_bool is_done = false;
+  pd_queue_counts counts;
+  pthread_t thread;
+  void *done;
+  world_close(&w);
+  world_open(&w, "[store]\nflush = \"1s\"\n");
+  give_store("bob");
+  assert_int_equal(pthread_create(&thread, NULL, send_as_old, &is_done), 0);
+  for (int i = 0; i < 100000 && !atomic_load(&is_done); i++)
+    assert_int_equal(pd_queue_count(w.home, "bob", &counts, &w.err), PD_OK);
+  pthread_join(thread, &done);
+  assert_ptr_equal(done, &is_done);
+  want_bodies(OLD_MESSAGES);
+}
+
 /* ---- what it is to others ---- */
 
 static void queue__its_ref_is_hidden_from_agents(void **state)
@@ -313,6 +371,7 @@ int main(void)
     cmocka_unit_test_setup_teardown(queue__what_an_older_perdure_sends_later_comes_once, set_up, tear_down),
     cmocka_unit_test_setup_teardown(queue__a_kill_while_it_is_brought_over_loses_and_doubles_nothing, set_up, tear_down),
     cmocka_unit_test_setup_teardown(queue__two_processes_bring_it_over_at_once, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(queue__an_older_perdure_that_sends_at_the_same_time_loses_nothing, set_up, tear_down),
     cmocka_unit_test_setup_teardown(queue__its_ref_is_hidden_from_agents, set_up, tear_down),
     cmocka_unit_test_setup_teardown(queue__a_backup_has_it_and_a_restore_brings_it_back, set_up, tear_down),
   };
