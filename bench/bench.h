@@ -37,7 +37,7 @@ typedef struct bench_sizes {
   uint32_t thread_turns;   /* of a conversation */
   uint32_t snapshot_saves;
   uint32_t wire_ms; /* a run of the server's clients, and side */
-  uint32_t wire_watchers, wire_connections;
+  uint32_t wire_watchers, wire_connections, wire_agents;
 } bench_sizes;
 
 typedef struct bench {

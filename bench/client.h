@@ -21,6 +21,8 @@ typedef struct bench_client {
   uint64_t written, read; /* turns of each kind */
   uint64_t begun_at;      /* as many turns of the run's kind it had when the run began */
   uint32_t round;         /* senders: which queue, mailbox, index, thread or list they send to */
+  uint32_t leaves;        /* threads: so many the state has besides its counter */
+  uint32_t agents;        /* agents: so many take turns */
   uint32_t stream;        /* HTTP/2: the last one */
   bool has_message;       /* HTTP/2: the answer's message was seen */
   bool is_waiting;
@@ -44,6 +46,7 @@ typedef struct bench_speech {
 
 extern const bench_speech bench_speech_shared;     /* perdure: state.shared.set and .get */
 extern const bench_speech bench_speech_persistent; /* perdure: state.persistent.set and .get */
+extern const bench_speech bench_speech_agents;     /* perdure: state.persistent.set, for the next of the client's agents each time */
 extern const bench_speech bench_speech_redis;      /* SET and GET */
 extern const bench_speech bench_speech_etcd;       /* gRPC: Put and Range (linearizable) */
 

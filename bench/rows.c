@@ -29,6 +29,8 @@ const bench_row bench_rows[] = {
   {24, "watchers", "a commit reaches 1,000 watchers of the server", "one watcher", "≤ 10×", row_watchers},
   {25, "idle", "memory of an idle connection to the server", "16 KiB", "≤ 1×", row_idle},
   {26, "senders", "64 senders to one queue, mailbox, alert list, thread or run index over HTTP", "one sender", "≥ 3×", row_senders},
+  {27, "leaves", "threads.append over HTTP, a state of 1,000 leaves", "ours with 10 leaves", "≤ 1.5×", row_leaves},
+  {28, "agents", "durable state.persistent.set over HTTP, 64 clients on many agents", "ours on 1 agent", "no worse", row_agents},
 };
 const size_t bench_row_count = sizeof(bench_rows) / sizeof(bench_rows[0]);
 
@@ -59,6 +61,7 @@ const bench_sizes bench_sizes_full = {
   .wire_ms = 2000,
   .wire_watchers = 1000,
   .wire_connections = 2000,
+  .wire_agents = 5000,
 };
 
 const bench_sizes bench_sizes_quick = {
@@ -88,4 +91,5 @@ const bench_sizes bench_sizes_quick = {
   .wire_ms = 100,
   .wire_watchers = 50,
   .wire_connections = 200,
+  .wire_agents = 100,
 };

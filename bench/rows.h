@@ -40,6 +40,8 @@ PD_MUST_USE pd_code row_thread(bench *b, pd_error *err);
 PD_MUST_USE pd_code row_wire_set(bench *b, pd_error *err);
 PD_MUST_USE pd_code row_wire_get(bench *b, pd_error *err);
 PD_MUST_USE pd_code row_senders(bench *b, pd_error *err);
+PD_MUST_USE pd_code row_leaves(bench *b, pd_error *err);
+PD_MUST_USE pd_code row_agents(bench *b, pd_error *err);
 PD_MUST_USE pd_code row_watchers(bench *b, pd_error *err);
 PD_MUST_USE pd_code row_idle(bench *b, pd_error *err);
 

@@ -46,6 +46,13 @@ static pd_code ask_persistent(bench_client *c, uint32_t key, pd_error *err)
   return ask_http(c, c->is_writing ? "state.persistent.set" : "state.persistent.get", body, err);
 }
 
+/* Clients begin at different agents and go on in steps of their number: no two are at the same one if there are enough. */
+static pd_code ask_agents(bench_client *c, uint32_t key, pd_error *err)
+{
+  c->round = 1 + (uint32_t)((c->index + c->written * BENCH_CLIENT_COUNT) % c->agents);
+  return ask_persistent(c, key, err);
+}
+
 /* An answer of 200 that has `text` in it; NULL: whatever it says. */
 static pd_code hear_text(bench_client *c, const char *text, size_t *out_used, bool *out_is_whole, pd_error *err)
 {
@@ -67,6 +74,7 @@ static pd_code hear_http(bench_client *c, size_t *out_used, bool *out_is_whole, 
 
 const bench_speech bench_speech_shared = {.hello = "", .ask = ask_shared, .hear = hear_http};
 const bench_speech bench_speech_persistent = {.hello = "", .ask = ask_persistent, .hear = hear_http};
+const bench_speech bench_speech_agents = {.hello = "", .ask = ask_agents, .hear = hear_http};
 
 /* ---- perdure: senders ---- */
 
@@ -95,12 +103,20 @@ static pd_code ask_alerts(bench_client *c, uint32_t key, pd_error *err)
     err);
 }
 
+static pd_code ask_new_thread(bench_client *c, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf body = {0};
+  TRY(pd_buf_printf(&body, err, "{\"thread_id\":\"to-%u\",\"state\":{\"turns\":0", c->round));
+  for (uint32_t i = 0; i < c->leaves; i++) TRY(pd_buf_printf(&body, err, ",\"leaf-%04u\":\"a leaf\"", i));
+  TRY(pd_buf_append(&body, "}}", 3, err));
+  return ask_http(c, "threads.create", (const char *)body.data, err);
+}
+
 static pd_code ask_threads(bench_client *c, uint32_t key, pd_error *err)
 {
   char body[512];
   (void)key;
-  snprintf(body, sizeof(body), "{\"thread_id\":\"to-%u\",\"state\":{\"turns\":0}}", c->round);
-  if (!c->is_writing) return ask_http(c, "threads.create", body, err);
+  if (!c->is_writing) return ask_new_thread(c, err);
   snprintf(body, sizeof(body),
            "{\"thread_id\":\"to-%u\",\"run_id\":\"r%u\",\"reason\":\"AssistantTurnCommitted\",\"messages\":[{\"id\":\"m%u-%llu\",\"role\":"
            "\"user\",\"content\":" BENCH_WIRE_VALUE "}],\"patches\":[{\"op\":\"increment\",\"path\":\"/turns\",\"by\":1}]}",
