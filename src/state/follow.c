@@ -21,7 +21,7 @@
 #define SLICE_MS 100 /* how long a thread that nobody needs may stay; a record wakes it at once */
 #define TEXT_SIZE_MAX ((size_t)16 * 1024)
 #define STACK_SIZE ((size_t)512 * 1024)
-#define FOLLOWERS_A_HELPER 256 /* to send to so many takes 2 ms, to start a thread 50 µs */
+#define FOLLOWERS_A_HELPER 256 /* to send to so many takes 2 ms, to start a thread about 10 µs */
 #define HELPERS_MAX 3
 
 typedef struct pd_feed {
