@@ -11,8 +11,8 @@
 
 #include <setjmp.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -315,8 +315,7 @@ static void queue__an_older_perdure_that_sends_at_the_same_time_loses_nothing(vo
   world_open(&w, "[store]\nflush = \"1s\"\n");
   give_store("bob");
   assert_int_equal(pthread_create(&thread, NULL, send_as_old, &is_done), 0);
-  for (int i = 0; i < 100000 && !atomic_load(&is_done); i++)
-    assert_int_equal(pd_queue_count(w.home, "bob", &counts, &w.err), PD_OK);
+  for (int i = 0; i < 100000 && !atomic_load(&is_done); i++) assert_int_equal(pd_queue_count(w.home, "bob", &counts, &w.err), PD_OK);
   pthread_join(thread, &done);
   assert_ptr_equal(done, &is_done);
   want_bodies(OLD_MESSAGES);
