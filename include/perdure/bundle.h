@@ -39,7 +39,8 @@ typedef struct pd_export_report {
 } pd_export_report;
 
 /* Write a bundle to `fd`, which may be a pipe. `options` and `out` may be NULL. The store may be written to meanwhile: the bundle is
- * of the moment it began. gc waits until it has ended (pd_gc_pause_begin). PD_NOT_FOUND for an unknown ref; PD_CONFLICT if a gc runs and does
+ * of the moment it began. gc waits until it has ended (pd_gc_pause_begin). PD_NOT_FOUND for an unknown ref; PD_CONFLICT if a gc runs and
+ * does
  * not end; PD_RETIRED if the pause was over, or the backend has none, and gc took away what belongs in it: try again.
  * PD_STORAGE or PD_FULL for the file, of which then nothing can be used. */
 PD_API PD_MUST_USE pd_code pd_export(pd_store *store, int fd, const pd_export_options *options, pd_export_report *out, pd_error *err);

@@ -54,7 +54,8 @@ typedef struct pd_gc_report {
 PD_API PD_MUST_USE pd_code pd_gc(pd_store *store, const pd_gc_policy *policy, pd_gc_report *out, pd_error *err);
 
 /*
- * Keep gc, of all processes, from retiring anything of the store until pd_gc_pause_end, or for 6 hours, or until this process ends. Waits for
+ * Keep gc, of all processes, from retiring anything of the store until pd_gc_pause_end, or for 6 hours, or until this process ends.
+ * Waits for
  * a gc that runs; PD_CONFLICT after 10 minutes. Exports do this by themselves: it is for those who choose commits first and export them
  * later. Erasures are not kept away. The handle may be closed before the pause ends. A backend without such a lock pauses nothing.
  */
@@ -66,7 +67,8 @@ PD_API void pd_gc_pause_end(pd_gc_pause *pause); /* takes NULL */
  * AUTOMATIC GC, off unless the setting "gc.auto" is "on" (pd_setting_set). The policy is in the others: numbers; without them as in
  * pd_gc_policy. A handle that writes then runs gc on a thread of its own whenever as many records came since the last one as that left, and
  * at least 4096 (or many bytes of values): so it costs a constant share of writing, and the store stays bounded. It gives up when the store
- * is closed, and is tried again later if another process is at it or an export reads the store. The files are compacted if that gives a quarter of them back.
+ * is closed, and is tried again later if another process is at it or an export reads the store. The files are compacted if that gives a
+ * quarter of them back.
  */
 #define PD_SETTING_GC "gc." /* no others that begin so */
 #define PD_SETTING_GC_AUTO "gc.auto"

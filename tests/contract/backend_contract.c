@@ -180,6 +180,7 @@ int backend_contract_run(const backend_contract_target *target, const struct CMU
   count = add_clauses(tests, count, bag_clauses);
   count = add_clauses(tests, count, shared_clauses);
   count = add_clauses(tests, count, shed_clauses);
+  count = add_clauses(tests, count, gc_lock_clauses);
   count = add_clauses(tests, count, joint_clauses);
   if (count + own_count > CLAUSE_COUNT_MAX) abort();
   for (size_t i = 0; i < own_count; i++) tests[count + i] = own[i];

@@ -1,5 +1,6 @@
 /*
- * backup_gc_test.c: backups one after the other beside a process that writes and runs gc without a pause. Each is made, and can be verified.
+ * backup_gc_test.c: backups one after the other beside a process that writes and runs gc without a pause. Each is made, and can be
+ * verified.
  * A few here, 200 in `make torture`.
  */
 #include "base/base.h"
