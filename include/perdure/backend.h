@@ -52,9 +52,8 @@
  *
  *  B21 gc_lock, where present (with gc_unlock), keeps gc away from those who read for long. With `shared_ms` it is shared: any number may
  *      have it so, in any process, each for at most that long. With 0 it is exclusive: nobody has it otherwise, but for those whose time is
- *      over, and nobody gets it before gc_unlock. It does not wait: PD_CONFLICT if it cannot be had now. A process that dies gives it
- *      up. It
- *      may be unlocked after its handle was closed. It stops nobody who does not ask. *out_lock may be NULL: nothing here can be taken
+ *      over, and nobody gets it before gc_unlock. It does not wait: PD_CONFLICT if it cannot be had now. A process that dies gives it up.
+ *      It may be unlocked after its handle was closed. It stops nobody who does not ask. *out_lock may be NULL: nothing here can be taken
  *      away.
  *
  * B14 to B16, B18, and B21 if it is exclusive, on a read-only handle are PD_READ_ONLY.

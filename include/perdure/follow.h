@@ -3,7 +3,8 @@
  * perdure.h.
  *
  * Each store that has followers is read by one thread, once for all of them; it starts with the first follower and ends soon after the
- * last. While it tells hundreds of followers of a batch, up to three more threads help it. For a single reader with a thread to spare, watch.h is simpler.
+ * last. While it tells hundreds of followers of a batch, up to three more threads help it. For a single reader with a thread to spare,
+ * watch.h is simpler.
  *
  * FOL-1  A follower that has joined is given every event after its place, once, in the order of the log.
  * FOL-2  `take` runs on the store's thread or one that helps it, never on two at once for the same follower. The other followers of the

@@ -3,8 +3,8 @@
  *
  * A feed is a store that somebody follows. Its thread alone uses the watch; the list of followers and the position are under the lock,
  * which is released while followers are told. Meanwhile nobody is taken out of the list (FOL-3), and a follower that joins is put before
- * its head, where nobody looks any more: its place is that of the batch's end or later. Where hundreds follow, the thread has others help it
- * to tell a batch, and waits for their end.
+ * its head, where nobody looks any more: its place is that of the batch's end or later. Where hundreds follow, the thread has others help
+ * it to tell a batch, and waits for their end.
  */
 #include "base/base.h"
 #include "base/buf.h"

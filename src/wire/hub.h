@@ -6,8 +6,9 @@
  *     the store's thread stands or past it (pd_follow_join); from then on it gets each event that comes after its own place, once.
  * X2  The id of an event is the place after it, so who comes back with Last-Event-ID goes on there: nothing is lost, nothing comes twice.
  * X3  A live watcher that is more than server.watch_queue behind is cut off, with a reason; the others do not wait for it.
- * X4  While a watcher sleeps, libmicrohttpd does not touch its socket: the store's thread (or one that helps it) writes to it directly. What the socket does not
- *     take at once is queued, and libmicrohttpd is woken to send it. With TLS everything goes that way: only it can encrypt.
+ * X4  While a watcher sleeps, libmicrohttpd does not touch its socket: the store's thread (or one that helps it) writes to it directly.
+ *     What the socket does not take at once is queued, and libmicrohttpd is woken to send it. With TLS everything goes that way: only it
+ *     can encrypt.
  * X5  Events that are due together are written as text once for all watchers that a thread tells, and go to each with one system call.
  *
  * LOCKS       The hub's, then a watcher's. None is held while a store is called, or a watcher stops to follow one.

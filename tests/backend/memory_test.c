@@ -64,7 +64,7 @@ static void memory__names_are_homes_apart(void **state)
 
 int main(void)
 {
-  const backend_contract_target target = {.name = "memory", .uri_new = uri_new, .uri_destroy = uri_destroy};
+  const backend_contract_target target = {.name = "memory", .uri_new = uri_new, .uri_destroy = uri_destroy, .has_gc_lock = true};
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(memory__without_a_name_each_handle_is_alone),
     cmocka_unit_test(memory__a_named_store_is_gone_with_its_last_handle),

@@ -537,8 +537,13 @@ static void sqlite__usage_tells_what_is_there(void **state)
 
 int main(void)
 {
-  const backend_contract_target target = {
-    .name = "sqlite", .uri_new = uri_new, .uri_destroy = uri_destroy, .is_lasting = true, .is_shareable = true, .has_joint = true};
+  const backend_contract_target target = {.name = "sqlite",
+                                          .uri_new = uri_new,
+                                          .uri_destroy = uri_destroy,
+                                          .is_lasting = true,
+                                          .is_shareable = true,
+                                          .has_joint = true,
+                                          .has_gc_lock = true};
   const struct CMUnitTest tests[] = {
     CASE(sqlite__files_are_private_to_their_owner),
     CASE(sqlite__paths_that_look_like_uris_are_only_paths),

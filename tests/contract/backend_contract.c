@@ -157,6 +157,8 @@ static bool applies(const clause *c)
   if (current->has_no_claims && strncmp(c->name, "B12_", 4) == 0) return false;
   if (c->needs == NEEDS_JOINT || c->needs == NEEDS_JOINT_PROCESSES)
     return current->has_joint && (c->needs == NEEDS_JOINT || current->is_shareable);
+  if (c->needs == NEEDS_GC_LOCK || c->needs == NEEDS_GC_LOCK_PROCESSES)
+    return current->has_gc_lock && (c->needs == NEEDS_GC_LOCK || current->is_shareable);
   if (c->needs == NEEDS_LASTING) return current->is_lasting;
   return c->needs == NEEDS_NOTHING || current->is_shareable;
 }

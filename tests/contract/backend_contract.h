@@ -18,6 +18,7 @@ typedef struct backend_contract_target {
   bool is_shareable;  /* several processes can have it open */
   bool has_no_claims; /* log_claim is optional, and it has none: B12 is left out */
   bool has_joint;     /* joint commits are optional: without them B20 is left out, but for their absence */
+  bool has_gc_lock;   /* the same with B21 */
 } backend_contract_target;
 
 struct CMUnitTest;

@@ -18,7 +18,15 @@ typedef struct contract_world {
 } contract_world;
 
 /* When a clause applies. */
-typedef enum clause_needs { NEEDS_NOTHING, NEEDS_LASTING, NEEDS_PROCESSES, NEEDS_JOINT, NEEDS_JOINT_PROCESSES } clause_needs;
+typedef enum clause_needs {
+  NEEDS_NOTHING,
+  NEEDS_LASTING,
+  NEEDS_PROCESSES,
+  NEEDS_JOINT,
+  NEEDS_JOINT_PROCESSES,
+  NEEDS_GC_LOCK,
+  NEEDS_GC_LOCK_PROCESSES
+} clause_needs;
 
 typedef struct clause {
   const char *name;

@@ -1,4 +1,4 @@
-/* gc_lock_clauses.c: B21 of backend.h: who keeps gc away. A backend that lacks it skips its clauses. */
+/* gc_lock_clauses.c: B21 of backend.h: who keeps gc away. A backend may have none. */
 #include "contract/contract_world.h"
 
 #include <sched.h>
@@ -33,7 +33,6 @@ static void expect_locked(pd_backend *b, uint32_t shared_ms)
 static void B21_those_who_share_the_lock_exclude_the_one_who_wants_it_alone(void **state)
 {
   contract_world *w = *state;
-  if (!w->ops->gc_lock) skip();
   pd_backend *handles[2] = {world_open(w, "main"), world_open(w, "main")}, *elsewhere = world_open(w, "other");
   for (size_t i = 0; i < 2; i++) {
     pd_backend *b = handles[i];
@@ -56,7 +55,6 @@ static void B21_those_who_share_the_lock_exclude_the_one_who_wants_it_alone(void
 static void B21_a_share_whose_time_is_over_is_in_nobodys_way(void **state)
 {
   contract_world *w = *state;
-  if (!w->ops->gc_lock) skip();
   pd_backend *b = world_open(w, "main");
   void *shared = lock_of(b, 1), *alone = NULL;
   int64_t start = now_ms(CLOCK_MONOTONIC);
@@ -75,7 +73,6 @@ static void B21_a_share_whose_time_is_over_is_in_nobodys_way(void **state)
 static void B21_a_lock_outlives_its_handle(void **state)
 {
   contract_world *w = *state;
-  if (!w->ops->gc_lock) skip();
   pd_backend *b = world_open(w, "main"), *other = world_open(w, "main");
   void *lock = lock_of(other, LONG_MS);
   w->ops->close(other);
@@ -91,7 +88,6 @@ static void B21_a_lock_outlives_its_handle(void **state)
 static void B21_a_read_only_handle_can_share_the_lock_and_not_have_it_alone(void **state)
 {
   contract_world *w = *state;
-  if (!w->ops->gc_lock) skip();
   pd_backend *b = world_open(w, "main"), *reader = NULL;
   void *lock;
   assert_int_equal(w->ops->open(w->rest, "main", PD_BACKEND_OPEN_READ_ONLY, &reader, NULL), PD_OK);
@@ -117,7 +113,6 @@ static int hold_gc_lock(contract_world *w, int is_shared)
 static void B21_a_process_that_is_killed_gives_the_lock_up(void **state)
 {
   contract_world *w = *state;
-  if (!w->ops->gc_lock) skip();
   pd_backend *b = world_open(w, "main");
   for (int is_shared = 0; is_shared < 2; is_shared++) {
     uint64_t tail = 0;
@@ -134,11 +129,19 @@ static void B21_a_process_that_is_killed_gives_the_lock_up(void **state)
   w->ops->close(b);
 }
 
+static void B21_those_who_read_for_long_can_keep_gc_away_or_cannot_ask(void **state)
+{
+  const contract_world *w = *state;
+  assert_int_equal(w->ops->gc_lock != NULL, w->target->has_gc_lock);
+  assert_int_equal(w->ops->gc_unlock != NULL, w->target->has_gc_lock);
+}
+
 const clause gc_lock_clauses[] = {
-  CLAUSE(B21_those_who_share_the_lock_exclude_the_one_who_wants_it_alone),
-  CLAUSE(B21_a_share_whose_time_is_over_is_in_nobodys_way),
-  CLAUSE(B21_a_lock_outlives_its_handle),
-  CLAUSE(B21_a_read_only_handle_can_share_the_lock_and_not_have_it_alone),
-  CLAUSE_IF(B21_a_process_that_is_killed_gives_the_lock_up, NEEDS_PROCESSES),
+  CLAUSE(B21_those_who_read_for_long_can_keep_gc_away_or_cannot_ask),
+  CLAUSE_IF(B21_those_who_share_the_lock_exclude_the_one_who_wants_it_alone, NEEDS_GC_LOCK),
+  CLAUSE_IF(B21_a_share_whose_time_is_over_is_in_nobodys_way, NEEDS_GC_LOCK),
+  CLAUSE_IF(B21_a_lock_outlives_its_handle, NEEDS_GC_LOCK),
+  CLAUSE_IF(B21_a_read_only_handle_can_share_the_lock_and_not_have_it_alone, NEEDS_GC_LOCK),
+  CLAUSE_IF(B21_a_process_that_is_killed_gives_the_lock_up, NEEDS_GC_LOCK_PROCESSES),
   {NULL, NULL, NEEDS_NOTHING},
 };
