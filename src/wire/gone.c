@@ -3,6 +3,7 @@
 
 #include "base/base.h"
 #include "base/error.h"
+#include "base/map.h"
 #include "base/spawn.h"
 
 #include <errno.h>
@@ -13,7 +14,6 @@
 #include <unistd.h>
 
 #define STACK_SIZE ((size_t)128 * 1024)
-#define BUCKETS 1024u
 #define EVENTS_MAX 64
 
 struct pd_gone {
@@ -21,31 +21,29 @@ struct pd_gone {
   pthread_t thread;
   pthread_mutex_t lock; /* of what follows */
   uint64_t next_number; /* the kernel may tell of one that was forgotten meanwhile: numbers are never used twice */
-  pd_leaver *buckets[BUCKETS];
+  pd_map leavers;
 };
 
-static pd_leaver *find(pd_gone *gone, uint64_t number)
+static pd_bytes number_of(const void *leaver)
 {
-  pd_leaver *at = gone->buckets[number % BUCKETS];
-  while (at && at->number != number) at = at->next;
-  return at;
+  return (pd_bytes){&((const pd_leaver *)leaver)->number, sizeof(uint64_t)};
 }
 
-static void unlist(pd_leaver *leaver)
+/* Under the lock. */
+static void stop_watching(pd_gone *gone, pd_leaver *leaver)
 {
-  *leaver->link = leaver->next;
-  if (leaver->next) leaver->next->link = leaver->link;
+  epoll_ctl(gone->epoll, EPOLL_CTL_DEL, leaver->fd, NULL);
+  pd_map_remove(&gone->leavers, number_of(leaver));
   leaver->number = 0;
 }
 
 static void tell(pd_gone *gone, uint64_t number, uint32_t events)
 {
   pthread_mutex_lock(&gone->lock);
-  pd_leaver *leaver = find(gone, number);
+  pd_leaver *leaver = pd_map_find(&gone->leavers, (pd_bytes){&number, sizeof number});
   bool has_left = leaver && (events & (EPOLLHUP | EPOLLERR));
   if (has_left) {
-    epoll_ctl(gone->epoll, EPOLL_CTL_DEL, leaver->fd, NULL);
-    unlist(leaver);
+    stop_watching(gone, leaver);
     if (leaver->left) leaver->left(leaver->ctx);
   } else if (leaver && !leaver->is_half) {
     leaver->is_half = true;
@@ -82,6 +80,7 @@ static void let_go(pd_gone *gone)
 {
   if (gone->epoll >= 0) close(gone->epoll);
   if (gone->end >= 0) close(gone->end);
+  pd_map_done(&gone->leavers);
   pthread_mutex_destroy(&gone->lock);
   free(gone);
 }
@@ -91,6 +90,7 @@ pd_code pd_gone_new(pd_gone **out, pd_error *err)
   pd_gone *gone = calloc(1, sizeof *gone);
   if (!gone) return pd_error_memory(err, "the server");
   gone->epoll = gone->end = -1;
+  gone->leavers.key_of = number_of;
   pthread_mutex_init(&gone->lock, NULL);
   pd_code code = set_up(gone, err);
   if (code)
@@ -114,24 +114,16 @@ void pd_gone_watch(pd_gone *gone, pd_leaver *leaver)
   pthread_mutex_lock(&gone->lock);
   leaver->number = ++gone->next_number;
   struct epoll_event event = {.events = EPOLLRDHUP | EPOLLET, .data.u64 = leaver->number};
-  if (epoll_ctl(gone->epoll, EPOLL_CTL_ADD, leaver->fd, &event)) {
+  if (pd_map_put(&gone->leavers, leaver, NULL, NULL))
     leaver->number = 0;
-  } else {
-    pd_leaver **first = &gone->buckets[leaver->number % BUCKETS];
-    leaver->next = *first;
-    leaver->link = first;
-    if (leaver->next) leaver->next->link = &leaver->next;
-    *first = leaver;
-  }
+  else if (epoll_ctl(gone->epoll, EPOLL_CTL_ADD, leaver->fd, &event))
+    stop_watching(gone, leaver);
   pthread_mutex_unlock(&gone->lock);
 }
 
 void pd_gone_forget(pd_gone *gone, pd_leaver *leaver)
 {
   pthread_mutex_lock(&gone->lock);
-  if (leaver->number) {
-    epoll_ctl(gone->epoll, EPOLL_CTL_DEL, leaver->fd, NULL);
-    unlist(leaver);
-  }
+  if (leaver->number) stop_watching(gone, leaver);
   pthread_mutex_unlock(&gone->lock);
 }

@@ -26,7 +26,6 @@ struct pd_leaver {
   int fd;          /* < 0: none; then nothing is noticed */
   uint64_t number; /* 0: not watched over */
   bool is_half;
-  pd_leaver *next, **link;
 };
 
 /* From now on. Without memory for it, nothing is noticed. */

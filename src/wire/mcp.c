@@ -11,6 +11,7 @@
 #include "wire/mcp_inside.h"
 
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -67,6 +68,9 @@ pd_code pd_mcp_new(const pd_mcp_options *options, pd_mcp **out, pd_error *err)
   pd_mcp *mcp = calloc(1, sizeof *mcp);
   if (!mcp) return pd_error_memory(err, "the MCP server");
   pthread_mutex_init(&mcp->lock, NULL);
+  mcp->sessions.text_at = offsetof(pd_mcp_session, id);
+  mcp->owners.text_at = offsetof(pd_mcp_owner, agent);
+  mcp->agent_sessions.text_at = offsetof(pd_mcp_agent_session, agent);
   mcp->home = options->home;
   mcp->provider = options->provider ? options->provider : &pd_mcp_home;
   mcp->provider_ctx = options->provider_ctx;
@@ -119,7 +123,7 @@ void pd_mcp_free(pd_mcp *mcp)
 void pd_mcp_counts(pd_mcp *mcp, size_t *out_sessions, size_t *out_streams)
 {
   pthread_mutex_lock(&mcp->lock);
-  *out_sessions = mcp->session_count;
+  *out_sessions = mcp->sessions.count;
   *out_streams = mcp->stream_count;
   pthread_mutex_unlock(&mcp->lock);
 }

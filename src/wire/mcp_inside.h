@@ -2,12 +2,12 @@
 #ifndef PD_WIRE_MCP_INSIDE_H
 #define PD_WIRE_MCP_INSIDE_H
 
+#include "base/map.h"
 #include "wire/mcp_turn.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define SESSION_BUCKETS 256u
 #define SESSIONS_MAX 10000u
 #define AGENT_SESSIONS_MAX 500u /* of one agent: then its idlest goes for a new one */
 #define SESSION_IDLE_MS ((int64_t)24 * 3600 * 1000)
@@ -80,14 +80,12 @@ struct pd_mcp_session {
   bool is_ended;
   int64_t used_ms;
   pd_mcp_listener listener;
-  struct pd_mcp_session *next;
   struct pd_mcp_owner *owner;           /* while it is in the table */
   struct pd_mcp_session *older, *newer; /* of the owner's, by the time of their last use */
 };
 
 /* The sessions of one agent in the table. */
 typedef struct pd_mcp_owner {
-  struct pd_mcp_owner *next;
   char agent[PD_NAME_SIZE_MAX + 1];
   size_t count;
   pd_mcp_session *oldest, *newest;
@@ -150,7 +148,6 @@ typedef struct pd_mcp_used {
 typedef struct pd_mcp_agent_session {
   char agent[PD_NAME_SIZE_MAX + 1];
   char id[PD_SESSION_ID_SIZE];
-  struct pd_mcp_agent_session *next;
 } pd_mcp_agent_session;
 
 struct pd_mcp {
@@ -171,12 +168,11 @@ struct pd_mcp {
   pd_mcp_exchange *live;
   pd_mcp_listener *listeners;
   size_t stream_count;
-  pd_mcp_session *sessions[SESSION_BUCKETS];
-  size_t session_count;
-  pd_mcp_owner *owners[SESSION_BUCKETS];
-  pd_id *ended; /* hashes of ids of sessions that ended, so that they do not come back */
+  pd_map sessions; /* by id */
+  pd_map owners;   /* by agent */
+  pd_id *ended;    /* hashes of ids of sessions that ended, so that they do not come back */
   size_t ended_count, ended_capacity, ended_next;
-  pd_mcp_agent_session *agent_sessions;
+  pd_map agent_sessions; /* by agent */
   pd_mcp_pending *pending;
   size_t pending_count;
   pd_mcp_used used[USED_MAX];

@@ -102,11 +102,6 @@ static bool check_id(const pd_mcp *mcp, const char *agent, const char *realm, co
   return CRYPTO_memcmp(mac.bytes, out->bytes + AT_MAC, PD_ID_SIZE - AT_MAC) == 0 && pd_mcp_revision_at(out->bytes[0]) != NULL;
 }
 
-static unsigned bucket_of(const pd_id *content)
-{
-  return content->bytes[AT_RANDOM] % SESSION_BUCKETS;
-}
-
 /* ---- the table; all under the lock ---- */
 
 static bool has_ended(const pd_mcp *mcp, const pd_id *content)
@@ -124,23 +119,7 @@ static void note_ended(pd_mcp *mcp, const pd_id *content)
     mcp->ended[mcp->ended_count++] = *content;
 }
 
-static pd_mcp_session **place_of(pd_mcp *mcp, const pd_id *content, const char *id)
-{
-  pd_mcp_session **at = &mcp->sessions[bucket_of(content)];
-  while (*at && strcmp((*at)->id, id) != 0) at = &(*at)->next;
-  return at;
-}
-
 /* ---- whose they are; all under the lock ---- */
-
-static pd_mcp_owner **owner_place(pd_mcp *mcp, const char *agent)
-{
-  uint32_t hash = 2166136261u;
-  for (const char *at = agent; *at; at++) hash = (hash ^ (uint8_t)*at) * 16777619u;
-  pd_mcp_owner **at = &mcp->owners[hash % SESSION_BUCKETS];
-  while (*at && strcmp((*at)->agent, agent) != 0) at = &(*at)->next;
-  return at;
-}
 
 static void link_newest(pd_mcp_session *s)
 {
@@ -164,38 +143,37 @@ static void note_use(pd_mcp *mcp, pd_mcp_session *s)
   link_newest(s);
 }
 
-static pd_code own(pd_mcp *mcp, pd_mcp_session *s, pd_error *err)
+static pd_mcp_owner *owner_of(pd_mcp *mcp, const char *agent)
 {
-  pd_mcp_owner **at = owner_place(mcp, s->agent);
-  if (!*at) {
-    *at = calloc(1, sizeof **at);
-    if (!*at) return pd_error_memory(err, "a session");
-    snprintf((*at)->agent, sizeof(*at)->agent, "%s", s->agent);
-  }
-  s->owner = *at;
-  s->owner->count++;
-  link_newest(s);
-  return PD_OK;
+  return pd_map_find(&mcp->owners, pd_text(agent));
 }
 
-/* It was taken out of the table. */
-static void disown(pd_mcp *mcp, pd_mcp_session *s)
+/* NULL: no memory. */
+static pd_mcp_owner *add_owner(pd_mcp *mcp, const char *agent)
+{
+  pd_mcp_owner *owner = calloc(1, sizeof *owner);
+  if (owner) snprintf(owner->agent, sizeof owner->agent, "%s", agent);
+  if (owner && pd_map_put(&mcp->owners, owner, NULL, NULL) == PD_OK) return owner;
+  free(owner);
+  return NULL;
+}
+
+/* Take it out of the table, and from its owner. */
+static void take_out(pd_mcp *mcp, pd_mcp_session *s)
 {
   pd_mcp_owner *owner = s->owner;
+  pd_map_remove(&mcp->sessions, pd_text(s->id));
   unlink_used(s);
   s->owner = NULL;
-  mcp->session_count--;
-  if (--owner->count) return;
-  *owner_place(mcp, owner->agent) = owner->next;
-  free(owner);
+  if (--owner->count == 0) free(pd_map_remove(&mcp->owners, pd_text(owner->agent)));
 }
 
 static pd_mcp_owner *greatest_owner(pd_mcp *mcp)
 {
   pd_mcp_owner *found = NULL;
-  for (size_t i = 0; i < SESSION_BUCKETS; i++)
-    for (pd_mcp_owner *at = mcp->owners[i]; at; at = at->next)
-      if (!found || at->count > found->count) found = at;
+  size_t i = 0;
+  for (pd_mcp_owner *at; (at = pd_map_next(&mcp->owners, &i));)
+    if (!found || at->count > found->count) found = at;
   return found;
 }
 
@@ -203,28 +181,33 @@ static pd_mcp_owner *greatest_owner(pd_mcp *mcp)
  * that has most. An id is known again by its MAC, so who comes back goes on, but for its session state. Taken out of the table. */
 static pd_code make_room(pd_mcp *mcp, const char *agent, pd_mcp_session **out_gone, pd_error *err)
 {
-  pd_mcp_owner *owner = *owner_place(mcp, agent);
-  pd_id content;
-  if ((!owner || owner->count < AGENT_SESSIONS_MAX) && mcp->session_count < SESSIONS_MAX) return PD_OK;
+  pd_mcp_owner *owner = owner_of(mcp, agent);
+  if ((!owner || owner->count < AGENT_SESSIONS_MAX) && mcp->sessions.count < SESSIONS_MAX) return PD_OK;
   if (!owner || owner->count < AGENT_SESSIONS_MAX) owner = greatest_owner(mcp);
   pd_mcp_session *s = owner ? owner->oldest : NULL;
   while (s && s->listener.stream) s = s->newer;
-  if (!s || !pd_id_parse(s->id, &content))
+  if (!s)
     return pd_error_named(err, PD_LIMIT, "TooManySessions", "agent '%s' has %u MCP sessions, which is the limit; end some", agent,
                           AGENT_SESSIONS_MAX);
-  *place_of(mcp, &content, s->id) = s->next;
-  disown(mcp, s);
+  take_out(mcp, s);
   *out_gone = s;
   return PD_OK;
 }
 
-static pd_code add_locked(pd_mcp *mcp, pd_mcp_session *s, const pd_id *content, pd_mcp_session **out_gone, pd_error *err)
+static pd_code add_locked(pd_mcp *mcp, pd_mcp_session *s, pd_mcp_session **out_gone, pd_error *err)
 {
   TRY(make_room(mcp, s->agent, out_gone, err));
-  TRY(own(mcp, s, err));
-  s->next = mcp->sessions[bucket_of(content)];
-  mcp->sessions[bucket_of(content)] = s;
-  mcp->session_count++;
+  pd_mcp_owner *owner = owner_of(mcp, s->agent);
+  if (!owner) owner = add_owner(mcp, s->agent);
+  if (!owner) return pd_error_memory(err, "a session");
+  pd_code code = pd_map_put(&mcp->sessions, s, NULL, err);
+  if (code) {
+    if (!owner->count) free(pd_map_remove(&mcp->owners, pd_text(owner->agent)));
+    return code;
+  }
+  s->owner = owner;
+  owner->count++;
+  link_newest(s);
   atomic_fetch_add(&s->refs, 1);
   return PD_OK;
 }
@@ -236,17 +219,25 @@ static void let_go(pd_mcp *mcp, pd_mcp_session *s)
   pd_mcp_session_release(s);
 }
 
-static pd_code add(pd_mcp *mcp, pd_mcp_session *s, pd_error *err)
+/* Another request may have revived it meanwhile: then *session is that one. On failure it is the caller's. */
+static pd_code add(pd_mcp *mcp, pd_mcp_session **session, pd_error *err)
 {
-  pd_id content;
-  pd_mcp_session *gone = NULL;
-  if (!check_id(mcp, s->agent, s->realm, s->id, &content)) abort(); /* it was made a moment ago */
+  pd_mcp_session *s = *session, *gone = NULL;
+  pd_code code = PD_OK;
   pthread_mutex_lock(&mcp->lock);
-  pd_code code = add_locked(mcp, s, &content, &gone, err);
+  pd_mcp_session *there = pd_map_find(&mcp->sessions, pd_text(s->id));
+  if (there)
+    atomic_fetch_add(&there->refs, 1);
+  else
+    code = add_locked(mcp, s, &gone, err);
   pthread_mutex_unlock(&mcp->lock);
   if (gone) let_go(mcp, gone);
   TRY(code);
-  pd_mcp_listener_add(mcp, &s->listener);
+  if (there)
+    free(s);
+  else
+    pd_mcp_listener_add(mcp, &s->listener);
+  if (there) *session = there;
   return PD_OK;
 }
 
@@ -258,7 +249,7 @@ pd_code pd_mcp_session_make(pd_mcp *mcp, const char *agent, const char *realm, c
   s->revision = revision;
   s->client = client;
   pd_code code = make_id(mcp, s, err);
-  if (!code) code = add(mcp, s, err);
+  if (!code) code = add(mcp, &s, err);
   if (code) {
     free(s);
     return code;
@@ -276,7 +267,7 @@ static pd_code revive(pd_mcp *mcp, const char *agent, const char *realm, const c
   s->revision = pd_mcp_revision_at(content->bytes[0]);
   s->client = content->bytes[1];
   snprintf(s->id, sizeof s->id, "%s", id);
-  pd_code code = add(mcp, s, err);
+  pd_code code = add(mcp, &s, err);
   if (code) {
     free(s);
     return code;
@@ -292,7 +283,7 @@ pd_code pd_mcp_session_find(pd_mcp *mcp, const char *agent, const char *realm, c
   if (!check_id(mcp, agent, realm, id, &content)) return pd_error_set(err, PD_NOT_FOUND, "there is no such session; initialize anew");
   pthread_mutex_lock(&mcp->lock);
   bool is_gone = has_ended(mcp, &content);
-  pd_mcp_session *s = is_gone ? NULL : *place_of(mcp, &content, id);
+  pd_mcp_session *s = is_gone ? NULL : pd_map_find(&mcp->sessions, pd_text(id));
   if (s) {
     note_use(mcp, s);
     atomic_fetch_add(&s->refs, 1);
@@ -309,11 +300,9 @@ void pd_mcp_session_end(pd_mcp *mcp, pd_mcp_session *session)
   pd_id content;
   if (!check_id(mcp, session->agent, session->realm, session->id, &content)) return;
   pthread_mutex_lock(&mcp->lock);
-  pd_mcp_session **at = place_of(mcp, &content, session->id);
-  bool is_here = *at == session;
+  bool is_here = pd_map_find(&mcp->sessions, pd_text(session->id)) == session;
   if (is_here) {
-    *at = session->next;
-    disown(mcp, session);
+    take_out(mcp, session);
     note_ended(mcp, &content);
   }
   pthread_mutex_unlock(&mcp->lock);
@@ -340,30 +329,23 @@ pd_code pd_mcp_session_stream(pd_mcp *mcp, pd_mcp_session *session, const pd_mcp
 
 static pd_mcp_session *take_idle(pd_mcp *mcp, int64_t before_ms, bool is_end)
 {
-  pd_mcp_session *found = NULL;
+  pd_mcp_session *found;
+  size_t at = 0;
   pthread_mutex_lock(&mcp->lock);
-  for (size_t i = 0; i < SESSION_BUCKETS && !found; i++)
-    for (pd_mcp_session **at = &mcp->sessions[i]; *at && !found;) {
-      if (!is_end && ((*at)->used_ms >= before_ms || (*at)->listener.stream)) {
-        at = &(*at)->next;
-        continue;
-      }
-      found = *at;
-      *at = found->next;
-      disown(mcp, found);
-    }
+  while ((found = pd_map_next(&mcp->sessions, &at)) && !is_end && (found->used_ms >= before_ms || found->listener.stream)) continue;
+  if (found) take_out(mcp, found);
   pthread_mutex_unlock(&mcp->lock);
   return found;
 }
 
-static void free_agent_sessions(pd_mcp *mcp)
+static void free_tables(pd_mcp *mcp)
 {
-  while (mcp->agent_sessions) {
-    pd_mcp_agent_session *a = mcp->agent_sessions;
-    mcp->agent_sessions = a->next;
+  size_t at = 0;
+  for (pd_mcp_agent_session *a; (a = pd_map_next(&mcp->agent_sessions, &at)); free(a))
     if (mcp->home) (void)!pd_session_end(mcp->home, a->agent, a->id, NULL);
-    free(a);
-  }
+  pd_map_done(&mcp->agent_sessions);
+  pd_map_done(&mcp->sessions);
+  pd_map_done(&mcp->owners);
 }
 
 void pd_mcp_sessions_sweep(pd_mcp *mcp, bool is_end)
@@ -371,7 +353,7 @@ void pd_mcp_sessions_sweep(pd_mcp *mcp, bool is_end)
   int64_t before_ms = mcp->now_ms(mcp->now_ctx) - SESSION_IDLE_MS;
   pd_mcp_session *s;
   while ((s = take_idle(mcp, before_ms, is_end))) let_go(mcp, s);
-  if (is_end) free_agent_sessions(mcp);
+  if (is_end) free_tables(mcp);
 }
 
 /* ---- the home's sessions ---- */
@@ -379,15 +361,13 @@ void pd_mcp_sessions_sweep(pd_mcp *mcp, bool is_end)
 /* The stateless era has none of its own: one for each agent then. NULL if there is no memory. */
 static char *agent_slot(pd_mcp *mcp, const char *agent)
 {
-  pd_mcp_agent_session *a = mcp->agent_sessions;
-  while (a && strcmp(a->agent, agent) != 0) a = a->next;
+  pd_mcp_agent_session *a = pd_map_find(&mcp->agent_sessions, pd_text(agent));
   if (a) return a->id;
   a = calloc(1, sizeof *a);
-  if (!a) return NULL;
-  snprintf(a->agent, sizeof a->agent, "%s", agent);
-  a->next = mcp->agent_sessions;
-  mcp->agent_sessions = a;
-  return a->id;
+  if (a) snprintf(a->agent, sizeof a->agent, "%s", agent);
+  if (a && pd_map_put(&mcp->agent_sessions, a, NULL, NULL) == PD_OK) return a->id;
+  free(a);
+  return NULL;
 }
 
 /* The lock is held while a session begins: two calls at once get one. */
@@ -410,9 +390,8 @@ void pd_mcp_state_session_look(pd_mcp_turn *turn, char out[PD_SESSION_ID_SIZE])
 {
   pd_mcp *mcp = turn->mcp;
   pthread_mutex_lock(&mcp->lock);
-  const char *slot = turn->session ? turn->session->state_session : "";
-  for (pd_mcp_agent_session *a = turn->session ? NULL : mcp->agent_sessions; a; a = a->next)
-    if (strcmp(a->agent, turn->peer->agent) == 0) slot = a->id;
+  const pd_mcp_agent_session *a = turn->session ? NULL : pd_map_find(&mcp->agent_sessions, pd_text(turn->peer->agent));
+  const char *slot = turn->session ? turn->session->state_session : a ? a->id : "";
   memcpy(out, slot, strlen(slot) + 1);
   pthread_mutex_unlock(&mcp->lock);
 }

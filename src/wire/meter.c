@@ -2,6 +2,7 @@
 #include "base/array.h"
 #include "base/base.h"
 #include "base/error.h"
+#include "base/map.h"
 #include "wire/http.h"
 
 #include <stdlib.h>
@@ -44,9 +45,7 @@ void pd_meter_free(pd_meter *meter)
 
 static meter_shard *shard_of(pd_meter *meter, const char *name)
 {
-  uint32_t hash = 2166136261u;
-  for (const char *at = name; *at; at++) hash = (hash ^ (uint8_t)*at) * 16777619u;
-  return &meter->shards[hash % SHARDS];
+  return &meter->shards[pd_map_hash(pd_text(name), 0) % SHARDS];
 }
 
 static meter_entry *find(meter_shard *shard, const char *name)

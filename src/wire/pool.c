@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/spawn.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,6 @@
 
 /* It is there as long as it has a job, waiting or running. */
 struct pd_pool_lane {
-  pd_pool_lane *next;      /* in its bucket */
   pd_pool_lane *turn_next; /* in pool->turn, while is_in_turn */
   bool is_in_turn;
   pd_job *first, **last;
@@ -27,6 +27,7 @@ struct pd_pool_lane {
 pd_code pd_pool_init(pd_pool *pool, unsigned threads_max, unsigned share, size_t queued_max, pd_error *err)
 {
   *pool = (pd_pool){.threads_max = threads_max, .share = share ? share : threads_max, .queued_max = queued_max};
+  pool->lanes.text_at = offsetof(pd_pool_lane, owner);
   pool->ids = calloc(threads_max, sizeof *pool->ids);
   pool->own = calloc(1, sizeof *pool->own);
   if (!pool->ids || !pool->own) {
@@ -44,35 +45,22 @@ pd_code pd_pool_init(pd_pool *pool, unsigned threads_max, unsigned share, size_t
 
 /* ---- lanes; all under the lock ---- */
 
-static pd_pool_lane **place_of(pd_pool *pool, const char *owner)
-{
-  uint32_t hash = 2166136261u;
-  for (const char *at = owner; *at; at++) hash = (hash ^ (uint8_t)*at) * 16777619u;
-  pd_pool_lane **at = &pool->buckets[hash % PD_POOL_BUCKETS];
-  while (*at && strncmp((*at)->owner, owner, OWNER_SIZE - 1) != 0) at = &(*at)->next;
-  return at;
-}
-
 /* NULL: there is no memory for it. */
 static pd_pool_lane *lane_of(pd_pool *pool, const char *owner)
 {
   if (!owner || !*owner) return pool->own;
-  pd_pool_lane **at = place_of(pool, owner);
-  if (*at) return *at;
-  pd_pool_lane *lane = calloc(1, sizeof *lane);
-  if (!lane) return NULL;
+  pd_pool_lane *lane = pd_map_find(&pool->lanes, (pd_bytes){owner, strnlen(owner, OWNER_SIZE - 1)});
+  if (lane || !(lane = calloc(1, sizeof *lane))) return lane;
   snprintf(lane->owner, sizeof lane->owner, "%s", owner);
   lane->last = &lane->first;
-  *at = lane;
-  return lane;
+  if (pd_map_put(&pool->lanes, lane, NULL, NULL) == PD_OK) return lane;
+  free(lane);
+  return NULL;
 }
 
 static void free_if_unused(pd_pool *pool, pd_pool_lane *lane)
 {
-  if (lane == pool->own || lane->queued || lane->running) return;
-  pd_pool_lane **at = place_of(pool, lane->owner);
-  *at = lane->next;
-  free(lane);
+  if (lane != pool->own && !lane->queued && !lane->running) free(pd_map_remove(&pool->lanes, pd_text(lane->owner)));
 }
 
 static bool has_turn(const pd_pool *pool, const pd_pool_lane *lane)
@@ -197,6 +185,7 @@ bool pd_pool_done(pd_pool *pool, uint32_t timeout_ms)
     if (pthread_timedjoin_np(pool->ids[i], NULL, &end)) return false;
   pthread_cond_destroy(&pool->changed);
   pthread_mutex_destroy(&pool->lock);
+  pd_map_done(&pool->lanes);
   free(pool->own);
   free(pool->ids);
   *pool = (pd_pool){0};

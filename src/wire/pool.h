@@ -10,10 +10,9 @@
 #ifndef PD_WIRE_POOL_H
 #define PD_WIRE_POOL_H
 
-#include <perdure/perdure.h>
-#include <pthread.h>
+#include "base/map.h"
 
-#define PD_POOL_BUCKETS 64
+#include <pthread.h>
 
 typedef struct pd_job pd_job;
 struct pd_job {
@@ -27,9 +26,9 @@ typedef struct pd_pool_lane pd_pool_lane; /* the jobs of one owner */
 typedef struct pd_pool {
   pthread_mutex_t lock;
   pthread_cond_t changed;
-  pd_pool_lane *buckets[PD_POOL_BUCKETS]; /* by owner: those that have a job, waiting or running */
-  pd_pool_lane *own;                      /* of jobs without an owner */
-  pd_pool_lane *turn, **turn_last;        /* those whose next job may be begun, in their order */
+  pd_map lanes;                    /* by owner: those that have a job, waiting or running */
+  pd_pool_lane *own;               /* of jobs without an owner */
+  pd_pool_lane *turn, **turn_last; /* those whose next job may be begun, in their order */
   size_t queued, queued_max;
   unsigned threads, threads_max, idle, share;
   uint64_t taken; /* jobs that were begun */

@@ -2,18 +2,20 @@
  * rate.c: so many requests a second for each token and agent, and bursts of as many. A bucket for each, filled as time passes; buckets that
  * are full again are forgotten.
  */
-#include "base/array.h"
 #include "base/base.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/map.h"
 #include "wire/http.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #define BUCKETS_MAX 4096 /* then those that are full are looked for */
 
 typedef struct bucket {
+  struct bucket *next; /* of those that are forgotten */
   char id[PD_TOKEN_ID_SIZE + PD_NAME_SIZE_MAX];
   uint64_t rate;
   double level; /* requests that may be made now */
@@ -22,14 +24,14 @@ typedef struct bucket {
 
 struct pd_rates {
   pthread_mutex_t lock;
-  bucket *buckets;
-  size_t count, capacity;
+  pd_map buckets; /* by id */
 };
 
 pd_code pd_rates_new(pd_rates **out, pd_error *err)
 {
   pd_rates *made = calloc(1, sizeof *made);
   if (!made) return pd_error_memory(err, "the server");
+  made->buckets.text_at = offsetof(bucket, id);
   pthread_mutex_init(&made->lock, NULL);
   *out = made;
   return PD_OK;
@@ -38,8 +40,10 @@ pd_code pd_rates_new(pd_rates **out, pd_error *err)
 void pd_rates_free(pd_rates *rates)
 {
   if (!rates) return;
+  size_t at = 0;
+  for (bucket *b; (b = pd_map_next(&rates->buckets, &at));) free(b);
+  pd_map_done(&rates->buckets);
   pthread_mutex_destroy(&rates->lock);
-  free(rates->buckets);
   free(rates);
 }
 
@@ -52,25 +56,33 @@ static void fill(bucket *b, int64_t now_us)
 
 static void forget_full(pd_rates *rates, int64_t now_us)
 {
-  for (size_t i = 0; i < rates->count;) {
-    fill(&rates->buckets[i], now_us);
-    if (rates->buckets[i].level < (double)rates->buckets[i].rate)
-      i++;
-    else
-      rates->buckets[i] = rates->buckets[--rates->count];
+  size_t at = 0;
+  bucket *full = NULL;
+  for (bucket *b; (b = pd_map_next(&rates->buckets, &at));) {
+    fill(b, now_us);
+    if (b->level < (double)b->rate) continue;
+    b->next = full;
+    full = b;
+  }
+  for (bucket *next; full; full = next) {
+    next = full->next;
+    free(pd_map_remove(&rates->buckets, pd_text(full->id)));
   }
 }
 
+/* NULL: no memory. */
 static bucket *find(pd_rates *rates, const char *id, uint64_t rate, int64_t now_us)
 {
-  for (size_t i = 0; i < rates->count; i++)
-    if (strcmp(rates->buckets[i].id, id) == 0) return &rates->buckets[i];
-  if (rates->count >= BUCKETS_MAX) forget_full(rates, now_us);
-  if (pd_array_grow(&rates->buckets, rates->count, &rates->capacity, sizeof *rates->buckets, "the server", NULL)) return NULL;
-  bucket *b = &rates->buckets[rates->count++];
+  bucket *b = pd_map_find(&rates->buckets, pd_text(id));
+  if (b) return b;
+  if (rates->buckets.count >= BUCKETS_MAX) forget_full(rates, now_us);
+  b = calloc(1, sizeof *b);
+  if (!b) return NULL;
   *b = (bucket){.rate = rate, .level = (double)rate, .seen_us = now_us};
   snprintf(b->id, sizeof b->id, "%s", id);
-  return b;
+  if (pd_map_put(&rates->buckets, b, NULL, NULL) == PD_OK) return b;
+  free(b);
+  return NULL;
 }
 
 bool pd_rate_take(pd_rates *rates, const char *id, uint64_t rate)

@@ -14,6 +14,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/map.h"
 #include "base/spawn.h"
 
 #include <stdatomic.h>
@@ -24,7 +25,6 @@
 #include <time.h>
 
 #define STACK_SIZE ((size_t)256 * 1024)
-#define BUCKETS 256u
 #define RETRY_MS 20 /* the pool had no room */
 #define PREFIX "queue/"
 
@@ -40,7 +40,6 @@ typedef struct line {
 
 struct pd_waits_group {
   line queue; /* first: the agent's store, where its queue is */
-  pd_waits_group *next;
   char agent[PD_NAME_SIZE_MAX + 1];
   char head[sizeof PREFIX + PD_NAME_SIZE_MAX]; /* the queue's key that changes whenever the queue does */
   size_t count;                                /* waiters: those that are joining, parked, running or leaving */
@@ -59,8 +58,8 @@ struct pd_waits {
   pthread_mutex_t lock;                 /* of what follows */
   pthread_cond_t changed, time_changed; /* changed: a line's state */
   bool is_stopping, is_draining;
-  pd_waits_group *groups[BUCKETS];
-  size_t count; /* waiters that have joined: there is room for as many in the heap */
+  pd_map groups; /* by agent */
+  size_t count;  /* waiters that have joined: there is room for as many in the heap */
   uint64_t next_order;
   pd_waiter **heap; /* from 1 on: the parked ones, the next that is due first */
   size_t heap_count, heap_capacity;
@@ -110,15 +109,6 @@ static void heap_remove(pd_waits *waits, pd_waiter *w)
 }
 
 /* ---- groups; under the lock ---- */
-
-static pd_waits_group **group_place(pd_waits *waits, const char *agent)
-{
-  uint32_t hash = 2166136261u;
-  for (const char *c = agent; *c; c++) hash = (hash ^ (uint8_t)*c) * 16777619u;
-  pd_waits_group **at = &waits->groups[hash % BUCKETS];
-  while (*at && strcmp((*at)->agent, agent) != 0) at = &(*at)->next;
-  return at;
-}
 
 static void group_add(pd_waiter *w)
 {
@@ -193,9 +183,9 @@ static void take_shared(pd_follower *follower, pd_follow_batch *batch, size_t fi
   pd_waits *waits = ((line *)follower)->waits;
   if (first == batch->count && !batch->is_failing) return;
   pthread_mutex_lock(&waits->lock);
-  for (size_t i = 0; i < BUCKETS; i++)
-    for (pd_waits_group *group = waits->groups[i]; group; group = group->next)
-      if (group->hearing) wake_group(waits, group);
+  size_t at = 0;
+  for (pd_waits_group *group; (group = pd_map_next(&waits->groups, &at));)
+    if (group->hearing) wake_group(waits, group);
   pthread_mutex_unlock(&waits->lock);
 }
 
@@ -285,6 +275,7 @@ pd_code pd_waits_new(pd_home *home, pd_pool *pool, pd_gone *gone, pd_waits **out
   pd_waits *waits = calloc(1, sizeof *waits);
   if (!waits) return pd_error_memory(err, "the server");
   waits->home = home;
+  waits->groups.text_at = offsetof(pd_waits_group, agent);
   waits->pool = pool;
   waits->gone = gone;
   waits->shared = (line){.follower.take = take_shared, .waits = waits, .store = "shared"};
@@ -310,6 +301,7 @@ void pd_waits_free(pd_waits *waits)
   pthread_cond_destroy(&waits->changed);
   pthread_cond_destroy(&waits->time_changed);
   pthread_mutex_destroy(&waits->lock);
+  pd_map_done(&waits->groups);
   free(waits->heap);
   free(waits);
 }
@@ -337,12 +329,15 @@ void pd_waits_drain(pd_waits *waits)
 /* The agent's group, held; made if there is none. Under the lock. */
 static pd_waits_group *hold_group(pd_waits *waits, const char *agent)
 {
-  pd_waits_group **at = group_place(waits, agent), *group = *at;
+  pd_waits_group *group = pd_map_find(&waits->groups, pd_text(agent));
   if (!group && (group = calloc(1, sizeof *group))) {
     group->queue = (line){.follower.take = take_queue, .waits = waits, .store = group->agent};
     snprintf(group->agent, sizeof group->agent, "%s", agent);
     snprintf(group->head, sizeof group->head, PREFIX "%s", agent);
-    *at = group;
+    if (pd_map_put(&waits->groups, group, NULL, NULL)) {
+      free(group);
+      return NULL;
+    }
   }
   if (group) group->count++;
   return group;
@@ -351,10 +346,7 @@ static pd_waits_group *hold_group(pd_waits *waits, const char *agent)
 static void let_group(pd_waits *waits, pd_waits_group *group)
 {
   pthread_mutex_lock(&waits->lock);
-  if (--group->count == 0) {
-    *group_place(waits, group->agent) = group->next;
-    free(group);
-  }
+  if (--group->count == 0) free(pd_map_remove(&waits->groups, pd_text(group->agent)));
   pthread_mutex_unlock(&waits->lock);
 }
 
