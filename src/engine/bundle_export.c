@@ -23,7 +23,7 @@ static void exporter_done(pd_exporter *ex)
   free(ex->more);
   free(ex->order);
   free(ex->since);
-  free(ex->sent);
+  pd_id_map_done(&ex->sent);
   pd_gc_pause_end(ex->pause);
 }
 

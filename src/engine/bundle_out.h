@@ -9,6 +9,7 @@
 #define PD_ENGINE_BUNDLE_OUT_H
 
 #include "base/map64.h"
+#include "dag/id_map.h"
 #include "engine/bundle.h"
 
 #define PD_KNOT_NONE UINT32_MAX
@@ -23,12 +24,6 @@ typedef struct pd_knot {
   bool is_wanted, is_known, is_out, is_meta, is_whole;
   bool is_graft; /* D6: it has parents, but not here */
 } pd_knot;
-
-/* A piece of a value that is in the bundle already: by id, open addressing. */
-typedef struct pd_sent {
-  pd_id id;
-  uint64_t number; /* plus 1 */
-} pd_sent;
 
 typedef struct pd_exporter {
   pd_store *s;
@@ -45,8 +40,8 @@ typedef struct pd_exporter {
   size_t order_count;
   size_t base_capacity, ref_capacity;
   pd_commit *since;
-  pd_sent *sent;
-  size_t sent_count, sent_size, piece_count;
+  pd_id_map sent; /* pieces of values that are in the bundle already: their numbers, plus 1 */
+  uint32_t piece_count;
   pd_buf metas;
   const pd_knot *graft;   /* the last one that was written */
   uint64_t chunked_bytes; /* of report.value_bytes: in pieces */

@@ -8,36 +8,14 @@
 
 /* ---- values ---- */
 
-static size_t sent_slot(const pd_exporter *ex, const pd_id *id)
-{
-  size_t mask = ex->sent_size - 1, at = pd_id_prefix(id) & mask;
-  while (ex->sent[at].number && !pd_id_equal(&ex->sent[at].id, id)) at = (at + 1) & mask;
-  return at;
-}
-
-static pd_code grow_sent(pd_exporter *ex, pd_error *err)
-{
-  if (ex->sent_count * 2 < ex->sent_size) return PD_OK;
-  size_t old_size = ex->sent_size;
-  pd_sent *old = ex->sent, *grown = calloc(old_size ? old_size * 2 : 1024, sizeof *grown);
-  if (!grown) return pd_error_memory(err, "a bundle");
-  ex->sent = grown;
-  ex->sent_size = old_size ? old_size * 2 : 1024;
-  for (size_t i = 0; i < old_size; i++)
-    if (old[i].number) ex->sent[sent_slot(ex, &old[i].id)] = old[i];
-  free(old);
-  return PD_OK;
-}
-
 /* A piece, unless it was sent before. */
 static pd_code write_piece(pd_exporter *ex, const pd_id *id, pd_buf *scratch, pd_error *err)
 {
-  TRY(grow_sent(ex, err));
-  pd_sent *slot = &ex->sent[sent_slot(ex, id)];
-  if (slot->number) return pd_bundle_add_number(&ex->out, slot->number, err);
+  uint32_t *number;
+  TRY(pd_id_map_add(&ex->sent, id, &number, NULL, err));
+  if (*number) return pd_bundle_add_number(&ex->out, *number, err);
   TRY(pd_load_blob(ex->s, id, "a value", scratch, err));
-  *slot = (pd_sent){*id, ++ex->piece_count};
-  ex->sent_count++;
+  *number = ++ex->piece_count;
   TRY(pd_bundle_add_number(&ex->out, 0, err));
   return pd_bundle_add_sized(&ex->out, pd_buf_bytes(scratch), err);
 }
