@@ -110,8 +110,8 @@ static void room__persistent_quota_holds_for_two_processes(void **state)
         500 * 1024 / (VALUE_SIZE + 2), 0);
 }
 
-/* What was counted holds for an eighth of what is left (decision 060): with two processes that is less than what is left, and each may
- * bring one call that fits alone. */
+/* What was counted holds for a second and for an eighth of what is left (decision 060): a process that is not scheduled meanwhile brings
+ * that eighth after the other has used up all the rest. */
 static void room__agent_quota_holds_for_two_processes(void **state)
 {
   (void)state;
@@ -119,7 +119,7 @@ static void room__agent_quota_holds_for_two_processes(void **state)
         &(writing){"threads.append",
                    "{\"thread_id\":\"t%d\",\"run_id\":\"r\",\"reason\":\"UserMessage\",\"messages\":[{\"id\":\"m%d\",\"text\":\"%s\"}]}",
                    "QuotaExceeded"},
-        1000 * 1024 / VALUE_SIZE, 1);
+        1000 * 1024 / VALUE_SIZE, 1000 * 1024 / VALUE_SIZE / 8);
 }
 
 static void room__queue_bytes_max_holds_for_two_processes(void **state)
