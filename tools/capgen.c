@@ -115,6 +115,30 @@ static void check_members(const capability *c)
   if (pd_json_member(c->json, "examples").raw.size < 4) refuse(c->path, "it has no example");
 }
 
+typedef struct word {
+  const char *json, *c;
+} word;
+
+static const char *word_of(const capability *c, const char *what, pd_json value, const word *words, size_t count)
+{
+  if (value.kind == PD_JSON_NONE) return words[0].c;
+  for (size_t i = 0; i < count; i++)
+    if (pd_json_is(value, words[i].json)) return words[i].c;
+  refuse(c->path, "%s %.*s is not known", what, (int)value.raw.size, (const char *)value.raw.data);
+}
+
+/* Who may call it: every file says so. */
+static const char *permission_of(const capability *c)
+{
+  static const word permissions[] = {{"autonomous", "PD_PERMIT_AUTONOMOUS"},
+                                     {"notify", "PD_PERMIT_NOTIFY"},
+                                     {"approval", "PD_PERMIT_APPROVAL"},
+                                     {"operator", "PD_PERMIT_OPERATOR"}};
+  pd_json value = pd_json_member(c->json, "permission");
+  if (value.kind == PD_JSON_NONE) refuse(c->path, "'permission' is missing: it must be autonomous, notify, approval or operator");
+  return word_of(c, "permission", value, permissions, COUNT_OF(permissions));
+}
+
 static void add_file(const char *path)
 {
   if (cap_count == FILES_MAX) refuse(path, "too many files");
@@ -134,6 +158,7 @@ static void add_file(const char *path)
   needed_text(c, "summary");
   needed_text(c, "when_to_use");
   needed_text(c, "version");
+  permission_of(c);
   check_members(c);
   cap_count++;
 }
@@ -187,18 +212,6 @@ static bool is_listed(pd_json list, const char *text)
   while (pd_json_walk_next(&walk, NULL, &item))
     if (pd_json_is(item, text)) return true;
   return false;
-}
-
-typedef struct word {
-  const char *json, *c;
-} word;
-
-static const char *word_of(const capability *c, const char *what, pd_json value, const word *words, size_t count)
-{
-  if (value.kind == PD_JSON_NONE) return words[0].c;
-  for (size_t i = 0; i < count; i++)
-    if (pd_json_is(value, words[i].json)) return words[i].c;
-  refuse(c->path, "%s %.*s is not known", what, (int)value.raw.size, (const char *)value.raw.data);
 }
 
 static void table_choices(FILE *f, size_t index, const char *field, pd_json list)
@@ -390,12 +403,6 @@ static void function_name(const capability *c, char *out, size_t size)
 
 static void table_row(FILE *f, const capability *c, size_t index, size_t field_count)
 {
-  static const word permissions[] = {{"autonomous", "PD_PERMIT_AUTONOMOUS"},
-                                     {"notify", "PD_PERMIT_NOTIFY"},
-                                     {"approval", "PD_PERMIT_APPROVAL"},
-                                     {"operator", "PD_PERMIT_OPERATOR"}};
-  char function[128];
-  function_name(c, function, sizeof function);
   fputs("  {", f);
   c_text(f, c->name);
   fputs(", ", f);
@@ -406,15 +413,28 @@ static void table_row(FILE *f, const capability *c, size_t index, size_t field_c
   c_text(f, needed_text(c, "version"));
   pd_json needs_agent = pd_json_member(c->json, "needs_agent");
   fprintf(f, ", %s, %s, fields_%zu, %zu, errors_%zu,\n    ",
-          word_of(c, "permission", pd_json_member(c->json, "permission"), permissions, COUNT_OF(permissions)),
+          permission_of(c),
           needs_agent.kind == PD_JSON_BOOL && !pd_json_true(needs_agent) ? "false" : "true", index, field_count, index);
   c_text(f, one_line(c->json));
-  fprintf(f, ", %s,\n    ", function);
+  fputs(",\n    ", f);
   row_handling(f, c, index);
   if (pd_json_member(c->json, "shorthand").kind == PD_JSON_OBJECT)
     fprintf(f, ", &shorthand_%zu},\n", index);
   else
     fputs(", NULL},\n", f);
+}
+
+/* The functions, which nothing but this one reaches: with a grant. */
+static void table_functions(FILE *f)
+{
+  fputs("};\nstatic const pd_cap_run functions[] = {\n", f);
+  for (size_t i = 0; i < cap_count; i++) {
+    char name[128];
+    function_name(&caps[i], name, sizeof name);
+    fprintf(f, "  %s,\n", name);
+  }
+  fputs("};\n\npd_code pd_capability_run(pd_frame *frame, pd_error *err)\n{\n  TRY(pd_grant_check_call(frame, err));\n", f);
+  fputs("  return functions[frame->capability - pd_capabilities](frame, err);\n}\n\n", f);
 }
 
 static void make_header(const char *path)
@@ -423,10 +443,12 @@ static void make_header(const char *path)
   if (!f) refuse(path, "cannot be written");
   fputs("/* Made by tools/capgen.c from capabilities/. Do not edit. */\n#ifndef PD_STATE_RUN_H\n#define PD_STATE_RUN_H\n\n", f);
   fputs("#include \"state/capability.h\"\n\n", f);
+  fputs("/* A call of one by its name does not compile: pd_capability_run alone runs them. */\n", f);
+  fputs("#define PD_BY_GRANT __attribute__((error(\"a capability runs through pd_capability_run, with a grant\")))\n\n", f);
   for (size_t i = 0; i < cap_count; i++) {
     char name[128];
     function_name(&caps[i], name, sizeof name);
-    fprintf(f, "PD_MUST_USE pd_code %s(pd_frame *frame, pd_error *err);\n", name);
+    fprintf(f, "PD_MUST_USE PD_BY_GRANT pd_code %s(pd_frame *frame, pd_error *err);\n", name);
   }
   fputs("\n#endif\n", f);
   if (fclose(f)) refuse(path, "cannot be written");
@@ -461,6 +483,7 @@ static void make_table(const char *path)
   if (!f) refuse(path, "cannot be written");
   size_t counts[FILES_MAX];
   fputs("/* Made by tools/capgen.c from capabilities/. Do not edit. */\n#include \"state/run.h\"\n\n", f);
+  fputs("#include \"base/base.h\"\n#include \"state/authorise.h\"\n\n", f);
   table_errors(f, "common.json", "common", common);
   for (size_t i = 0; i < cap_count; i++) {
     char suffix[24];
@@ -472,7 +495,8 @@ static void make_table(const char *path)
   }
   fputs("\nconst pd_capability pd_capabilities[] = {\n", f);
   for (size_t i = 0; i < cap_count; i++) table_row(f, &caps[i], i, counts[i]);
-  fprintf(f, "};\nconst size_t pd_capability_count = %zu;\n", cap_count);
+  table_functions(f);
+  fprintf(f, "const size_t pd_capability_count = %zu;\n", cap_count);
   make_tools(f);
   if (fclose(f)) refuse(path, "cannot be written");
 }

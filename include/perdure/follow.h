@@ -47,9 +47,10 @@ struct pd_follower {
   pd_follower *next, **link; /* link NULL: has not joined */
 };
 
-/* Follow the store `name`; nothing is given to `follower` before it joins. A store that does not exist is not made: it is followed from its
- * beginning once somebody else makes it. Other errors are those of opening the store; PD_STORAGE if there is no thread. */
-PD_API PD_MUST_USE pd_code pd_follow_open(pd_home *home, const char *name, pd_follower *follower, pd_error *err);
+/* Follow the store `name`, which `grant` has to be for; nothing is given to `follower` before it joins. A store that does not exist is
+ * not made: it is followed from its beginning once somebody else makes it. PD_DENIED; other errors are those of opening the store;
+ * PD_STORAGE if there is no thread. */
+PD_API PD_MUST_USE pd_code pd_follow_open(const pd_grant *grant, const char *name, pd_follower *follower, pd_error *err);
 /* Give it what comes after `at`; NULL: what the store's thread reads from now on. False: the thread has passed `at` already. Then read on
  * up to a later place (watch.h) and try again. */
 PD_API PD_MUST_USE bool pd_follow_join(pd_follower *follower, const pd_watch_cursor *at);

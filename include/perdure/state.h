@@ -63,14 +63,26 @@ PD_API uint64_t pd_policy_epoch(const pd_home *home);
 /* Would a home in `folder` open with the policy that lies there? PD_INVALID says why not. Nothing is changed. */
 PD_API PD_MUST_USE pd_code pd_policy_check(const char *folder, pd_error *err);
 
+/* A decision that something is permitted: which stores may be used, and for what. Filled by pd_authorise_read and its like alone; a
+ * zero-initialised one permits nothing. The members are private. */
+typedef struct pd_grant {
+  const void *granted_by;
+  pd_home *home;
+  const char *capability; /* that was decided on */
+  bool writes;            /* the store may be made and written to */
+  bool is_of_all;         /* every store */
+  char store[PD_NAME_SIZE_MAX + 1];
+} pd_grant;
+
 /* The store of an agent, or `shared` or `system`, as the home has it open; borrowed until pd_home_return, or until the home closes. For
- * reading its history; who writes through it goes past permissions, quotas and audit. Made if it is not there and `create`; else
- * PD_NOT_FOUND. PD_INVALID for a name that no agent has; PD_STORAGE also if there are no open files to be had.
+ * reading its history; who writes through it goes past quotas and audit. Made if it is not there and `create`; else PD_NOT_FOUND.
+ * PD_DENIED if `grant` is not for this store, or not for making one; PD_INVALID for a name that no agent has; PD_STORAGE also if there are
+ * no open files to be had.
  *
  * A home keeps no more agents' stores open than `store.open_max` says, nor than take half of the files that the process may have open
  * (ulimit -n): beyond that it closes those that nobody has borrowed and no call uses, the one that was used longest ago first, and opens
  * them again when they are needed. One that is borrowed stays open: give it back. */
-PD_API PD_MUST_USE pd_code pd_home_borrow(pd_home *home, const char *name, bool create, pd_store **out, pd_error *err);
+PD_API PD_MUST_USE pd_code pd_home_borrow(const pd_grant *grant, const char *name, bool create, pd_store **out, pd_error *err);
 /* Once for each borrowing, when nothing that was opened in the store (watches, iterators, threads…) is in use any more. Takes NULL. */
 PD_API void pd_home_return(pd_home *home, pd_store *store);
 
@@ -314,8 +326,17 @@ PD_API PD_MUST_USE pd_code pd_capability_find(const char *name, pd_capability_in
 
 /* May `who` learn, by another way than a call, what a call of `capability` about `key` (or about the keys that begin with it; empty: about
  * all keys) would tell of the state of `owner` (an agent, or "shared"; NULL: its own)? By its token, whose state it is, the capability's
- * own permission and policy.toml. What needs approval is refused. PD_DENIED. Nothing is audited. */
-PD_API PD_MUST_USE pd_code pd_authorise_read(const pd_ctx *who, const char *capability, const char *owner, pd_bytes key, pd_error *err);
+ * own permission and policy.toml. What needs approval is refused. `out` (NULL: not wanted) is for that store. PD_DENIED. Nothing is
+ * audited. */
+PD_API PD_MUST_USE pd_code pd_authorise_read(const pd_ctx *who, const char *capability, const char *owner, pd_bytes key, pd_grant *out,
+                                             pd_error *err);
+/* May `who` do what is not a capability and is the operator's: `name`, which the scopes of its token are compared with? An auditor may if
+ * it does not write. `out` (NULL: not wanted) is for every store. PD_DENIED. Nothing is audited. */
+PD_API PD_MUST_USE pd_code pd_authorise_operator(const pd_ctx *who, const char *name, bool writes, pd_grant *out, pd_error *err);
+/* For what a home does for itself, without a caller; `work` is its name in the list of authorise.c. PD_DENIED for any other. */
+PD_API PD_MUST_USE pd_code pd_authorise_work(pd_home *home, const char *work, pd_grant *out, pd_error *err);
+/* How often it was decided since the home was opened, whatever the answer. */
+PD_API uint64_t pd_authorise_count(pd_home *home);
 /* Is there any input with which it may call `capability`? `may_ask`: calls that need an approval count, too. What it may not call with any
  * input is not worth showing to it. */
 PD_API bool pd_authorise_any(const pd_ctx *who, const char *capability, bool may_ask);

@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "state/authorise.h"
 #include "state/backup.h"
 #include "state/foresee.h"
 #include "state/moment.h"
@@ -42,13 +43,15 @@ static pd_code open_own(pd_home *home, pd_joint *joint, const char *name, bool c
 
 pd_code pd_backup_handle_open(pd_home *home, const char *name, bool create, pd_backup_handle *out, pd_error *err)
 {
+  pd_grant grant;
+  TRY(pd_authorise_work(home, "backup", &grant, err));
   *out = (pd_backup_handle){.home = home};
   if (strcmp(home->uri, "memory:") == 0) {
-    TRY(pd_home_hold(home, name, create, &out->held, err));
+    TRY(pd_home_hold(&grant, name, create, &out->held, err));
     out->store = out->held->store;
     return PD_OK;
   }
-  pd_held *held = pd_home_hold_opened(home, name);
+  pd_held *held = pd_home_hold_opened(&grant, name);
   pd_code code = held ? pd_store_flush(held->store, err) : PD_OK; /* what was acknowledged as buffered belongs in the backup, too */
   pd_home_let(home, held);
   TRY(code);

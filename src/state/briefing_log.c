@@ -113,7 +113,7 @@ static pd_code read_log(pd_briefing *b, const char *name, changes *c, pd_error *
   pd_json_open(&c->items, '[');
   pd_ctx who = {.home = b->home, .agent = b->agent};
   c->is_closed = !pd_authorise_any(&who, c->like, false);
-  pd_code code = c->is_closed ? PD_NOT_FOUND : pd_home_hold(b->home, name, false, &held, err);
+  pd_code code = c->is_closed ? PD_NOT_FOUND : pd_home_hold(&b->frame->grant, name, false, &held, err);
   if (code == PD_OK) code = pd_log(held->store, &query, take_record, c, err);
   pd_home_let(b->home, held);
   if (code && code != PD_NOT_FOUND) return code;

@@ -127,7 +127,7 @@ static void free_parts(pd_frame *frame)
 pd_code pd_frame_own(pd_frame *frame, bool create, pd_store **out, pd_error *err)
 {
   pd_held *held;
-  TRY(pd_home_hold(frame->home, frame->agent, create, &held, err));
+  TRY(pd_home_hold(&frame->grant, frame->agent, create, &held, err));
   hold(frame, held);
   *out = held->store;
   return PD_OK;
@@ -324,7 +324,7 @@ static pd_code run(pd_frame *frame, pd_code parsed, pd_error *err)
   frame->agent = frame->ctx->agent ? frame->ctx->agent : "";
   TRY(pd_authorise_call(frame, err));
   pd_json_open(&frame->out, '{');
-  pd_code code = frame->capability->run(frame, err);
+  pd_code code = pd_capability_run(frame, err);
   if (code == PD_LOCKED && frame->permission == PD_PERMIT_APPROVAL && *frame->approval) pd_approval_give_back(frame);
   TRY(code);
   pd_json_close(&frame->out, '}');
@@ -460,7 +460,7 @@ pd_code pd_frame_store(pd_frame *frame, const char *name, pd_store **out, pd_err
 {
   bool is_own = strcmp(name, PD_STORE_SHARED) != 0;
   if (!pd_frame_is_hurried(frame)) return is_own ? pd_frame_own(frame, true, out, err) : pd_home_store(frame->home, name, true, out, err);
-  pd_held *held = pd_home_hold_written(frame->home, name);
+  pd_held *held = pd_home_hold_written(&frame->grant, name);
   if (!held) return pd_frame_must_wait(frame, err);
   hold(frame, held);
   *out = held->store;

@@ -1,7 +1,7 @@
 /*
  * call.h: the door, seen from inside: what a capability's function is given, and what the door asks of its neighbours.
  *
- * C1  A capability runs only with an input that its schema accepts and under a permission that is settled.
+ * C1  A capability runs only with an input that its schema accepts and with a grant of authorise.c (AU4).
  * C2  Every call that names a capability is audited once, whatever came of it.
  * C3  What a function writes to frame->out reaches the caller only if it returned PD_OK.
  */
@@ -31,6 +31,7 @@ struct pd_frame {
   const pd_capability *capability;
   const pd_input *input;
   pd_permission permission; /* in force: of the capability, tightened by policy */
+  pd_grant grant;           /* pd_authorise_call: to run, and to use the agent's store and the shared one */
   int64_t now_ms;
   pd_json_writer out; /* an object is open: write members */
   pd_buf details;     /* JSON members for error.details: "\"used\":3,\"limit\":2"; see pd_frame_detail */

@@ -54,7 +54,6 @@ typedef struct pd_capability {
   size_t field_count;
   const pd_cap_error *errors; /* ended by {0} */
   const char *document;
-  pd_cap_run run;
   pd_handling handling;
   const pd_shorthand *shorthand; /* NULL: none */
 } pd_capability;
@@ -70,6 +69,8 @@ extern const pd_tool pd_tools[];              /* by name; as many */
 extern const size_t pd_capability_count;
 extern const pd_cap_error pd_common_errors[]; /* of all capabilities; capabilities/common.json; ended by {0} */
 
+/* Run frame->capability. The functions are known to the generated table alone. PD_DENIED if frame->grant is not for this call. */
+PD_MUST_USE pd_code pd_capability_run(pd_frame *frame, pd_error *err);
 /* NULL if there is none. */
 const pd_capability *pd_capability_get(const char *name);
 /* What the capability's file, or else common.json, says about an error; NULL if neither knows it. */

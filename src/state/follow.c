@@ -10,6 +10,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/spawn.h"
+#include "state/authorise.h"
 #include "state/tiers.h"
 
 #include <perdure/follow.h>
@@ -192,7 +193,9 @@ static void tell(pd_feed *feed, pd_follow_batch *batch)
 
 static pd_code open_watch(pd_feed *feed, const pd_watch_cursor *from, pd_error *err)
 {
-  if (!feed->store) TRY(pd_home_borrow(feed->follows->home, feed->name, false, &feed->store, err));
+  pd_grant grant;
+  TRY(pd_authorise_work(feed->follows->home, "follow", &grant, err));
+  if (!feed->store) TRY(pd_home_borrow(&grant, feed->name, false, &feed->store, err));
   const pd_watch_options options = {.from = *from};
   return pd_watch_open(feed->store, &options, &feed->watch, err);
 }
@@ -312,10 +315,11 @@ static pd_code add_feed(pd_follows *follows, const char *name, pd_feed **out, pd
   return code;
 }
 
-pd_code pd_follow_open(pd_home *home, const char *name, pd_follower *follower, pd_error *err)
+pd_code pd_follow_open(const pd_grant *grant, const char *name, pd_follower *follower, pd_error *err)
 {
-  pd_follows *follows = home->follows;
   TRY(pd_agent_check(name, err));
+  TRY(pd_grant_check(grant, name, false, err));
+  pd_follows *follows = grant->home->follows;
   pthread_mutex_lock(&follows->lock);
   pd_feed *feed = find(follows, name);
   pd_code code = feed ? PD_OK : add_feed(follows, name, &feed, err);

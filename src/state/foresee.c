@@ -86,7 +86,7 @@ pd_code pd_foresee(pd_frame *frame, pd_error *err)
   pd_json_open(&frame->out, '{');
   frame->foresees = true;
   frame->is_foreseen = false;
-  pd_code code = frame->capability->run(frame, &why);
+  pd_code code = pd_capability_run(frame, &why);
   frame->foresees = false;
   frame->out = out;
   if (!code || frame->is_foreseen) return PD_OK;

@@ -147,7 +147,7 @@ static pd_code ask_policy(pd_frame *frame, const char *like, const pd_bytes *sub
   pd_ctx who = *frame->ctx;
   pd_error why;
   who.token = NULL;
-  pd_code code = pd_authorise_read(&who, like, NULL, subject ? *subject : (pd_bytes){0}, &why);
+  pd_code code = pd_authorise_read(&who, like, NULL, subject ? *subject : (pd_bytes){0}, NULL, &why);
   return code ? pd_error_named(err, code, "PermissionDenied", "%s: %s", frame->capability->name, why.message) : PD_OK;
 }
 

@@ -55,19 +55,21 @@ struct pd_home {
   pd_folder_roots *roots;
   pd_tokens *tokens;
   pd_thread_cache *threads;
+  _Atomic(uint64_t) decision_count; /* authorise.c */
 };
 
 int64_t pd_home_now(pd_home *home);
 /* The store of an agent, or PD_STORE_SHARED, PD_STORE_SYSTEM; to be let go. Made if it is not there and `create`; else PD_NOT_FOUND.
- * `create` also says that it will be written to (window.h). PD_STORAGE, too, if there are no descriptors left. */
-PD_MUST_USE pd_code pd_home_hold(pd_home *home, const char *name, bool create, pd_held **out, pd_error *err);
-/* The same if it is open already; NULL else. */
-pd_held *pd_home_hold_opened(pd_home *home, const char *name);
+ * `create`: it will be written to (window.h). PD_DENIED by AU4; PD_STORAGE also if there are no descriptors left. */
+PD_MUST_USE pd_code pd_home_hold(const pd_grant *grant, const char *name, bool create, pd_held **out, pd_error *err);
+/* The same if it is open already; NULL else, and if `grant` is not for it. */
+pd_held *pd_home_hold_opened(const pd_grant *grant, const char *name);
 /* The same if it has been written to as well. Never waits. */
-pd_held *pd_home_hold_written(pd_home *home, const char *name);
+pd_held *pd_home_hold_written(const pd_grant *grant, const char *name);
 /* Takes NULL. */
 void pd_home_let(pd_home *home, pd_held *held);
-/* PD_STORE_SHARED or PD_STORE_SYSTEM, which need not be held: borrowed until the home closes. Else as pd_home_hold. */
+/* PD_STORE_SHARED or PD_STORE_SYSTEM, which need not be held: borrowed until the home closes. Else as pd_home_hold, but without a grant:
+ * they are no agent's. */
 PD_MUST_USE pd_code pd_home_store(pd_home *home, const char *name, bool create, pd_store **out, pd_error *err);
 /* FOLDER/name into `out`, made (mode 0700) if it is not there. PD_UNSUPPORTED if the home has no folder; `what` is for that message. */
 PD_MUST_USE pd_code pd_home_folder(pd_home *home, const char *name, const char *what, char *out, size_t size, pd_error *err);

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/map.h"
+#include "state/authorise.h"
 #include "state/threads.h"
 #include "state/window.h"
 
@@ -316,7 +317,7 @@ static pd_code keep(pd_opened *o, entry *e, pd_error *err)
 
 /* ---- holding ---- */
 
-pd_code pd_home_hold(pd_home *home, const char *name, bool create, pd_held **out, pd_error *err)
+static pd_code hold_store(pd_home *home, const char *name, bool create, pd_held **out, pd_error *err)
 {
   pd_opened *o = home->opened;
   pd_code code = PD_OK;
@@ -335,9 +336,16 @@ pd_code pd_home_hold(pd_home *home, const char *name, bool create, pd_held **out
   return code;
 }
 
-static pd_held *hold_if(pd_home *home, const char *name, bool must_be_kept, bool may_wait)
+pd_code pd_home_hold(const pd_grant *grant, const char *name, bool create, pd_held **out, pd_error *err)
 {
-  pd_opened *o = home->opened;
+  TRY(pd_grant_check(grant, name, create, err));
+  return hold_store(grant->home, name, create, out, err);
+}
+
+static pd_held *hold_if(const pd_grant *grant, const char *name, bool must_be_kept, bool may_wait)
+{
+  if (pd_grant_check(grant, name, must_be_kept, NULL)) return NULL;
+  pd_opened *o = grant->home->opened;
   pthread_mutex_lock(&o->lock);
   entry *e = may_wait ? find_settled(o, name) : find(o, name);
   if (e && (e->state != OPEN || (must_be_kept && !e->is_kept))) e = NULL;
@@ -346,14 +354,14 @@ static pd_held *hold_if(pd_home *home, const char *name, bool must_be_kept, bool
   return e ? &e->held : NULL;
 }
 
-pd_held *pd_home_hold_opened(pd_home *home, const char *name)
+pd_held *pd_home_hold_opened(const pd_grant *grant, const char *name)
 {
-  return hold_if(home, name, false, true);
+  return hold_if(grant, name, false, true);
 }
 
-pd_held *pd_home_hold_written(pd_home *home, const char *name)
+pd_held *pd_home_hold_written(const pd_grant *grant, const char *name)
 {
-  return hold_if(home, name, true, false);
+  return hold_if(grant, name, true, false);
 }
 
 void pd_home_let(pd_home *home, pd_held *held)
@@ -369,19 +377,19 @@ void pd_home_let(pd_home *home, pd_held *held)
 pd_code pd_home_store(pd_home *home, const char *name, bool create, pd_store **out, pd_error *err)
 {
   pd_held *held;
-  TRY(pd_home_hold(home, name, create, &held, err));
-  if (!((entry *)held)->stays) abort(); /* an agent's has to be held */
+  if (strcmp(name, PD_STORE_SHARED) != 0 && strcmp(name, PD_STORE_SYSTEM) != 0) abort(); /* an agent's takes a grant, and has to be held */
+  TRY(hold_store(home, name, create, &held, err));
   *out = held->store;
   return PD_OK;
 }
 
 /* ---- for everybody ---- */
 
-pd_code pd_home_borrow(pd_home *home, const char *name, bool create, pd_store **out, pd_error *err)
+pd_code pd_home_borrow(const pd_grant *grant, const char *name, bool create, pd_store **out, pd_error *err)
 {
   pd_held *held;
   TRY(pd_agent_check(name, err));
-  TRY(pd_home_hold(home, name, create, &held, err));
+  TRY(pd_home_hold(grant, name, create, &held, err));
   *out = held->store;
   return PD_OK;
 }

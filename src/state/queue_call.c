@@ -144,8 +144,10 @@ static void wake_sleeper(pd_follower *follower, pd_follow_batch *batch, size_t f
 
 static pd_code set_waker(waker *a, pd_home *home, const char *store, pd_error *err)
 {
+  pd_grant grant;
   a->follower.take = wake_sleeper;
-  TRY(pd_follow_open(home, store, &a->follower, err));
+  TRY(pd_authorise_work(home, "wait", &grant, err));
+  TRY(pd_follow_open(&grant, store, &a->follower, err));
   (void)!pd_follow_join(&a->follower, NULL); /* from now on: always true */
   return PD_OK;
 }

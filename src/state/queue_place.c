@@ -11,6 +11,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/key.h"
+#include "state/authorise.h"
 #include "state/queue.h"
 
 #include <stdio.h>
@@ -227,7 +228,9 @@ pd_code pd_queue_place_open(pd_home *home, const char *agent, bool create, pd_qu
 {
   pd_queue_place place = {.home = home, .ref = PD_QUEUE_REF};
   pd_held *found = NULL;
-  pd_code code = create ? PD_OK : pd_home_hold(home, agent, false, &found, err);
+  pd_grant grant;
+  TRY(pd_authorise_work(home, "queue", &grant, err));
+  pd_code code = create ? PD_OK : pd_home_hold(&grant, agent, false, &found, err);
   if (code == PD_NOT_FOUND) {
     place.ref = NULL;
     TRY(pd_home_store(home, PD_STORE_SYSTEM, true, &place.store, err));
@@ -235,7 +238,7 @@ pd_code pd_queue_place_open(pd_home *home, const char *agent, bool create, pd_qu
     return PD_OK;
   }
   TRY(code);
-  code = pd_home_hold(home, agent, true, &place.held, err); /* it is there: this says that it will be written to */
+  code = pd_home_hold(&grant, agent, true, &place.held, err); /* it is there: this says that it will be written to */
   pd_home_let(home, found);
   TRY(code);
   place.store = place.held->store;

@@ -115,7 +115,7 @@ static bool is_closed(const pd_queue_tx *tx, pd_json message)
   if (!pd_json_is(pd_json_member(message, "kind"), PD_QUEUE_SHARED_CHANGE) || name.kind != PD_JSON_STRING) return false;
   if (pd_json_decode(name, &key, NULL)) return true;
   pd_ctx who = {.home = tx->home, .agent = tx->agent};
-  return pd_authorise_read(&who, "state.shared.watch", PD_STORE_SHARED, pd_buf_bytes(&key), NULL) != PD_OK;
+  return pd_authorise_read(&who, "state.shared.watch", PD_STORE_SHARED, pd_buf_bytes(&key), NULL, NULL) != PD_OK;
 }
 
 static pd_code put_delivered(pd_queue_tx *tx, pd_json_writer *out, const delivery *d, pd_error *err)

@@ -26,7 +26,7 @@ static pd_code check_system(const pd_frame *frame, const char *name, pd_store_us
 static pd_code hold(pd_frame *frame, const char *name, bool is_of_all, bool create, pd_held **out_held, pd_store **out, pd_error *err)
 {
   if (is_of_all) return pd_home_store(frame->home, name, create, out, err);
-  return pd_home_hold(frame->home, name, create, out_held, err);
+  return pd_home_hold(&frame->grant, name, create, out_held, err);
 }
 
 /* A store that is there is not opened as tiers open one to write to it: that would set the home's rules for gc in it (window.h). */

@@ -4,6 +4,7 @@
 #include "base/array.h"
 #include "base/base.h"
 #include "base/error.h"
+#include "state/authorise.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,9 +57,10 @@ pd_code pd_leases_list(pd_home *home, pd_leases *out, pd_error *err)
 
 void pd_lease_open(pd_home *home, pd_lease *lease, bool is_read_only)
 {
-  if (lease->store) return;
+  pd_grant grant;
+  if (lease->store || pd_authorise_work(home, "whole", &grant, &lease->why)) return;
   lease->home = home;
-  lease->held = pd_home_hold_opened(home, lease->name);
+  lease->held = pd_home_hold_opened(&grant, lease->name);
   if (lease->held) {
     lease->store = lease->held->store;
     return;

@@ -87,7 +87,7 @@ static bool may_hear(const batch *b, const pd_watch_event *event)
   static const char like[] = "state.shared.watch";
   pd_ctx who = {.home = b->tx->home, .agent = b->tx->agent};
   if (!event->key.size) return pd_authorise_any(&who, like, false);
-  return pd_authorise_read(&who, like, PD_STORE_SHARED, event->key, NULL) == PD_OK;
+  return pd_authorise_read(&who, like, PD_STORE_SHARED, event->key, NULL, NULL) == PD_OK;
 }
 
 /* *out_is_told: there was no more. */

@@ -180,6 +180,7 @@ struct pd_request {
   struct pd_mcp_flow *flow; /* that it waits for: mcp_http.c */
   pd_caller caller;
   pd_capability_info called; /* of a call, once its lane is asked for; name NULL: there is no such capability */
+  pd_grant grant;            /* of a route that reads by other ways than calls */
   int64_t begun_us;
   /* the answer */
   unsigned status;
@@ -365,12 +366,12 @@ void pd_idle_unlink(pd_server *server);
 bool pd_server_is_at_work(pd_server *server);
 /* request.c: the callbacks that a daemon is started with. */
 PD_MUST_USE pd_code pd_daemon_start(pd_listener *listener, unsigned threads, pd_error *err);
-/* read.c: may the caller read of the store `name` what a call of `like` tells? `key` may be NULL. PD_DENIED, which is a line of
- * the audit; what came of a read that was permitted is for pd_read_audit. */
-PD_MUST_USE pd_code pd_read_permit(const pd_request *request, const char *name, const char *like, const char *key, pd_error *err);
+/* read.c: may the caller read of the store `name` what a call of `like` tells? `key` may be NULL. Sets request->grant.
+ * PD_DENIED, which is a line of the audit; what came of a read that was permitted is for pd_read_audit. */
+PD_MUST_USE pd_code pd_read_permit(pd_request *request, const char *name, const char *like, const char *key, pd_error *err);
 void pd_read_audit(const pd_request *request, const char *name, const char *like, const char *key, pd_code code, const pd_error *err);
-/* The store, which may be made if it is the caller's own or the shared one; to be given back (pd_home_return). PD_NOT_FOUND, also for
- * `system`. */
+/* The store, by request->grant; it may be made if it is the caller's own or the shared one. To be given back (pd_home_return).
+ * PD_NOT_FOUND, also for `system`. */
 PD_MUST_USE pd_code pd_read_store(const pd_request *request, const char *name, bool create, pd_store **out, pd_error *err);
 /* connection.c */
 void pd_conn_notify(void *cls, struct MHD_Connection *connection, void **socket_context, enum MHD_ConnectionNotificationCode code);
@@ -439,6 +440,9 @@ pd_lane pd_route_stores_lane(pd_request *request);
 void pd_route_store(pd_request *request);
 pd_lane pd_route_store_lane(pd_request *request);
 void pd_route_home(pd_request *request);
+pd_lane pd_route_home_lane(pd_request *request);
+/* The table behind /v1/home/, by index; false after the last. For those who walk through all of it. */
+bool pd_home_verb_at(size_t index, const char **out_method, const char **out_path);
 void pd_route_metrics(pd_request *request);
 pd_lane pd_route_metrics_lane(pd_request *request);
 

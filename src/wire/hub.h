@@ -37,7 +37,8 @@ void pd_hub_drain(pd_hub *hub);
 
 typedef struct pd_hub_request {
   const char *name; /* of the store */
-  pd_store *store;  /* borrowed; the watcher gives it back if pd_hub_add returns PD_OK */
+  const pd_grant *grant;
+  pd_store *store; /* borrowed; the watcher gives it back if pd_hub_add returns PD_OK */
   pd_watch_options options;
   struct MHD_Connection *connection;
   int fd;                  /* -1: unknown */

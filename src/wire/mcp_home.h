@@ -44,8 +44,9 @@ pd_code pd_mcp_not_found(pd_mcp_turn *turn, const char *uri);
 bool pd_mcp_is_narrow(const pd_mcp_turn *turn);
 /* May the caller call this at all, by its gate and by policy? Not: then nothing of it is shown. */
 bool pd_mcp_sees(const pd_mcp_turn *turn, const char *capability);
-/* May it read, past the door, what a call about `key` (a key, or a prefix of keys; data NULL: any) would tell? PD_DENIED. */
-PD_MUST_USE pd_code pd_mcp_may_read(pd_mcp_turn *turn, const char *capability, pd_bytes key, pd_error *err);
+/* May it read, past the door, what a call about `key` (a key, or a prefix of keys; data NULL: any) would tell? `out` (may be NULL): to do
+ * so. PD_DENIED. */
+PD_MUST_USE pd_code pd_mcp_may_read(pd_mcp_turn *turn, const char *capability, pd_bytes key, pd_grant *out, pd_error *err);
 /* A line of the audit: the peer asked for what `capability` tells, past the door; `outcome` is "ok" or an error's name, static. */
 void pd_mcp_audit(const pd_mcp_turn *turn, const char *capability, pd_bytes subject, const char *outcome);
 

@@ -48,10 +48,11 @@ static pd_code walk_prefix(pd_mcp_turn *turn, pd_mcp_topic_kind tier, pd_bytes p
   bool is_shared = tier == PD_MCP_SHARED;
   pd_scan scan = {.prefix = prefix, .after = after, .keys_only = true};
   pd_store *store = NULL;
+  pd_grant grant;
   const char *like = is_shared ? "state.shared.list" : "state.persistent.list";
-  if (pd_mcp_may_read(turn, like, prefix, err)) return PD_OK;
+  if (pd_mcp_may_read(turn, like, prefix, &grant, err)) return PD_OK;
   pd_mcp_audit(turn, like, prefix, "ok");
-  pd_code code = pd_home_borrow(turn->mcp->home, is_shared ? "shared" : turn->peer->agent, false, &store, err);
+  pd_code code = pd_home_borrow(&grant, is_shared ? "shared" : turn->peer->agent, false, &store, err);
   if (code == PD_NOT_FOUND) return PD_OK; /* nothing was ever put there */
   TRY(code);
   code = walk_keys(store, &scan, visit_on, s, err);

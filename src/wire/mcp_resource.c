@@ -36,10 +36,10 @@ bool pd_mcp_sees(const pd_mcp_turn *turn, const char *capability)
   return pd_authorise_any(&who, capability, true);
 }
 
-pd_code pd_mcp_may_read(pd_mcp_turn *turn, const char *capability, pd_bytes key, pd_error *err)
+pd_code pd_mcp_may_read(pd_mcp_turn *turn, const char *capability, pd_bytes key, pd_grant *out, pd_error *err)
 {
   pd_ctx who = who_is(turn);
-  return pd_authorise_read(&who, capability, NULL, key, err);
+  return pd_authorise_read(&who, capability, NULL, key, out, err);
 }
 
 void pd_mcp_audit(const pd_mcp_turn *turn, const char *capability, pd_bytes subject, const char *outcome)
@@ -58,14 +58,14 @@ pd_code pd_mcp_home_admit(pd_mcp_turn *turn, const char *uri, pd_error *err)
 {
   CLEANUP(pd_mcp_topic_done) pd_mcp_topic topic = {0};
   if (!*uri) { /* that there are other keys than before */
-    TRY(pd_mcp_may_read(turn, "state.persistent.list", (pd_bytes){0}, err));
-    return pd_mcp_may_read(turn, "state.shared.list", (pd_bytes){0}, err);
+    TRY(pd_mcp_may_read(turn, "state.persistent.list", (pd_bytes){0}, NULL, err));
+    return pd_mcp_may_read(turn, "state.shared.list", (pd_bytes){0}, NULL, err);
   }
   TRY(pd_mcp_topic_parse(uri, &topic, err));
   if (topic.kind == PD_MCP_COMMIT) return PD_OK; /* it never changes, so nothing is ever told */
   bool has_key = topic.kind != PD_MCP_THREAD;
   const char *like = kinds[topic.kind].capability;
-  pd_code code = pd_mcp_may_read(turn, like, has_key ? pd_buf_bytes(&topic.rest) : (pd_bytes){0}, err);
+  pd_code code = pd_mcp_may_read(turn, like, has_key ? pd_buf_bytes(&topic.rest) : (pd_bytes){0}, NULL, err);
   pd_mcp_audit(turn, like, pd_buf_bytes(&topic.rest), code ? pd_error_name(err) : "ok");
   return code;
 }

@@ -113,16 +113,17 @@ static void tell(const target *t)
     pd_mcp_changed(t->mcp, t->agent, PD_MCP_RESOURCES);
 }
 
+static const char *const reads[] = {
+  [PD_MCP_PERSISTENT] = "state.persistent.get", [PD_MCP_SHARED] = "state.shared.get", [PD_MCP_THREAD] = "threads.load"};
+
 /* Policy may have been tightened since it was subscribed to. */
 static bool may_hear(const target *t)
 {
-  static const char *const reads[] = {
-    [PD_MCP_PERSISTENT] = "state.persistent.get", [PD_MCP_SHARED] = "state.shared.get", [PD_MCP_THREAD] = "threads.load"};
   const char *list = strcmp(t->store, SHARED) == 0 ? "state.shared.list" : "state.persistent.list";
   pd_ctx who = {.home = t->mcp->home, .agent = t->agent};
   if (!*t->uri) return pd_authorise_any(&who, list, false);
   pd_bytes key = t->topic.kind == PD_MCP_THREAD ? (pd_bytes){0} : pd_buf_bytes(&t->topic.rest);
-  return pd_authorise_read(&who, reads[t->topic.kind], NULL, key, NULL) == PD_OK;
+  return pd_authorise_read(&who, reads[t->topic.kind], NULL, key, NULL, NULL) == PD_OK;
 }
 
 static void take(pd_follower *follower, pd_follow_batch *batch, size_t first)
@@ -140,11 +141,11 @@ static void take(pd_follower *follower, pd_follow_batch *batch, size_t first)
 /* ---- watching ---- */
 
 /* After the last record that is there now: what comes later is news. PD_NOT_FOUND: there is no store yet. */
-static pd_code find_end(const target *t, pd_watch_cursor *out, pd_error *err)
+static pd_code find_end(const target *t, const pd_grant *grant, pd_watch_cursor *out, pd_error *err)
 {
   pd_store *store = NULL;
   pd_watch *now = NULL;
-  TRY(pd_home_borrow(t->mcp->home, t->store, false, &store, err)); /* a subscription does not make a store */
+  TRY(pd_home_borrow(grant, t->store, false, &store, err)); /* a subscription does not make a store */
   pd_code code = pd_watch_open(store, NULL, &now, err);
   if (!code) *out = pd_watch_where(now);
   pd_watch_close(now);
@@ -152,12 +153,23 @@ static pd_code find_end(const target *t, pd_watch_cursor *out, pd_error *err)
   return code;
 }
 
+/* A session's token was asked for when it subscribed; the target is the agent's. */
+static pd_code permit(const target *t, pd_grant *out, pd_error *err)
+{
+  pd_ctx who = {.home = t->mcp->home, .agent = t->agent};
+  const char *like = *t->uri ? reads[t->topic.kind] : strcmp(t->store, SHARED) == 0 ? "state.shared.list" : "state.persistent.list";
+  bool has_key = *t->uri && t->topic.kind != PD_MCP_THREAD;
+  return pd_authorise_read(&who, like, t->store, has_key ? pd_buf_bytes(&t->topic.rest) : (pd_bytes){0}, out, err);
+}
+
 static pd_code follow(target *t, pd_error *err)
 {
   pd_watch_cursor end;
-  TRY(pd_follow_open(t->mcp->home, t->store, &t->follower, err));
+  pd_grant grant;
+  TRY(permit(t, &grant, err));
+  TRY(pd_follow_open(&grant, t->store, &t->follower, err));
   for (;;) {
-    pd_code code = find_end(t, &end, err);
+    pd_code code = find_end(t, &grant, &end, err);
     if (code && code != PD_NOT_FOUND) return code;
     if (pd_follow_join(&t->follower, code ? NULL : &end)) return PD_OK;
   }

@@ -204,6 +204,8 @@ static pd_code write_process(pd_server *server, pd_buf *out, pd_error *err)
     TRY(write_gauge(out, "perdure_tls_certificate_expires_seconds", "When the certificate ends, since 1970.",
                     (uint64_t)pd_tls_expires_s(server->tls), err));
   TRY(write_gauge(out, "process_open_fds", "Open files.", count_files(), err));
+  TRY(write_counter(out, "perdure_permission_decisions_total", "How often it was decided whether a caller may do something.",
+                    pd_authorise_count(server->home), err));
   TRY(write_gauge(out, "perdure_disk_full", "1: writes are refused, as there is no space.", pd_space_is_full(server), err));
   TRY(write_gauge(out, "perdure_stores_sick", "Open stores that refuse writes, as a sync failed.", pd_sick_count(server, NULL), err));
   struct mallinfo2 heap = mallinfo2();
@@ -218,9 +220,8 @@ static pd_code write_all(pd_request *request, store_list *list, pd_error *err)
 {
   pd_server *server = request->server;
   pd_ctx who = pd_caller_ctx(&request->caller);
-  if (!request->caller.is_operator)
-    return pd_error_named(err, PD_DENIED, "PermissionDenied", "the metrics tell of all agents: they are the operator's and the auditor's");
-  TRY(pd_authorise_read(&who, "system.health", NULL, pd_text(""), err)); /* nor are they for a narrowed token */
+  TRY(pd_authorise_operator(&who, "system.health", false, NULL, err));         /* they tell of all agents */
+  TRY(pd_authorise_read(&who, "system.health", NULL, pd_text(""), NULL, err)); /* nor are they for a narrowed token */
   pd_home_open_info(server->home, &list->info);
   pd_home_each_open(server->home, add_store, list);
   if (list->code) return pd_error_memory(err, "the metrics");

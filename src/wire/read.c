@@ -85,17 +85,17 @@ void pd_read_audit(const pd_request *request, const char *name, const char *like
   pd_caller_audit(&who, like, pd_text(key ? key : ""), code, err);
 }
 
-pd_code pd_read_permit(const pd_request *request, const char *name, const char *like, const char *key, pd_error *err)
+pd_code pd_read_permit(pd_request *request, const char *name, const char *like, const char *key, pd_error *err)
 {
   pd_ctx who = pd_caller_ctx(&request->caller);
-  pd_code code = pd_authorise_read(&who, like, name, pd_text(key ? key : ""), err);
+  pd_code code = pd_authorise_read(&who, like, name, pd_text(key ? key : ""), &request->grant, err);
   if (code) pd_read_audit(request, name, like, key, code, err);
   return code;
 }
 
 pd_code pd_read_store(const pd_request *request, const char *name, bool create, pd_store **out, pd_error *err)
 {
-  pd_code code = strcmp(name, "system") == 0 ? PD_NOT_FOUND : pd_home_borrow(request->server->home, name, create, out, err);
+  pd_code code = strcmp(name, "system") == 0 ? PD_NOT_FOUND : pd_home_borrow(&request->grant, name, create, out, err);
   if (code == PD_NOT_FOUND) return pd_error_named(err, PD_NOT_FOUND, "NotFound", "there is no agent '%s' here", name);
   return code;
 }

@@ -159,12 +159,8 @@ pd_lane pd_route_store_lane(pd_request *request)
 static pd_code judge(const pd_request *request, const char *name, bool writes, pd_error *err)
 {
   const pd_caller *caller = &request->caller;
-  if (!caller->is_operator)
-    return pd_error_named(err, PD_DENIED, "PermissionDenied",
-                          "logs and bags are the operator's; an agent uses capabilities (POST /v1/call/NAME)");
-  if (writes && caller->token->role == PD_ROLE_AUDITOR) return pd_error_named(err, PD_DENIED, "PermissionDenied", "an auditor only looks");
   pd_ctx who = pd_caller_ctx(caller);
-  TRY(pd_authorise_read(&who, writes ? "store.write" : "store.read", NULL, pd_text(""), err));
+  TRY(pd_authorise_operator(&who, writes ? "store.write" : "store.read", writes, NULL, err));
   if (strcmp(name, "system") != 0 || (!writes && caller->token->role == PD_ROLE_OPERATOR)) return PD_OK;
   return pd_error_named(err, PD_DENIED, "PermissionDenied", "the store 'system' is written by the server alone, and read by the operator");
 }
@@ -207,7 +203,10 @@ static pd_code flush(const pd_raw_call *call, const struct verb *verb, pd_error 
   pd_store *store = NULL;
   pd_server *server = call->request->server;
   if (!server->is_buffered || (*verb->what && !verb->writes)) return PD_OK;
-  pd_code code = pd_home_borrow(server->home, call->name, false, &store, err);
+  pd_grant grant;
+  pd_ctx who = pd_caller_ctx(&call->request->caller);
+  TRY(pd_authorise_operator(&who, verb->writes ? "store.write" : "store.read", verb->writes, &grant, err));
+  pd_code code = pd_home_borrow(&grant, call->name, false, &store, err);
   if (code) return code == PD_NOT_FOUND ? PD_OK : code;
   code = pd_store_flush(store, err);
   pd_home_return(server->home, store);

@@ -51,9 +51,8 @@ void pd_raw_audit(const pd_raw_call *call, const char *deed, const char *text, p
 /* May the caller use the raw routes of `name`, K1? PD_DENIED. Refusals and reads are lines of the audit, one a minute for all alike. */
 PD_MUST_USE pd_code pd_raw_permit(const pd_request *request, const char *name, bool writes, pd_error *err);
 
-/* The tables behind /v1/stores/NAME/ and /v1/home/, by index; false after the last. For those who walk through all of it. */
+/* The table behind /v1/stores/NAME/, by index; false after the last. For those who walk through all of it. */
 bool pd_store_verb_at(size_t index, const char **out_method, const char **out_what);
-bool pd_home_verb_at(size_t index, const char **out_method, const char **out_path);
 
 /* raw_log.c */
 PD_MUST_USE pd_code pd_raw_log_read(pd_raw_call *call, pd_error *err);

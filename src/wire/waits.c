@@ -203,7 +203,9 @@ static void take_log(pd_follower *follower, pd_follow_batch *batch, size_t first
 
 static pd_code open_follower(pd_waits *waits, const char *store, pd_follower *follower, pd_error *err)
 {
-  TRY(pd_follow_open(waits->home, store, follower, err));
+  pd_grant grant;
+  TRY(pd_authorise_work(waits->home, "wait", &grant, err));
+  TRY(pd_follow_open(&grant, store, follower, err));
   (void)!pd_follow_join(follower, NULL); /* from now on: always true */
   return PD_OK;
 }

@@ -48,6 +48,7 @@ static pd_code begin(pd_request *request, pd_error *err)
   wanted.like = like;
   wanted.policy_epoch = pd_policy_epoch(request->server->home);
   TRY(pd_read_permit(request, wanted.name, like, prefix, err));
+  wanted.grant = &request->grant;
   pd_code code = PD_OK;
   if (!wanted.is_open && wanted.options.ref && pd_history_hides(wanted.options.ref))
     code = pd_error_named(err, PD_DENIED, "PermissionDenied", "the ref '%.200s' is not followed here", wanted.options.ref);

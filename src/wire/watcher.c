@@ -146,7 +146,7 @@ static bool may_hear(pd_watcher *w)
   uint64_t epoch = pd_policy_epoch(w->hub->server->home);
   if (epoch == w->policy_epoch) return true;
   pd_ctx who = pd_caller_ctx(&w->caller);
-  bool may = pd_authorise_read(&who, w->like, w->name, pd_buf_bytes(&w->prefix), NULL) == PD_OK;
+  bool may = pd_authorise_read(&who, w->like, w->name, pd_buf_bytes(&w->prefix), NULL, NULL) == PD_OK;
   if (may) w->policy_epoch = epoch;
   return may;
 }
@@ -345,7 +345,7 @@ static void set_up(pd_watcher *w, const pd_hub_request *request)
 static pd_code start(pd_watcher *w, const pd_hub_request *request, pd_error *err)
 {
   TRY(pd_buf_append(&w->prefix, request->options.prefix.data, request->options.prefix.size, err));
-  TRY(pd_follow_open(w->hub->server->home, request->name, &w->follower, err));
+  TRY(pd_follow_open(request->grant, request->name, &w->follower, err));
   TRY(pd_watch_open(request->store, &request->options, &w->watch, err));
   pd_watch_cursor at = pd_watch_where(w->watch);
   TRY(pd_buf_printf(&w->queue, err, "retry: 1000\n"));

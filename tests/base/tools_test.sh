@@ -38,6 +38,30 @@ fresh; echo '#  include   "../dag/d.h"' >>"$work/t/src/base/a.h"; expect layers_
 fresh; echo '#include "a.h"' >>"$work/t/src/base/a.c"; expect layers__a_roomless_include_is_found layers 1
 fresh; mkdir "$work/t/src/new"; echo '/* n */' >"$work/t/src/new/n.c"; expect layers__a_room_without_a_law_is_found layers 1
 fresh; echo 'dag: sky' >"$work/t/src/LAYERS"; expect layers__a_law_about_no_room_is_found layers 1
+fresh; echo 'only a: base dag/d.c' >>"$work/t/src/LAYERS"; echo 'int x = a();' >>"$work/t/src/dag/d.c"
+expect layers__a_name_is_used_where_it_may_be layers 0
+fresh; echo 'only a: base' >>"$work/t/src/LAYERS"; echo 'int x = a();' >>"$work/t/src/dag/d.c"
+expect layers__a_name_in_another_room_is_found layers 1
+fresh; echo 'only a: base dag/d.h' >>"$work/t/src/LAYERS"; echo 'int (*x)(void) = a;' >>"$work/t/src/dag/d.c"
+expect layers__a_name_in_another_file_is_found layers 1
+fresh; echo 'only a: base' >>"$work/t/src/LAYERS"; echo 'int a_x; /* a */' >>"$work/t/src/dag/d.c"
+expect layers__a_name_in_a_comment_is_no_use_of_it layers 0
+
+# A route that reaches an agent's data around the dispatcher, in our own tree
+plant() { # NAME LINE: a file of wire with this line is found
+  rm -rf "$work/t"
+  mkdir "$work/t"
+  cp -r "$tools/../src" "$tools/../cmd" "$work/t/"
+  printf '/* planted.c: planted. */\n#include <perdure/state.h>\n\n%s\n' "$2" >"$work/t/src/wire/planted.c"
+  expect "$1" layers 1
+  grep -q 'src/wire/planted.c:4' "$work/out" || { status=1; echo "# the finding does not name the planted line"; cat "$work/out"; }
+}
+plant layers__a_route_that_opens_a_store_is_found 'static pd_code planted(void) { return pd_store_open(0, 0, 0, 0, 0); }'
+plant layers__a_route_that_holds_a_store_is_found 'static pd_code planted(void) { return pd_home_hold(0, 0, 0, 0, 0); }'
+plant layers__a_route_that_visits_open_stores_is_found 'static void planted(void) { pd_home_each_open(0, 0, 0); }'
+plant layers__a_route_that_calls_itself_the_home_is_found 'static pd_code planted(void) { return pd_authorise_work(0, 0, 0, 0); }'
+plant layers__a_route_that_makes_a_grant_itself_is_found 'static const pd_grant planted = {.granted_by = &planted};'
+
 fresh; sed -i 1d "$work/t/src/base/a.c"; expect tidy__a_missing_head_is_found tidy 1
 fresh; printf '\tint x;\n' >>"$work/t/src/base/a.c"; expect tidy__a_tab_is_found tidy 1
 fresh; printf 'int x; \n' >>"$work/t/src/base/a.c"; expect tidy__a_trailing_blank_is_found tidy 1

@@ -64,7 +64,7 @@ static void hearer_free(hearer *h)
 static hearer *follow(world *w, const char *store)
 {
   hearer *h = hearer_new();
-  assert_int_equal(pd_follow_open(w->home, store, &h->follower, &w->err), PD_OK);
+  assert_int_equal(pd_follow_open(world_grant(w->home), store, &h->follower, &w->err), PD_OK);
   assert_true(pd_follow_join(&h->follower, NULL));
   return h;
 }
@@ -135,7 +135,7 @@ static void follow__who_joins_at_a_place_gets_what_comes_after_it(void **state)
   set(w, "ann", "b");
   wait_for(first, 1);
   pd_watch_cursor at = first->next, passed = {.seq = at.seq - 1}, ahead = {.seq = at.seq + 1};
-  assert_int_equal(pd_follow_open(w->home, "ann", &late->follower, &w->err), PD_OK);
+  assert_int_equal(pd_follow_open(world_grant(w->home), "ann", &late->follower, &w->err), PD_OK);
   assert_false(pd_follow_join(&late->follower, &passed)); /* "b" would be missing */
   assert_true(pd_follow_join(&late->follower, &ahead));   /* it has read "c" already, by itself */
   set(w, "ann", "c");
@@ -153,7 +153,7 @@ static void follow__a_store_that_does_not_exist_is_followed_once_it_is_made(void
   world *w = *state;
   hearer *h = follow(w, "nobody");
   pd_store *store = NULL;
-  assert_int_equal(pd_home_borrow(w->home, "nobody", false, &store, NULL), PD_NOT_FOUND); /* following makes no store */
+  assert_int_equal(world_borrow(w->home, "nobody", false, &store, NULL), PD_NOT_FOUND); /* following makes no store */
   set(w, "nobody", "first");
   wait_for(h, 1);
   assert_string_equal(h->keys[h->count - 1], "first");
@@ -340,7 +340,7 @@ static void follow__a_bad_name_is_refused(void **state)
 {
   world *w = *state;
   hearer *h = hearer_new();
-  assert_int_equal(pd_follow_open(w->home, "no/name", &h->follower, &w->err), PD_INVALID);
+  assert_int_equal(pd_follow_open(world_grant(w->home), "no/name", &h->follower, &w->err), PD_INVALID);
   assert_int_equal(pd_follow_count(w->home), 0);
   hearer_free(h);
 }

@@ -255,7 +255,7 @@ static void foresee__an_approval_for_what_gc_took_is_stale_and_does_not_block_th
   rule(&w, "history.fork");
   approve(&w, "history.fork", "{\"name\":\"x\",\"at\":\"main\"}");
   for (int i = 0; i < 200; i++) put(&w, "plan", i); /* gc cuts no less than half */
-  assert_int_equal(pd_home_borrow(w.home, "main", true, &store, &w.err), PD_OK);
+  assert_int_equal(world_borrow(w.home, "main", true, &store, &w.err), PD_OK);
   assert_int_equal(pd_gc(store, &(pd_gc_policy){.keep_last = 1}, NULL, &w.err), PD_OK);
   pd_home_return(w.home, store);
   world_fails(&w, "history.fork", "{\"name\":\"x\",\"at\":\"main\"}", "ApprovalStale", "retry");

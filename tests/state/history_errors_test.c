@@ -78,7 +78,7 @@ static int open_world(void **state)
   world_ok(w, "state.persistent.set", "{\"key\":\"plan\",\"value\":1}");
   head_of(w, retired);
   for (int i = 0; i < 200; i++) world_ok(w, "state.persistent.set", "{\"key\":\"plan\",\"value\":2}"); /* gc cuts no less than half */
-  assert_int_equal(pd_home_borrow(w->home, "main", true, &store, &w->err), PD_OK);
+  assert_int_equal(world_borrow(w->home, "main", true, &store, &w->err), PD_OK);
   assert_int_equal(pd_store_flush(store, &w->err), PD_OK);
   assert_int_equal(pd_gc(store, &(pd_gc_policy){.keep_last = 1}, NULL, &w->err), PD_OK);
   world_ok(w, "state.persistent.set", "{\"key\":\"gone\",\"value\":\"secret\"}");

@@ -46,7 +46,7 @@ static void history_get__reads_at_ids_refs_times_numbers_and_tags(void **state)
     world_want(w, "value", points[i][1]);
   }
   pd_store *store;
-  assert_int_equal(pd_home_borrow(w->home, "main", false, &store, &w->err), PD_OK);
+  assert_int_equal(world_borrow(w->home, "main", false, &store, &w->err), PD_OK);
   assert_int_equal(pd_tag_set(store, "first", id, false, NULL, NULL, &w->err), PD_OK);
   world_ok(w, "history.get", "{\"key\":\"plan\",\"at\":\"first\"}");
   world_want(w, "value", "1");
@@ -62,7 +62,7 @@ static void history__the_points_are_of_main_whatever_ref_is_current(void **state
   set(w, "plan", "1");
   set(w, "plan", "2");
   pd_store *store;
-  assert_int_equal(pd_home_borrow(w->home, "main", false, &store, &w->err), PD_OK);
+  assert_int_equal(world_borrow(w->home, "main", false, &store, &w->err), PD_OK);
   assert_int_equal(pd_fork(store, "elsewhere", "root", NULL, NULL, &w->err), PD_OK);
   assert_int_equal(pd_switch(store, "elsewhere", NULL, &w->err), PD_OK);
   static const char *const points[][2] = {{"~1", "1"}, {"@2026-11-15T10:00:00.5Z", "1"}, {"main", "2"}};
@@ -86,8 +86,8 @@ static void history__reading_makes_no_store(void **state)
   world_fails(w, "history.verify", "{}", "NotFound", "list");
   world_ok(w, "history.log", "{\"store\":\"shared\"}");
   pd_store *store;
-  assert_int_equal(pd_home_borrow(w->home, "newcomer", false, &store, &w->err), PD_NOT_FOUND);
-  assert_int_equal(pd_home_borrow(w->home, "shared", false, &store, &w->err), PD_NOT_FOUND);
+  assert_int_equal(world_borrow(w->home, "newcomer", false, &store, &w->err), PD_NOT_FOUND);
+  assert_int_equal(world_borrow(w->home, "shared", false, &store, &w->err), PD_NOT_FOUND);
 }
 
 static void history__an_operator_without_an_agent_reads_only_what_is_shared(void **state)
@@ -140,7 +140,7 @@ static void history_log__since_until_and_prefix_filter(void **state)
   pd_edit *edit;
   set(w, "a/1", "1"); /* 10:00:00 */
   set(w, "b/1", "1"); /* 10:00:01 */
-  assert_int_equal(pd_home_borrow(w->home, "main", false, &store, &w->err), PD_OK);
+  assert_int_equal(world_borrow(w->home, "main", false, &store, &w->err), PD_OK);
   assert_int_equal(pd_edit_begin(store, &(pd_note){.ref = "main", .author = "ada"}, &edit, &w->err), PD_OK);
   assert_int_equal(pd_edit_put(edit, pd_text("a/2"), pd_text("1"), PD_ANY_VERSION, &w->err), PD_OK);
   assert_int_equal(pd_edit_put(edit, pd_text("b/2"), pd_text("1"), PD_ANY_VERSION, &w->err), PD_OK);
@@ -165,7 +165,7 @@ static void history_log__of_a_ref_tells_what_was_undone(void **state)
   pd_store *store;
   set(w, "plan", "1");
   set(w, "plan", "2");
-  assert_int_equal(pd_home_borrow(w->home, "main", false, &store, &w->err), PD_OK);
+  assert_int_equal(world_borrow(w->home, "main", false, &store, &w->err), PD_OK);
   assert_int_equal(pd_undo(store, 1, NULL, NULL, &w->err), PD_OK);
   set(w, "plan", "3");
   world_ok(w, "history.log", "{}");

@@ -163,7 +163,7 @@ static void old_home__every_store_verifies_and_doctor_finds_nothing(void **state
   for (size_t i = 0; i < sizeof stores / sizeof stores[0]; i++) {
     pd_store *store;
     pd_verify_report report;
-    assert_int_equal(pd_home_borrow(o->w.home, stores[i], false, &store, &o->w.err), PD_OK);
+    assert_int_equal(world_borrow(o->w.home, stores[i], false, &store, &o->w.err), PD_OK);
     if (pd_verify(store, NULL, &report, &o->w.err)) fail_msg("%s: %s", stores[i], o->w.err.message);
     pd_home_return(o->w.home, store);
   }
@@ -200,7 +200,7 @@ static bool is_at(world *w, const char *store_name, const char *ref, const char 
 {
   pd_store *store;
   pd_buf value = {0};
-  assert_int_equal(pd_home_borrow(w->home, store_name, false, &store, &w->err), PD_OK);
+  assert_int_equal(world_borrow(w->home, store_name, false, &store, &w->err), PD_OK);
   pd_code code = pd_get(store, ref, pd_text(key), &value, NULL, &w->err);
   pd_home_return(w->home, store);
   pd_buf_done(&value);

@@ -195,8 +195,8 @@ static void opened__a_store_that_is_borrowed_and_watched_stays_open_until_it_is_
   pd_watch_event event;
   world_open(&w, FEW);
   world_ok(&w, SET, "{\"key\":\"seen\",\"value\":1}");
-  assert_int_equal(pd_home_borrow(w.home, "main", false, &store, &w.err), PD_OK);
-  assert_int_equal(pd_home_borrow(w.home, "main", false, &again, &w.err), PD_OK);
+  assert_int_equal(world_borrow(w.home, "main", false, &store, &w.err), PD_OK);
+  assert_int_equal(world_borrow(w.home, "main", false, &again, &w.err), PD_OK);
   assert_ptr_equal(store, again);
   assert_int_equal(pd_watch_open(store, NULL, &watch, &w.err), PD_OK);
   use_others(&w, 20);
@@ -244,7 +244,7 @@ static void opened__all_that_are_held_may_be_more_than_the_maximum(void **state)
   world w;
   pd_store *stores[HELD];
   world_open(&w, FEW);
-  for (unsigned i = 0; i < HELD; i++) assert_int_equal(pd_home_borrow(w.home, name_of(i), true, &stores[i], &w.err), PD_OK);
+  for (unsigned i = 0; i < HELD; i++) assert_int_equal(world_borrow(w.home, name_of(i), true, &stores[i], &w.err), PD_OK);
   assert_int_equal(info_of(&w).open_count, HELD);
   for (unsigned i = 0; i < HELD; i++) assert_int_equal(pd_put(stores[i], pd_text("k"), pd_text("1"), NULL, NULL, &w.err), PD_OK);
   for (unsigned i = 0; i < HELD; i++) pd_home_return(w.home, stores[i]);
@@ -465,7 +465,7 @@ static void opened__when_all_stores_are_in_use_the_error_says_what_is_missing(vo
   world_ok(&w, GET, "{\"key\":\"k\"}");
   limit_files(next_file() + 40, &before);
   pd_code code = PD_OK;
-  while (held < HELD && !(code = pd_home_borrow(w.home, name_of(held), false, &stores[held], &w.err))) held++;
+  while (held < HELD && !(code = world_borrow(w.home, name_of(held), false, &stores[held], &w.err))) held++;
   assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
   assert_int_equal(code, PD_STORAGE);
   assert_non_null(strstr(w.err.message, "ulimit -n"));

@@ -41,7 +41,7 @@ static bool is_at(const char *store_name, const char *ref, const char *key)
 {
   pd_store *store;
   pd_buf value = {0};
-  if (pd_home_borrow(w.home, store_name, false, &store, &w.err)) return false;
+  if (world_borrow(w.home, store_name, false, &store, &w.err)) return false;
   pd_code code = pd_get(store, ref, pd_text(key), &value, NULL, &w.err);
   pd_home_return(w.home, store);
   pd_buf_done(&value);
@@ -90,7 +90,7 @@ static void queue__looking_at_an_empty_queue_writes_nothing(void **state)
   pd_store *store;
   pd_stats before, after;
   give_store("bob");
-  assert_int_equal(pd_home_borrow(w.home, "bob", false, &store, &w.err), PD_OK);
+  assert_int_equal(world_borrow(w.home, "bob", false, &store, &w.err), PD_OK);
   assert_int_equal(pd_store_stats(store, &before, &w.err), PD_OK);
   world_ok(&w, "queue.count", "{}");
   world_ok(&w, "queue.receive", "{}");

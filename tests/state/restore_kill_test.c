@@ -236,7 +236,7 @@ static void begin_match(match *m, bool is_backup, size_t agents)
   for (size_t i = 0; i < m->g.count; i++) {
     char name[16];
     name_store(&m->g, i, name);
-    if (pd_home_borrow(m->w.home, name, false, &m->open[i], &m->w.err)) fail_msg("%s: %s", name, m->w.err.message);
+    if (world_borrow(m->w.home, name, false, &m->open[i], &m->w.err)) fail_msg("%s: %s", name, m->w.err.message);
   }
 }
 

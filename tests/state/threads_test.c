@@ -99,7 +99,7 @@ static void threads__a_handle_is_kept_for_the_next_call_and_goes_with_its_store(
   pd_held *held;
   world_ok(w, "threads.create", "{\"thread_id\":\"t\",\"state\":{\"a\":1}}");
   world_ok(w, "threads.load", "{\"thread_id\":\"t\"}");
-  assert_int_equal(pd_home_hold(w->home, "main", false, &held, NULL), PD_OK);
+  assert_int_equal(pd_home_hold(world_grant(w->home), "main", false, &held, NULL), PD_OK);
   pd_thread *first = pd_thread_cache_take(cache, held->store, "t");
   assert_non_null(first);
   assert_null(pd_thread_cache_take(cache, held->store, "t")); /* T1 */

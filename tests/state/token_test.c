@@ -125,7 +125,7 @@ static void token__only_its_hash_is_stored(void **state)
   open_world(&w);
   world_ok(&w, "tokens.create", "{\"role\":\"operator\"}");
   take(&w);
-  assert_int_equal(pd_home_borrow(w.home, "system", false, &store, NULL), PD_OK);
+  assert_int_equal(world_borrow(w.home, "system", false, &store, NULL), PD_OK);
   snprintf(key, sizeof key, "token/%s", id);
   assert_int_equal(pd_get(store, "main", pd_text(key), &value, NULL, NULL), PD_OK);
   assert_int_equal(pd_buf_byte(&value, 0, NULL), PD_OK);

@@ -145,7 +145,7 @@ static void persistent_set__effect_2__prunes_old_versions_but_not_what_forks_and
   assert_int_equal(pd_store_close(s, &w.err), PD_OK);
   for (int i = 2; i <= 2600; i++) set(&w, "a", i);
   s = NULL;
-  assert_int_equal(pd_home_borrow(w.home, "main", false, &s, &w.err), PD_OK);
+  assert_int_equal(world_borrow(w.home, "main", false, &s, &w.err), PD_OK);
   assert_int_equal(pd_tag_set(s, "half", "main", false, NULL, NULL, &w.err), PD_OK);
   for (int i = 2601; i <= 5200; i++) set(&w, "a", i);
   world_restart(

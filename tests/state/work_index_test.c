@@ -116,7 +116,7 @@ static uint64_t bytes_of_a_create(void)
 {
   pd_stats before, after;
   pd_held *held = NULL;
-  assert_int_equal(pd_home_hold(w.home, "main", false, &held, &w.err), PD_OK);
+  assert_int_equal(pd_home_hold(world_grant(w.home), "main", false, &held, &w.err), PD_OK);
   assert_int_equal(pd_store_flush(held->store, &w.err), PD_OK);
   assert_int_equal(pd_store_stats(held->store, &before, &w.err), PD_OK);
   world_ok(&w, "work.create", "{\"title\":\"t\"}");

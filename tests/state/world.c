@@ -188,3 +188,15 @@ int world_tear_down(void **state)
   free(*state);
   return 0;
 }
+
+const pd_grant *world_grant(pd_home *home)
+{
+  static _Thread_local pd_grant grant;
+  assert_int_equal(pd_authorise_work(home, "whole", &grant, NULL), PD_OK);
+  return &grant;
+}
+
+pd_code world_borrow(pd_home *home, const char *name, bool create, pd_store **out, pd_error *err)
+{
+  return pd_home_borrow(world_grant(home), name, create, out, err);
+}

@@ -23,6 +23,10 @@ void world_open_at(world *w, const char *uri, const char *config);
 /* A home that is in this folder already, which is removed in the end; the clock begins at `now_ms`. */
 void world_open_folder(world *w, const char *folder, int64_t now_ms);
 void world_close(world *w);
+/* For every store of the home; until the next call of this thread. */
+const pd_grant *world_grant(pd_home *home);
+/* pd_home_borrow with it. */
+PD_MUST_USE pd_code world_borrow(pd_home *home, const char *name, bool create, pd_store **out, pd_error *err);
 /* For cmocka: each test gets a world without a configuration as its state. */
 int world_set_up(void **state);
 int world_tear_down(void **state);

@@ -119,7 +119,7 @@ static void resource__a_commit_tells_who_when_and_what_and_another_agents_is_not
   char hex[PD_ID_HEX_SIZE], uri[128];
   mcp_open(&m, NULL, NULL);
   set(&m, "plan", 1);
-  assert_int_equal(pd_home_borrow(m.w.home, "main", false, &store, NULL), PD_OK);
+  assert_int_equal(world_borrow(m.w.home, "main", false, &store, NULL), PD_OK);
   assert_int_equal(pd_resolve(store, NULL, &commit, NULL), PD_OK);
   snprintf(uri, sizeof uri, "state://commits/%s", pd_id_hex(&commit.id, hex));
   mcp_sendf(&m, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"resources/read\",\"params\":{%s,\"uri\":\"%s\"}}", META, uri);
@@ -147,7 +147,7 @@ static void commit_uri(mcp_world *m, const char *name, const char *ref, char out
   pd_store *store = NULL;
   pd_commit commit;
   char hex[PD_ID_HEX_SIZE];
-  assert_int_equal(pd_home_borrow(m->w.home, name, false, &store, NULL), PD_OK);
+  assert_int_equal(world_borrow(m->w.home, name, false, &store, NULL), PD_OK);
   assert_int_equal(pd_resolve(store, ref, &commit, NULL), PD_OK);
   snprintf(out, 128, "state://commits/%s", pd_id_hex(&commit.id, hex));
 }
@@ -504,7 +504,7 @@ static void resource__undo_tells_the_keys_that_it_changed(void **state)
   set(&m, "other", 2);
   subscribe(&m, "state://persistent/plan");
   subscribe(&m, "state://persistent/other");
-  assert_int_equal(pd_home_borrow(m.w.home, "main", false, &store, NULL), PD_OK);
+  assert_int_equal(world_borrow(m.w.home, "main", false, &store, NULL), PD_OK);
   assert_int_equal(pd_undo(store, 1, NULL, NULL, NULL), PD_OK);
   exchange_wait(&m.push, 1);
   settle();
@@ -523,7 +523,7 @@ static void resource__a_batch_of_keys_in_one_commit_is_one_notice_each(void **st
   set(&m, "a", 0);
   subscribe(&m, "state://persistent/a");
   subscribe(&m, "state://persistent/b");
-  assert_int_equal(pd_home_borrow(m.w.home, "main", false, &store, NULL), PD_OK);
+  assert_int_equal(world_borrow(m.w.home, "main", false, &store, NULL), PD_OK);
   assert_int_equal(pd_edit_begin(store, NULL, &edit, NULL), PD_OK);
   const char *const keys[] = {"a", "b", "c"};
   for (size_t i = 0; i < COUNT_OF(keys); i++)
