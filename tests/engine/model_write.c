@@ -190,6 +190,9 @@ static void stage_one(world *w, invocation *in)
   if (in->count && world_chance(w, 15)) e.key = in->edits[world_random(w, in->count)].key;
   bool holds;
   e.condition = pick_condition(w, &in->view[e.key], &holds);
+  const model_entry *newest = &model_entries(&w->model, w->model.refs[in->wr.ref].head)[e.key];
+  /* Before it refuses, the store looks at the newest: where that is as expected, it may go either way. */
+  if (!holds && e.condition == (newest->is_present ? newest->version : 0)) return;
   pd_error err = {0};
   pd_code code;
   if (e.is_delete) {

@@ -144,7 +144,7 @@ static void grant__each_way_to_decide_is_counted(void **state)
   assert_int_equal(pd_authorise_count(w->home), before + 1);
   world_fails(w, "no.such", "{}", "UnknownCapability", NULL);
   assert_int_equal(pd_authorise_count(w->home), before + 2);
-  (void)pd_authorise_any(&who, "state.persistent.get");
+  (void)pd_authorise_any(&who, "state.persistent.get", true);
   (void)!pd_authorise_read(&who, "state.persistent.get", NULL, pd_text("k"), NULL, NULL);
   (void)!pd_authorise_operator(&who, "home.key", false, NULL, NULL);
   assert_int_equal(pd_authorise_count(w->home), before + 5);
