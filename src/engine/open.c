@@ -419,9 +419,9 @@ static pd_code reload(pd_store *s, pd_error *err)
 }
 
 /* The first record of a new store: `main` at the root commit. Somebody else may be first. */
-static pd_code found_store(pd_store *s, pd_error *err)
+static pd_code found_store(pd_store *s, bool must_exist, pd_error *err)
 {
-  if (s->is_read_only) return pd_error_set(err, PD_NOT_FOUND, "the store of agent '%s' is empty", s->agent);
+  if (s->is_read_only || must_exist) return pd_error_set(err, PD_NOT_FOUND, "the store of agent '%s' is empty", s->agent);
   bool is_buffered = s->is_buffered;
   s->is_buffered = false;
   pd_intent intent = {.kind = PD_RECORD_FORK, .ref = MAIN_REF, .at = "root"};
@@ -506,7 +506,7 @@ static pd_code open_store(pd_store *s, const char *uri, const char *agent, const
   }
   if (code && err) *err = why;
   if (code) return code;
-  if (!s->log_seq) TRY(found_store(s, err));
+  if (!s->log_seq) TRY(found_store(s, o->must_exist && !o->joint, err));
   return choose_ref(s, o->ref, err);
 }
 

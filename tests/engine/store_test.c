@@ -1,5 +1,6 @@
 /* store_test.c: src/engine through perdure.h: what the model test does not reach: threads, durability modes, large values, time,
  * small caches, many keyframes, verification of a part. */
+#include <perdure/backend.h>
 #include <perdure/perdure.h>
 
 #include <pthread.h>
@@ -639,9 +640,31 @@ static void verify__gives_up_when_asked(void **state)
 
 #define CASE(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
 
+/* A log without records: of one who was killed while he made the store, or who fills it in another way. */
+static void open__one_who_wants_the_store_to_exist_writes_nothing_into_an_empty_one(void **state)
+{
+  (void)state;
+  const pd_backend_ops *ops = NULL;
+  const char *rest = NULL;
+  pd_backend *b = NULL;
+  pd_store *s = NULL;
+  uint64_t tail = 1;
+  pd_options options = {.must_exist = true};
+  assert_int_equal(pd_backend_find(uri, &ops, &rest, NULL), PD_OK);
+  assert_int_equal(ops->open(rest, "main", PD_BACKEND_CREATE, &b, NULL), PD_OK);
+  assert_int_equal(pd_store_open(uri, "main", &options, &s, NULL), PD_NOT_FOUND);
+  assert_int_equal(ops->log_tail(b, &tail, NULL), PD_OK);
+  assert_int_equal(tail, 0);
+  ops->close(b);
+  s = open_store(NULL);
+  put(s, "a", "1");
+  assert_int_equal(pd_store_close(s, NULL), PD_OK);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
+    CASE(open__one_who_wants_the_store_to_exist_writes_nothing_into_an_empty_one),
     CASE(threads__share_syncs_and_lose_nothing),
     CASE(threads__compare_and_swap_counts_every_increment),
     CASE(buffered__is_seen_at_once_and_by_others_after_a_flush),
