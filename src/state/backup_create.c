@@ -3,7 +3,7 @@
  *
  * The instant: the heads of all stores are read twice; if nothing moved between, they were all true at once. If somebody writes all the
  * time, the instant is a moment just past: the heads as they were at that time, by the times in the records. A write that was
- * acknowledged before the backup was asked for is in it, either way.
+ * acknowledged before the backup was asked for is in it, either way, also if the clock was set back since.
  */
 #include "base/base.h"
 #include "base/buf.h"
@@ -163,11 +163,29 @@ static pd_code read_heads(pd_home *home, pd_backup_manifest *manifest, const cha
 }
 
 /* The home's clock has to pass the millisecond of `from`, so that nothing can be written in it any more. */
-static int64_t wait_for_the_next_ms(pd_home *home, int64_t from)
+static void wait_for_the_next_ms(pd_home *home, int64_t from)
 {
   const struct timespec nap = {.tv_nsec = 500000};
   for (unsigned i = 0; i < CLOCK_TRIES_MAX && pd_home_now(home) <= from; i++) nanosleep(&nap, NULL);
-  return from;
+}
+
+static bool take_time(void *ctx, const pd_record *record)
+{
+  int64_t *newest_ms = ctx;
+  if (record->time_ms > *newest_ms) *newest_ms = record->time_ms;
+  return false;
+}
+
+/* Now; or, for a clock that was set back, when the newest head was written: whoever wrote it was answered already. */
+static pd_code not_before_the_heads(pd_home *home, const pd_backup_manifest *manifest, int64_t *out_ms, pd_error *err)
+{
+  *out_ms = pd_home_now(home);
+  for (size_t i = 0; i < manifest->count; i++) {
+    CLEANUP(pd_backup_handle_done) pd_backup_handle handle = {0};
+    TRY(pd_backup_handle_open(home, manifest->stores[i].name, false, &handle, err));
+    TRY(pd_log(handle.store, &(pd_log_query){.ref = "main", .limit = 1}, take_time, out_ms, err));
+  }
+  return PD_OK;
 }
 
 static pd_code choose_instant(pd_home *home, pd_backup_manifest *manifest, pd_error *err)
@@ -182,7 +200,8 @@ static pd_code choose_instant(pd_home *home, pd_backup_manifest *manifest, pd_er
     TRY(read_heads(home, manifest, "main", &has_moved, err));
   }
   if (!has_moved) return PD_OK;
-  manifest->instant_ms = wait_for_the_next_ms(home, pd_home_now(home));
+  TRY(not_before_the_heads(home, manifest, &manifest->instant_ms, err));
+  wait_for_the_next_ms(home, manifest->instant_ms);
   snprintf(at, sizeof at, "main@%lld", (long long)manifest->instant_ms);
   return read_heads(home, manifest, at, &has_moved, err);
 }

@@ -1,6 +1,6 @@
 /*
  * backup_gc_test.c: backups one after the other beside a process that writes and runs gc without a pause. Each is made, and can be
- * verified.
+ * verified. And backups of a home whose clock is behind that of those who write.
  * A few here, 200 in `make torture`.
  */
 #include "base/base.h"
@@ -9,9 +9,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -22,6 +24,7 @@
 #define ROUNDS_SHORT 5
 #define ROUNDS_FULL 200
 #define COMMITS 40 /* between two gcs */
+#define AGENTS 30  /* their heads take longer to read than one write takes */
 
 /* Write to both agents and collect, until nobody reads the pipe. */
 static int write_and_collect(const char *uri)
@@ -97,11 +100,64 @@ static void backup__beside_writes_and_continuous_gc_of_another_process_is_made_e
   world_close(&w);
 }
 
+/* ---- a clock that was set back ---- */
+
+typedef struct busy {
+  world *w;
+  atomic_bool is_over;
+} busy;
+
+/* With the machine's clock, which is days ahead of the home's. */
+static void *write_on(void *ctx)
+{
+  busy *b = ctx;
+  pd_store *store;
+  if (pd_store_open(b->w->uri, "helper", NULL, &store, NULL)) abort();
+  for (unsigned n = 0; !atomic_load(&b->is_over); n++) {
+    char value[32];
+    snprintf(value, sizeof value, "%u", n);
+    if (pd_put(store, pd_text("busy"), pd_text(value), NULL, NULL, NULL)) abort();
+  }
+  if (pd_store_close(store, NULL)) abort();
+  return NULL;
+}
+
+static void backup__by_a_clock_that_was_set_back_has_what_was_written_before_it(void **state)
+{
+  (void)state;
+  world w;
+  pthread_t thread;
+  char *id = NULL;
+  open_with_state(&w);
+  for (unsigned n = 0; n < AGENTS; n++) {
+    char agent[16];
+    snprintf(agent, sizeof agent, "a%02u", n);
+    put_text(&w, agent, "plan", "1");
+  }
+  busy b = {.w = &w};
+  assert_int_equal(pthread_create(&thread, NULL, write_on, &b), 0);
+  for (unsigned n = 0; n < 3; n++) {
+    char mark[16];
+    snprintf(mark, sizeof mark, "%u", n);
+    put_text(&w, "main", "mark", mark);
+    free(id);
+    id = create(&w, "{}");
+  }
+  atomic_store(&b.is_over, true);
+  assert_int_equal(pthread_join(thread, NULL), 0);
+  put_text(&w, "main", "mark", "later");
+  restore_ok(&w, id);
+  assert_string_equal(get(&w, "main", "mark"), "2");
+  free(id);
+  world_close(&w);
+}
+
 int main(int argument_count, char **arguments)
 {
   if (argument_count == 2) return write_and_collect(arguments[1]);
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(backup__beside_writes_and_continuous_gc_of_another_process_is_made_each_time),
+    cmocka_unit_test(backup__by_a_clock_that_was_set_back_has_what_was_written_before_it),
   };
   return cmocka_run_group_tests_name("backup_gc", tests, NULL, NULL);
 }
