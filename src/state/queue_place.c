@@ -5,6 +5,9 @@
  * Bringing over takes three steps, and may stop after each commit: some messages at a time into the agent's store, with `brought/AGENT`
  * that says how far; then the rest, small keys; then they are removed from `system`, on condition that nobody changed the queue there
  * since it was read. The head stays there with "moved", so that an older version goes on with numbers that were never given.
+ *
+ * An agent's store may come from another home (restore, clone), and `brought/AGENT` with it; the numbers that it tells of are those of the
+ * other home's `system`. So each `system` has an id, at SOURCE_KEY, and what was said of another one does not count.
  */
 #include "base/array.h"
 #include "base/base.h"
@@ -12,6 +15,7 @@
 #include "base/error.h"
 #include "base/key.h"
 #include "state/authorise.h"
+#include "state/cipher.h"
 #include "state/queue.h"
 
 #include <stdio.h>
@@ -19,18 +23,46 @@
 
 #define BRING_COUNT 1000                        /* messages of one commit */
 #define BRING_BYTES ((uint64_t)8 * 1024 * 1024) /* of them, and one more */
-#define LONG_KEY_SIZE (PD_KEY_SIZE_MAX + 1)
+#define SOURCE_KEY "queue-source"
+#define SOURCE_ID_SIZE 33 /* 32 digits and a NUL */
 
 /* What an agent has in `system` as it was when `head` was read. */
 typedef struct source {
   pd_home *home;
   const char *agent;
   pd_store *system;
+  char id[SOURCE_ID_SIZE]; /* of this `system` */
   char at[PD_ID_HEX_SIZE]; /* the commit */
   uint64_t version, next;  /* of the head */
 } source;
 
 /* ---- reading what is in `system` ---- */
+
+static pd_code parse_id(const char *key, pd_bytes text, char out[SOURCE_ID_SIZE], pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf id = {0};
+  pd_json json;
+  TRY(pd_queue_parse(key, text, &json, err));
+  pd_json member = pd_json_member(json, "source");
+  if (member.kind == PD_JSON_STRING) TRY(pd_json_decode(member, &id, err));
+  snprintf(out, SOURCE_ID_SIZE, "%.*s", (int)id.size, id.size ? (const char *)id.data : "");
+  return PD_OK;
+}
+
+/* The id of this `system`; the first who asks makes it. */
+static pd_code stage_id(void *ctx, pd_edit *edit, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf text = {0};
+  source *s = ctx;
+  char value[SOURCE_ID_SIZE + 16];
+  uint8_t random[16];
+  pd_code code = pd_edit_get(edit, pd_text(SOURCE_KEY), &text, NULL, err);
+  if (code != PD_NOT_FOUND) return code ? code : parse_id(SOURCE_KEY, pd_buf_bytes(&text), s->id, err);
+  TRY(pd_random_bytes(random, sizeof random, err));
+  for (size_t i = 0; i < sizeof random; i++) snprintf(s->id + 2 * i, 3, "%02x", random[i]);
+  snprintf(value, sizeof value, "{\"source\":\"%s\"}", s->id);
+  return pd_edit_put(edit, pd_text(SOURCE_KEY), pd_text(value), 0, err);
+}
 
 /* *out_is_any: there is a head that was not moved. */
 static pd_code look(source *s, bool *out_is_any, pd_error *err)
@@ -48,6 +80,8 @@ static pd_code look(source *s, bool *out_is_any, pd_error *err)
   if (code) return code == PD_NOT_FOUND ? PD_OK : code;
   TRY(pd_queue_parse(key, pd_buf_bytes(&text), &head, err));
   if (pd_json_member(head, "moved").kind == PD_JSON_BOOL) return PD_OK;
+  pd_note note = {.author = "perdure", .reason = "queue.move"};
+  TRY(pd_update(s->system, &note, stage_id, s, NULL, err));
   TRY(pd_resolve(s->system, "main", &commit, err));
   pd_id_hex(&commit.id, s->at);
   TRY(pd_get(s->system, s->at, pd_text(key), &text, &entry, err));
@@ -136,25 +170,32 @@ static pd_code bring_rest(bringing *b, pd_error *err)
   return PD_OK;
 }
 
+/* How far it came: from this `system`. */
+static pd_code read_brought(bringing *b, const char *key, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf text = {0};
+  char id[SOURCE_ID_SIZE];
+  pd_json json;
+  pd_code code = pd_edit_get(b->tx->edit, pd_text(key), &text, NULL, err);
+  if (code) return code == PD_NOT_FOUND ? PD_OK : code;
+  TRY(parse_id(key, pd_buf_bytes(&text), id, err));
+  if (*id && strcmp(id, b->source->id) != 0) return PD_OK;
+  TRY(pd_queue_parse(key, pd_buf_bytes(&text), &json, err));
+  return pd_queue_field(key, json, "until", &b->until, err);
+}
+
 /* One commit of it. */
 static pd_code stage_bring(void *ctx, pd_queue_tx *tx, pd_error *err)
 {
   bringing *b = ctx;
-  CLEANUP(pd_buf_done) pd_buf text = {0};
-  char key[PD_QUEUE_KEY_SIZE], prefix[PD_QUEUE_KEY_SIZE], from[PD_QUEUE_KEY_SIZE], value[64];
-  pd_json json;
+  char key[PD_QUEUE_KEY_SIZE], prefix[PD_QUEUE_KEY_SIZE], from[PD_QUEUE_KEY_SIZE], value[64 + SOURCE_ID_SIZE];
   *b = (bringing){.source = b->source, .tx = tx};
   snprintf(key, sizeof key, "brought/%s", tx->agent);
-  pd_code code = pd_edit_get(tx->edit, pd_text(key), &text, NULL, err);
-  if (code && code != PD_NOT_FOUND) return code;
-  if (!code) {
-    TRY(pd_queue_parse(key, pd_buf_bytes(&text), &json, err));
-    TRY(pd_queue_field(key, json, "until", &b->until, err));
-  }
+  TRY(read_brought(b, key, err));
   snprintf(prefix, sizeof prefix, "queue/%s/", tx->agent);
   TRY(each(b->source, prefix, pd_queue_key("queue", tx->agent, b->until, from), bring_message, b, err));
   if (!b->is_more) TRY(bring_rest(b, err));
-  snprintf(value, sizeof value, "{\"until\":%llu}", (unsigned long long)b->until);
+  snprintf(value, sizeof value, "{\"until\":%llu,\"source\":\"%s\"}", (unsigned long long)b->until, b->source->id);
   TRY(pd_edit_put(tx->edit, pd_text(key), pd_text(value), PD_ANY_VERSION, err));
   return pd_queue_stage_head(tx, err);
 }

@@ -180,6 +180,37 @@ static void queue__what_an_older_perdure_sends_later_comes_once(void **state)
   world_want(&w, "messages.1.message_id", "\"m3\"");
 }
 
+/* An agent's store that comes from another home says how far its queue was brought from the system store of that home, not of this one. */
+static void queue__messages_that_wait_for_a_store_from_another_home_are_not_lost(void **state)
+{
+  (void)state;
+  world there;
+  char copy[1024];
+  for (int i = 1; i <= 3; i++) send("alice", "bob", "\"there\"");
+  give_store("bob");
+  world_ok(&w, "queue.count", "{}");
+  world_want(&w, "unread", "3");
+  assert_int_equal(pd_home_close(w.home, &w.err), PD_OK);
+  there = w;
+  world_open(&w, NULL);
+  send("alice", "bob", "\"here\"");
+  assert_int_equal(pd_home_close(w.home, &w.err), PD_OK);
+  snprintf(copy, sizeof copy, "cp '%s'/bob.* '%s'/", there.folder, w.folder);
+  assert_int_equal(system(copy), 0);
+  pd_home_options options = {.folder = w.folder};
+  assert_int_equal(pd_home_open(w.uri, &options, &w.home, &w.err), PD_OK);
+  for (int i = 0; i < 2; i++) {
+    w.agent = "bob";
+    world_ok(&w, "queue.count", "{}");
+    world_want(&w, "unread", "4");
+  }
+  world_ok(&w, "queue.receive", "{}");
+  world_want(&w, "messages.3.body", "\"here\"");
+  world_want(&w, "messages.3.message_id", "\"m4\"");
+  there.home = NULL;
+  world_close(&there);
+}
+
 /* ---- kills, and two at once ---- */
 
 #define MESSAGES 2500 /* three commits of messages */
@@ -368,6 +399,7 @@ int main(void)
     cmocka_unit_test_setup_teardown(queue__is_brought_over_when_its_agent_gets_a_store, set_up, tear_down),
     cmocka_unit_test_setup_teardown(queue__bytes_of_a_sender_count_on_when_it_is_brought_over, set_up, tear_down),
     cmocka_unit_test_setup_teardown(queue__what_an_older_perdure_sends_later_comes_once, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(queue__messages_that_wait_for_a_store_from_another_home_are_not_lost, set_up, tear_down),
     cmocka_unit_test_setup_teardown(queue__a_kill_while_it_is_brought_over_loses_and_doubles_nothing, set_up, tear_down),
     cmocka_unit_test_setup_teardown(queue__two_processes_bring_it_over_at_once, set_up, tear_down),
     cmocka_unit_test_setup_teardown(queue__an_older_perdure_that_sends_at_the_same_time_loses_nothing, set_up, tear_down),
