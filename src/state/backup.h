@@ -67,6 +67,7 @@ void pd_backup_chunk_bind(const pd_backup_head *head, uint64_t number, uint32_t 
 typedef struct pd_backup_store {
   char name[PD_NAME_SIZE_MAX + 1];
   pd_id head;        /* of `main` at the backup's instant */
+  pd_id queue;       /* of PD_QUEUE_REF; zero: it had none */
   uint64_t at, size; /* of its bundle, in the stream */
   uint64_t commits, changes, value_bytes;
   pd_gc_pause *pause; /* from the instant on, until its bundle is written; not in the manifest */

@@ -13,6 +13,7 @@
 #include "state/backup.h"
 #include "state/foresee.h"
 #include "state/moment.h"
+#include "state/quota.h"
 #include "state/run.h"
 #include "state/vault.h"
 
@@ -147,17 +148,28 @@ static pd_code pause_gc(pd_home *home, pd_backup_manifest *manifest, pd_error *e
   return PD_OK;
 }
 
+/* The head of `ref` at `at`: "" or "@MS". *out_moved is set if it is another than before. The queue's may be missing: zero. */
+static pd_code read_head(pd_store *store, const char *ref, const char *at, pd_id *head, bool *out_moved, pd_error *err)
+{
+  char point[48];
+  pd_commit commit = {0};
+  snprintf(point, sizeof point, "%s%s", ref, at);
+  pd_code code = pd_resolve(store, point, &commit, err);
+  if (code && (code != PD_NOT_FOUND || strcmp(ref, PD_QUEUE_REF) != 0)) return code;
+  if (!pd_id_equal(&commit.id, head)) *out_moved = true;
+  *head = commit.id;
+  return PD_OK;
+}
+
 /* Read all heads at `at`; *out_moved says whether one is another than before. */
 static pd_code read_heads(pd_home *home, pd_backup_manifest *manifest, const char *at, bool *out_moved, pd_error *err)
 {
   *out_moved = false;
   for (size_t i = 0; i < manifest->count; i++) {
     CLEANUP(pd_backup_handle_done) pd_backup_handle handle = {0};
-    pd_commit commit;
     TRY(pd_backup_handle_open(home, manifest->stores[i].name, false, &handle, err));
-    TRY(pd_resolve(handle.store, at, &commit, err));
-    if (!pd_id_equal(&commit.id, &manifest->stores[i].head)) *out_moved = true;
-    manifest->stores[i].head = commit.id;
+    TRY(read_head(handle.store, PD_STATE_REF, at, &manifest->stores[i].head, out_moved, err));
+    TRY(read_head(handle.store, PD_QUEUE_REF, at, &manifest->stores[i].queue, out_moved, err));
   }
   return PD_OK;
 }
@@ -183,26 +195,27 @@ static pd_code not_before_the_heads(pd_home *home, const pd_backup_manifest *man
   for (size_t i = 0; i < manifest->count; i++) {
     CLEANUP(pd_backup_handle_done) pd_backup_handle handle = {0};
     TRY(pd_backup_handle_open(home, manifest->stores[i].name, false, &handle, err));
-    TRY(pd_log(handle.store, &(pd_log_query){.ref = "main", .limit = 1}, take_time, out_ms, err));
+    TRY(pd_log(handle.store, &(pd_log_query){.ref = PD_STATE_REF, .limit = 1}, take_time, out_ms, err));
+    TRY(pd_log(handle.store, &(pd_log_query){.ref = PD_QUEUE_REF, .limit = 1}, take_time, out_ms, err));
   }
   return PD_OK;
 }
 
 static pd_code choose_instant(pd_home *home, pd_backup_manifest *manifest, pd_error *err)
 {
-  char at[48];
+  char at[24];
   bool has_moved = true;
   manifest->instant_ms = pd_home_now(home);
-  TRY(read_heads(home, manifest, "main", &has_moved, err));
+  TRY(read_heads(home, manifest, "", &has_moved, err));
   has_moved = true;
   for (unsigned i = 0; has_moved && i < STILL_TRIES_MAX; i++) {
     manifest->instant_ms = pd_home_now(home);
-    TRY(read_heads(home, manifest, "main", &has_moved, err));
+    TRY(read_heads(home, manifest, "", &has_moved, err));
   }
   if (!has_moved) return PD_OK;
   TRY(not_before_the_heads(home, manifest, &manifest->instant_ms, err));
   wait_for_the_next_ms(home, manifest->instant_ms);
-  snprintf(at, sizeof at, "main@%lld", (long long)manifest->instant_ms);
+  snprintf(at, sizeof at, "@%lld", (long long)manifest->instant_ms);
   return read_heads(home, manifest, at, &has_moved, err);
 }
 

@@ -36,6 +36,7 @@ pd_code pd_backup_manifest_add(pd_backup_manifest *manifest, const char *name, p
 static const pd_bind members[] = {
   {"name", PD_BIND_TEXT, PD_BIND_AT(pd_backup_store, name)},
   {"head", PD_BIND_ID, PD_BIND_AT(pd_backup_store, head)},
+  {"queue", PD_BIND_ID, PD_BIND_AT(pd_backup_store, queue), .is_optional = true},
   {"at", PD_BIND_NUMBER, PD_BIND_AT(pd_backup_store, at)},
   {"size", PD_BIND_NUMBER, PD_BIND_AT(pd_backup_store, size)},
   {"commits", PD_BIND_NUMBER, PD_BIND_AT(pd_backup_store, commits)},

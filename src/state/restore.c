@@ -44,6 +44,7 @@ static pd_code stage_store(pd_home *home, pd_backup_in *in, const pd_backup_stor
   TRY(pd_store_keyframe(handle.store, err)); /* else who opens it next has all of it to replay */
   snprintf(out->name, sizeof out->name, "%s", from->name);
   out->head = from->head;
+  out->queue = from->queue;
   TRY(pd_log(handle.store, &newest, take_seq, &out->seq, err));
   return pd_backup_handle_close(&handle, err);
 }

@@ -23,6 +23,7 @@
 typedef struct pd_restore_store {
   char name[PD_NAME_SIZE_MAX + 1];
   pd_id head;   /* where main shall point */
+  pd_id queue;  /* where PD_QUEUE_REF shall; zero: where it is in the bundle */
   uint64_t seq; /* the last record of its log before the switch: R3 looks no further back */
 } pd_restore_store;
 

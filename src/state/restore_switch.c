@@ -137,18 +137,20 @@ static pd_code switch_ref(pd_store *store, const pd_restore_plan *plan, const ch
 
 /* ---- all of them ---- */
 
-/* main goes to the backup's instant; that is the bundle's main, unless somebody wrote while the backup was made. */
-static pd_code main_target(pd_store *store, const pd_restore_store *what, char out[2 * PD_REF_SIZE_MAX], pd_error *err)
+/* main and the queue go to the backup's instant together: what was acknowledged after it comes again, since what the agent made of it is not
+ * there. That is the bundle's ref, unless somebody wrote while the backup was made. Other refs are as the bundle has them. */
+static pd_code target_of(pd_store *store, const pd_restore_store *what, const char *ref, char out[2 * PD_REF_SIZE_MAX], pd_error *err)
 {
+  static const pd_id none;
+  const pd_id *head = strcmp(ref, PD_STATE_REF) == 0 ? &what->head : strcmp(ref, PD_QUEUE_REF) == 0 ? &what->queue : &none;
   pd_ref staged;
   pd_commit root;
   TRY(pd_resolve(store, "root", &root, err));
-  if (pd_id_equal(&what->head, &root.id))
+  snprintf(out, 2 * PD_REF_SIZE_MAX, PD_RESTORE_AS "/%s", ref);
+  if (pd_id_equal(head, &root.id))
     strcpy(out, "root");
-  else if (pd_ref_get(store, PD_RESTORE_AS "/main", &staged, NULL) == PD_OK && pd_id_equal(&staged.commit.id, &what->head))
-    strcpy(out, PD_RESTORE_AS "/main");
-  else
-    pd_id_hex(&what->head, out);
+  else if (!pd_id_equal(head, &none) && (pd_ref_get(store, out, &staged, NULL) || !pd_id_equal(&staged.commit.id, head)))
+    pd_id_hex(head, out);
   return PD_OK;
 }
 
@@ -159,12 +161,12 @@ static pd_code switch_store(pd_home *home, pd_joint *joint, const pd_restore_pla
   CLEANUP(pd_backup_handle_done) pd_backup_handle handle = {0};
   CLEANUP(pd_names_done) pd_names staged = {0};
   TRY(joint ? pd_backup_handle_join(home, joint, what->name, &handle, err) : pd_backup_handle_open(home, what->name, false, &handle, err));
-  TRY(main_target(handle.store, what, target, err));
-  TRY(switch_ref(handle.store, plan, "main", target, what->seq, err));
+  TRY(target_of(handle.store, what, PD_STATE_REF, target, err));
+  TRY(switch_ref(handle.store, plan, PD_STATE_REF, target, what->seq, err));
   TRY(staged_refs(handle.store, &staged, err));
   for (size_t i = 0; i < staged.count; i++) {
-    if (strcmp(staged.items[i], "main") == 0) continue;
-    snprintf(target, sizeof target, PD_RESTORE_AS "/%s", staged.items[i]);
+    if (strcmp(staged.items[i], PD_STATE_REF) == 0) continue;
+    TRY(target_of(handle.store, what, staged.items[i], target, err));
     TRY(switch_ref(handle.store, plan, staged.items[i], target, what->seq, err));
   }
   TRY(pd_restore_clean(handle.store, err));

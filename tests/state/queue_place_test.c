@@ -390,6 +390,45 @@ static void queue__a_backup_has_it_and_a_restore_brings_it_back(void **state)
   free(id);
 }
 
+/* Once the instant is chosen bob does what the message asks for, and acknowledges it. */
+static bool do_what_it_says(void *ctx, uint64_t done, uint64_t total)
+{
+  world *here = ctx;
+  if (done || !total || here->is_operator) return true;
+  world_ok(here, "state.persistent.set", "{\"key\":\"done\",\"value\":1}");
+  world_ok(here, "queue.ack", "{\"message_ids\":[\"m1\"]}");
+  world_want(here, "acknowledged", "1");
+  return true;
+}
+
+static void queue__of_a_backup_is_of_the_same_instant_as_the_keys(void **state)
+{
+  (void)state;
+  give_store("bob");
+  send("alice", "bob", "1");
+  w.agent = "bob";
+  assert_int_equal(pd_vault_init(w.home, pd_text("correct horse battery"), NULL, &w.err), PD_OK);
+  assert_int_equal(pd_vault_unlock(w.home, pd_text("correct horse battery"), &w.err), PD_OK);
+  pd_buf out = {0};
+  pd_ctx ctx = {.home = w.home, .is_operator = true, .progress = do_what_it_says, .progress_ctx = &w};
+  assert_int_equal(pd_call(&ctx, "state.backup.create", pd_text("{}"), &out, &w.err), PD_OK);
+  world_ok(&w, "queue.count", "{}");
+  world_want(&w, "unread", "0");
+  pd_buf_done(&w.out);
+  w.out = out;
+  assert_int_equal(pd_buf_byte(&w.out, 0, NULL), PD_OK);
+  w.out.size--;
+  char *id = world_text(&w, "backup_id");
+  w.is_operator = true;
+  world_okf(&w, "state.backup.restore", "{\"backup_id\":\"%s\"}", id);
+  world_ok(&w, "state.persistent.get", "{\"key\":\"done\"}");
+  world_want(&w, "found", "false");
+  world_ok(&w, "queue.receive", "{}");
+  world_want(&w, "count", "1");
+  world_want(&w, "messages.0.message_id", "\"m1\"");
+  free(id);
+}
+
 int main(void)
 {
   static const struct CMUnitTest tests[] = {
@@ -405,6 +444,7 @@ int main(void)
     cmocka_unit_test_setup_teardown(queue__an_older_perdure_that_sends_at_the_same_time_loses_nothing, set_up, tear_down),
     cmocka_unit_test_setup_teardown(queue__its_ref_is_hidden_from_agents, set_up, tear_down),
     cmocka_unit_test_setup_teardown(queue__a_backup_has_it_and_a_restore_brings_it_back, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(queue__of_a_backup_is_of_the_same_instant_as_the_keys, set_up, tear_down),
   };
   return cmocka_run_group_tests_name("queue places", tests, NULL, NULL);
 }
