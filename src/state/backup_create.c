@@ -181,22 +181,20 @@ static void wait_for_the_next_ms(pd_home *home, int64_t from)
   for (unsigned i = 0; i < CLOCK_TRIES_MAX && pd_home_now(home) <= from; i++) nanosleep(&nap, NULL);
 }
 
-static bool take_time(void *ctx, const pd_record *record)
-{
-  int64_t *newest_ms = ctx;
-  if (record->time_ms > *newest_ms) *newest_ms = record->time_ms;
-  return false;
-}
-
 /* Now; or, for a clock that was set back, when the newest head was written: whoever wrote it was answered already. */
 static pd_code not_before_the_heads(pd_home *home, const pd_backup_manifest *manifest, int64_t *out_ms, pd_error *err)
 {
+  static const char *const refs[] = {PD_STATE_REF, PD_QUEUE_REF};
   *out_ms = pd_home_now(home);
   for (size_t i = 0; i < manifest->count; i++) {
     CLEANUP(pd_backup_handle_done) pd_backup_handle handle = {0};
     TRY(pd_backup_handle_open(home, manifest->stores[i].name, false, &handle, err));
-    TRY(pd_log(handle.store, &(pd_log_query){.ref = PD_STATE_REF, .limit = 1}, take_time, out_ms, err));
-    TRY(pd_log(handle.store, &(pd_log_query){.ref = PD_QUEUE_REF, .limit = 1}, take_time, out_ms, err));
+    for (size_t k = 0; k < COUNT_OF(refs); k++) {
+      pd_ref ref = {.updated_ms = 0};
+      pd_code code = pd_ref_get(handle.store, refs[k], &ref, err);
+      if (code && code != PD_NOT_FOUND) return code;
+      if (ref.updated_ms > *out_ms) *out_ms = ref.updated_ms;
+    }
   }
   return PD_OK;
 }
