@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #define LINK_TTL_S ((uint64_t)12 * 3600)
+#define MAPPED_MIN (256 * 1024)
 #define LINK_TTL_MAX_S ((uint64_t)30 * 86400)
 #define EXIT_IDLE_MAX_S ((uint64_t)365 * 86400)
 
@@ -150,13 +151,17 @@ static pd_code take_link_ttl(const args_parsed *args, uint64_t *out, pd_error *e
 }
 
 /* As many arenas as cores, not glibc's eight times that: each keeps holes of its own, which under a mixed load of half an hour came to
- * three times what was in use and were still growing; fewer cost no time. The program's to say, not the library's: it
- * holds for the process. */
+ * three times what was in use and were still growing; fewer cost no time. Large blocks are mapped by themselves and so given back at once;
+ * glibc would raise the limit to the largest that was ever freed, 32 MiB at most, and keep the holes of a backup or a gc. The program's to
+ * say, not the library's: it holds for the process. */
 static void keep_memory_together(void)
 {
 #ifdef M_ARENA_MAX
   long cores = sysconf(_SC_NPROCESSORS_ONLN);
   if (!getenv("MALLOC_ARENA_MAX")) (void)mallopt(M_ARENA_MAX, cores < 2 ? 2 : (int)cores);
+#endif
+#ifdef M_MMAP_THRESHOLD
+  if (!getenv("MALLOC_MMAP_THRESHOLD_")) (void)mallopt(M_MMAP_THRESHOLD, MAPPED_MIN);
 #endif
 }
 
