@@ -137,8 +137,8 @@ static pd_code switch_ref(pd_store *store, const pd_restore_plan *plan, const ch
 
 /* ---- all of them ---- */
 
-/* main and the queue go to the backup's instant together: what was acknowledged after it comes again, since what the agent made of it is not
- * there. That is the bundle's ref, unless somebody wrote while the backup was made. Other refs are as the bundle has them. */
+/* main and the queue go to the backup's instant together: what was acknowledged after it comes again, since what the agent made of it is
+ * not there. That is the bundle's ref, unless somebody wrote while the backup was made. Other refs are as the bundle has them. */
 static pd_code target_of(pd_store *store, const pd_restore_store *what, const char *ref, char out[2 * PD_REF_SIZE_MAX], pd_error *err)
 {
   static const pd_id none;

@@ -10,8 +10,8 @@
  * What grows by design is the index of commits: 12 bytes for each that is older than the last keyframe, once one of its run was looked up
  * (engine/index.c). Four requests of ten commit here, so that is up to 5 bytes a request, which is BYTES_PER_REQUEST.
  *
- * A leak of one descriptor or of 1 KB in 100 requests (8 KB of holes) is found in the 30 minutes; the descriptor in the short run, too. That the judge can
- * tell is tested with numbers made up.
+ * A leak of one descriptor or of 1 KB in 100 requests (8 KB of holes) is found in the 30 minutes; the descriptor in the short run, too.
+ * That the judge can tell is tested with numbers made up.
  */
 #include "base/clock.h"
 #include "crash/crash.h"
