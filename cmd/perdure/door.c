@@ -42,7 +42,7 @@ static const char *caller(const cli_session *cli, bool is_operator, const char *
 
 /* What to ask it: with a session that names it as the server. */
 typedef struct home_request {
-  pd_code (*ask)(const cli_session *there, const struct home_request *request, pd_error *err);
+  pd_code (*ask)(const cli_session *there, struct home_request *request, pd_error *err);
   const char *what, *session, *agent; /* a capability or a verb */
   bool is_operator;
   bool (*progress)(void *ctx, uint64_t done, uint64_t total);
@@ -51,16 +51,34 @@ typedef struct home_request {
   pd_buf *out;
   const char *path;
   const passphrase *pass;
+  bool can_repeat; /* it does no harm if it was done already */
+  bool is_unsent;  /* out: nobody was there to see it */
 } home_request;
 
-/* It is about to stop and refused us; or it has stopped, which leaves no socket behind: whom it had admitted it has answered. */
-static bool has_left(const char *path, pd_code code, const pd_error *err)
+static bool only_looks(const char *capability)
 {
-  return code == PD_STORAGE && (strcmp(pd_error_name(err), "Draining") == 0 || access(path, F_OK) != 0);
+  pd_capability_info info;
+  pd_json document, effect;
+  if (pd_capability_find(capability, &info, NULL) || pd_json_parse(pd_text(info.document), &document, NULL)) return false;
+  pd_json_walk walk = pd_json_walk_begin(pd_json_member(document, "side_effects"));
+  return !pd_json_walk_next(&walk, NULL, &effect);
+}
+
+/* It is about to stop and refused us; or it has stopped, which leaves no socket behind. Then it has not seen the request, or was ended
+ * before it could answer (a second signal, server.drain, a kill): what changes something may have been done, and is not done again. */
+static bool has_left(const home_request *request, const char *path, pd_code code, pd_error *err)
+{
+  if (code != PD_STORAGE) return false;
+  if (strcmp(pd_error_name(err), "Draining") == 0) return true;
+  if (access(path, F_OK) == 0) return false;
+  if (request->is_unsent || request->can_repeat) return true;
+  pd_error_set(err, PD_STORAGE, "the server of this home was ended before it answered: %s may have been done, look before it is repeated",
+               request->what);
+  return false;
 }
 
 /* False: no server runs. One that is about to stop is asked again until it is gone, or has thought better of it. */
-static bool ask_home(cli_session *cli, const home_request *request, pd_code *out_code, pd_error *err)
+static bool ask_home(cli_session *cli, home_request *request, pd_code *out_code, pd_error *err)
 {
   char path[HOME_SERVER_PATH_SIZE], uri[HOME_SERVER_PATH_SIZE + 8];
   for (unsigned i = 0; home_server_find(cli, path); i++) {
@@ -70,7 +88,7 @@ static bool ask_home(cli_session *cli, const home_request *request, pd_code *out
     there.uri = uri;
     there.is_remote = there.has_agent = true;
     pd_code code = request->ask(&there, request, &why);
-    if (!has_left(path, code, &why) || i == ASK_COUNT_MAX) {
+    if (!has_left(request, path, code, &why) || i == ASK_COUNT_MAX) {
       *out_code = code;
       if (code) *err = why;
       return true;
@@ -80,16 +98,20 @@ static bool ask_home(cli_session *cli, const home_request *request, pd_code *out
   return false;
 }
 
-static pd_code ask_call(const cli_session *there, const home_request *r, pd_error *err)
+static pd_code ask_call(const cli_session *there, home_request *r, pd_error *err)
 {
   cli_session as = *there;
   as.agent = r->agent;
   pd_buf_clear(r->out);
-  far_caller who = {.session = r->session, .is_operator = r->is_operator, .progress = r->progress, .progress_ctx = r->progress_ctx};
+  far_caller who = {.session = r->session,
+                    .is_operator = r->is_operator,
+                    .progress = r->progress,
+                    .progress_ctx = r->progress_ctx,
+                    .out_is_unsent = &r->is_unsent};
   return far_call_as(&as, &who, r->what, r->input, r->out, err);
 }
 
-static pd_code ask_vault(const cli_session *there, const home_request *r, pd_error *err)
+static pd_code ask_vault(const cli_session *there, home_request *r, pd_error *err)
 {
   return far_vault(there, r->what, r->pass, NULL, NULL, r->path, err);
 }
@@ -108,13 +130,14 @@ bool door_call_server(cli_session *cli, const args_parsed *args, const char *cap
     .progress_ctx = ctx,
     .input = input,
     .out = out,
+    .can_repeat = only_looks(capability),
   };
   return ask_home(cli, &request, out_code, err);
 }
 
 pd_code door_vault(cli_session *cli, const char *verb, const char *path, const passphrase *pass, pd_error *err)
 {
-  home_request request = {.ask = ask_vault, .what = verb, .path = path, .pass = pass};
+  home_request request = {.ask = ask_vault, .what = verb, .path = path, .pass = pass, .can_repeat = true};
   pd_code code = PD_OK;
   if (cli->is_remote) return far_vault(cli, verb, pass, NULL, NULL, path, err);
   bool starts = strcmp(verb, "unlock") == 0;
@@ -128,15 +151,6 @@ pd_code door_vault(cli_session *cli, const char *verb, const char *path, const p
 /* ---- in this process ---- */
 
 /* Who only looks does not make a home: it would hide that the folder is the wrong one. */
-static bool only_looks(const char *capability)
-{
-  pd_capability_info info;
-  pd_json document, effect;
-  if (pd_capability_find(capability, &info, NULL) || pd_json_parse(pd_text(info.document), &document, NULL)) return false;
-  pd_json_walk walk = pd_json_walk_begin(pd_json_member(document, "side_effects"));
-  return !pd_json_walk_next(&walk, NULL, &effect);
-}
-
 static pd_code open_home(cli_session *cli, const char *capability, pd_home **out, pd_error *err)
 {
   pd_home_options options = {.must_exist = strncmp(cli->uri, "sqlite:", 7) == 0 && only_looks(capability)};

@@ -170,6 +170,7 @@ pd_code far_call_as(const cli_session *cli, const far_caller *who, const char *c
     .is_slow = true, /* a backup, a queue that is waited at */
     .progress = who->progress,
     .progress_ctx = who->progress_ctx,
+    .out_is_unsent = who->out_is_unsent,
   };
   return ask(cli, &request, capability, out, err);
 }

@@ -27,6 +27,7 @@ typedef struct far_caller {
   bool is_operator;
   bool (*progress)(void *ctx, uint64_t done, uint64_t total); /* asked whether the call is still wanted; NULL: it is */
   void *progress_ctx;
+  bool *out_is_unsent; /* as in pd_remote_request */
 } far_caller;
 
 /* POST /v1/call/NAME as the agent (or the operator). As door_call. */

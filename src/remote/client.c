@@ -423,7 +423,9 @@ pd_code pd_remote_ask(const pd_remote_request *request, pd_remote_reply *reply, 
   if (!easy) return pd_error_memory(err, "a connection");
   pd_code code = pd_exchange_begin(&x, easy, request, out, err);
   x.patience_s = silence_of(request);
-  if (!code) code = pd_exchange_end(&x, pd_libcurl.easy_perform(easy), request->uri, err);
+  CURLcode result = code ? CURLE_OK : pd_libcurl.easy_perform(easy);
+  if (request->out_is_unsent) *request->out_is_unsent = result == CURLE_COULDNT_CONNECT;
+  if (!code) code = pd_exchange_end(&x, result, request->uri, err);
   if (code) {
     pd_libcurl.easy_cleanup(easy); /* whatever state it is in */
     return code;

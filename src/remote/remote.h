@@ -62,7 +62,8 @@ typedef struct pd_remote_request {
   pd_bytes body;
   bool (*progress)(void *ctx, uint64_t done, uint64_t total); /* about once a second, with nothing to tell: false cancels; NULL: none */
   void *progress_ctx;
-  bool is_slow; /* it may work for long before it says anything: an hour; else a minute of silence is no answer */
+  bool is_slow;        /* it may work for long before it says anything: an hour; else a minute of silence is no answer */
+  bool *out_is_unsent; /* if it fails: there was no connection, so nobody has seen the request; NULL: who cares */
 } pd_remote_request;
 
 typedef struct pd_remote_reply {

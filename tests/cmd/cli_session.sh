@@ -81,6 +81,39 @@ want_out_like '^s-'
 run session sessions
 want_count 1
 
+# in_its_place: a server that takes one request and ends before it answers. Looking whether it is there is not a request.
+in_its_place() {
+  rm "$sock"
+  python3 -c '
+import os, socket, sys
+s = socket.socket(socket.AF_UNIX)
+s.bind(sys.argv[1])
+s.listen()
+taken = s.accept()[0]
+while not taken.recv(1): taken = s.accept()[0]
+os.unlink(sys.argv[1])' "$sock" &
+  until_true test -S "$sock"
+}
+
+t session__a_call_that_its_server_did_not_answer_is_not_made_twice
+begin
+run session begin
+sock=$(find run/perdure -name '*.sock')
+kill -9 "$(server_pid)"
+until_true is_ended "$(server_pid)"
+in_its_place
+run persistent set k 1
+want_failure 4 'ended before it answered: state.persistent.set may have been done'
+wait
+run persistent get k
+want_code 1
+touch "$sock"
+in_its_place
+run persistent list # what changes nothing is
+want_code 0
+want_no_err
+wait
+
 t session__serve_takes_over_from_an_idle_server_and_keeps_sessions_then
 begin
 run session begin
