@@ -271,9 +271,6 @@ PD_API PD_MUST_USE pd_code pd_put_later(pd_store *store, pd_bytes key, pd_bytes 
  * another process or a failing disk came before; nothing was written: begin anew. An error, too, means that nothing was written. */
 PD_API PD_MUST_USE pd_code pd_later_wait(pd_later *later, bool *out_again, pd_error *err);
 PD_API pd_store *pd_later_store(const pd_later *later);
-/* Would a read of what is newest wait now, for a sync that is under way or for what another process appended? For threads that must not
- * wait; a moment later the answer may be another one. */
-PD_API bool pd_read_waits(pd_store *store);
 
 /* How new a store is. While two marks are equal, no head of it has moved, by this process or another: what was read from a head after the
  * first one was taken still holds. Takes no lock and reads no file. */

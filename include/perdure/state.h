@@ -219,6 +219,8 @@ typedef struct pd_begun pd_begun;
 PD_API PD_MUST_USE pd_code pd_call_begin(const pd_ctx *ctx, const char *capability, pd_bytes input, pd_begun **out, pd_buf *answer,
                                          pd_error *err);
 PD_API const void *pd_begun_group(const pd_begun *begun);
+/* Instead of the second step, for a call without a group: nothing was done. */
+PD_API void pd_call_drop(pd_begun *begun);
 /* The second step: as pd_call. Frees `begun`. `answer` is the buffer that the call was begun with. */
 PD_API PD_MUST_USE pd_code pd_call_finish(pd_begun *begun, pd_buf *answer, pd_error *err);
 

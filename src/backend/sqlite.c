@@ -18,6 +18,7 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/disk_wait.h"
 #include "base/error.h"
 
 #include <errno.h>
@@ -233,6 +234,7 @@ static pd_code sqlite_log_tail(pd_backend *b, uint64_t *out_seq, pd_error *err)
 {
   pd_sqlite *s = (pd_sqlite *)b;
   uint64_t tail = 0;
+  TRY(pd_disk_may_read(err));
   pthread_mutex_lock(&s->read_lock);
   pd_code code = pd_sqlite_visible_tail(s, &tail, err);
   pthread_mutex_unlock(&s->read_lock);
@@ -379,6 +381,7 @@ static pd_code sqlite_log_read(pd_backend *b, uint64_t from, uint64_t to, pd_log
   log_walk w = {.s = (pd_sqlite *)b, .next = from, .to = to, .visit = visit, .ctx = ctx, .err = err};
   uint64_t acknowledged = 0;
   if (!from) return pd_error_set(err, PD_INVALID, "records are numbered from 1");
+  TRY(pd_disk_may_read(err));
   if (!pd_lock_file_tail(&w.s->lock, &acknowledged)) acknowledged = 0;
   while (w.next <= to && !w.is_at_end) {
     pthread_mutex_lock(&w.s->read_lock);
@@ -508,6 +511,7 @@ static pd_code sqlite_bag_get(pd_backend *b, const pd_id *id, pd_buf *out, pd_er
   pd_sqlite *s = (pd_sqlite *)b;
   sqlite3_stmt *row = NULL;
   bool is_there = false;
+  TRY(pd_disk_may_read(err));
   pthread_mutex_lock(&s->read_lock);
   pd_code code = find_blob(&s->reader, PD_SQL_BAG_GET, id, &row, &is_there, err);
   if (is_there) {

@@ -14,6 +14,7 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/disk_wait.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/stores.h"
@@ -270,6 +271,7 @@ static pd_code open_handle(const char *rest, const char *store, unsigned flags, 
   if (!*store || *store == '.' || strchr(store, '/') || strlen(store) > PD_NAME_SIZE_MAX)
     return pd_error_set(err, PD_INVALID, "'%.80s' is not a store's name", store);
   if (flags & PD_BACKEND_OPEN_READ_ONLY) flags &= ~PD_BACKEND_CREATE;
+  TRY(pd_disk_may_read(err));
   pd_sqlite *s = calloc(1, sizeof *s);
   if (!s) return pd_error_memory(err, "a store's handle");
   s->base.ops = &pd_sqlite_ops;

@@ -15,6 +15,7 @@
 #include "backend/sqlite_joint.h"
 #include "backend/sqlite_store.h"
 #include "base/base.h"
+#include "base/disk_wait.h"
 #include "base/error.h"
 
 #define CHECKPOINT_FRAMES 4096
@@ -93,6 +94,7 @@ static pd_code lock_both(pd_sqlite *s, pd_error *err)
 pd_code pd_sqlite_write_begin(pd_sqlite *s, pd_error *err)
 {
   TRY(refuse_read_only(s, err));
+  pd_disk_may_write();
   TRY(lock_both(s, err));
   pd_code code = pd_sqlite_health(&s->base, err); /* W3 */
   if (code == PD_OK) code = open_writer(s, err);

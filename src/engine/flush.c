@@ -24,6 +24,7 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/disk_wait.h"
 #include "base/error.h"
 #include "engine/retired.h"
 
@@ -272,7 +273,8 @@ void pd_flush_batch(pd_store *s)
 pd_code pd_settle(pd_store *s, pd_error *err)
 {
   pd_code code = PD_OK;
-  s->gate++; /* no new commits: else this could wait for ever */
+  if (s->pending.count || s->inflight.count) TRY(pd_disk_may_read(err)); /* for a flush that one who is refused must not begin */
+  s->gate++;                                                             /* no new commits: else this could wait for ever */
   while (!code && (s->pending.count || s->inflight.count)) {
     if (s->is_flushing) {
       pd_store_wait(s);

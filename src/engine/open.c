@@ -5,6 +5,7 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/disk_wait.h"
 #include "base/error.h"
 #include "base/names.h"
 #include "base/sha256.h"
@@ -225,6 +226,7 @@ static pd_code reload(pd_store *s, pd_error *err);
 pd_code pd_catch_up(pd_store *s, pd_error *err)
 {
   pd_error why;
+  TRY(pd_disk_may_read(err));
   pd_code code = s->retention.must_reload ? PD_OK : follow_log(s, &why);
   if (s->retention.must_reload) return reload(s, err); /* G3, also if what it met on the way was retired already */
   if (code && err) *err = why;
@@ -250,6 +252,7 @@ pd_code pd_refresh(pd_store *s, pd_error *err)
  * not be there yet to flush it (pd_put_later), so the first thread that finds no flush in progress flushes. */
 static pd_code refresh_up_to(pd_store *s, uint64_t tail, pd_error *err)
 {
+  TRY(pd_disk_may_read(err));
   s->followers++;
   while (s->log_seq < tail && has_staged(s)) {
     if (s->is_flushing)
@@ -266,15 +269,6 @@ pd_code pd_refresh_to_read(pd_store *s, pd_error *err)
   if (s->retention.must_reload || s->is_mending || s->is_claimed) return pd_refresh(s, err);
   uint64_t tail = s->ops->log_tail_hint(s->backend);
   return tail == s->log_seq ? PD_OK : refresh_up_to(s, tail, err);
-}
-
-bool pd_read_waits(pd_store *s)
-{
-  pd_store_lock(s);
-  bool is_fixed = s->is_mending || s->is_claimed;
-  bool waits = s->retention.must_reload || (!is_fixed && s->ops->log_tail_hint(s->backend) != s->log_seq);
-  pd_store_unlock(s);
-  return waits;
 }
 
 void pd_see(pd_store *s, uint64_t seq)

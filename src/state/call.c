@@ -4,6 +4,7 @@
 #include "base/base.h"
 #include "base/base64.h"
 #include "base/buf.h"
+#include "base/disk_wait.h"
 #include "base/error.h"
 #include "base/json_error.h"
 #include "base/sha256.h"
@@ -451,11 +452,6 @@ pd_code pd_frame_must_wait(pd_frame *frame, pd_error *err)
   return pd_error_set(err, PD_LIMIT, "%s has to wait", frame->capability->name); /* for nobody's eyes */
 }
 
-pd_code pd_frame_may_read(pd_frame *frame, pd_store *store, pd_error *err)
-{
-  return pd_frame_is_hurried(frame) && pd_read_waits(store) ? pd_frame_must_wait(frame, err) : PD_OK;
-}
-
 pd_code pd_frame_store(pd_frame *frame, const char *name, pd_store **out, pd_error *err)
 {
   bool is_own = strcmp(name, PD_STORE_SHARED) != 0;
@@ -474,6 +470,15 @@ static void free_begun(pd_begun *begun)
   free(begun);
 }
 
+/* What cannot be had without the disk is refused, and then all of it is done again by one who may wait. */
+static pd_code try_run(pd_frame *frame, pd_code parsed, pd_error *err)
+{
+  pd_disk_refuse();
+  pd_code code = run(frame, parsed, err);
+  if (pd_disk_allow() && !frame->later) frame->must_wait = true;
+  return code;
+}
+
 pd_code pd_call_begin(const pd_ctx *ctx, const char *capability, pd_bytes input, pd_begun **out, pd_buf *answer, pd_error *err)
 {
   *out = NULL;
@@ -488,7 +493,7 @@ pd_code pd_call_begin(const pd_ctx *ctx, const char *capability, pd_bytes input,
   begun->frame.must_wait = is_slow(ctx, begun->frame.now_ms);
   begun->code = code;
   if (code) begun->why = *err;
-  if (!begun->frame.must_wait) code = run(&begun->frame, code, err);
+  if (!begun->frame.must_wait) code = try_run(&begun->frame, code, err);
   if (begun->frame.must_wait || begun->frame.later) {
     if (begun->frame.later) begun->code = code;
     *out = begun;
@@ -502,6 +507,11 @@ pd_code pd_call_begin(const pd_ctx *ctx, const char *capability, pd_bytes input,
 const void *pd_begun_group(const pd_begun *begun)
 {
   return begun->frame.later ? pd_later_store(begun->frame.later) : NULL;
+}
+
+void pd_call_drop(pd_begun *begun)
+{
+  free_begun(begun);
 }
 
 pd_code pd_call_finish(pd_begun *begun, pd_buf *answer, pd_error *err)

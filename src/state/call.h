@@ -85,8 +85,6 @@ void pd_out_stored(pd_json_writer *out, pd_bytes value);
  * pd_frame_must_wait, and the call is run anew by one who may: so it must not have changed anything. */
 bool pd_frame_is_hurried(const pd_frame *frame);
 PD_MUST_USE pd_code pd_frame_must_wait(pd_frame *frame, pd_error *err);
-/* pd_frame_must_wait if a call in a hurry would wait in this store for a sync, or for what another process appended. */
-PD_MUST_USE pd_code pd_frame_may_read(pd_frame *frame, pd_store *store, pd_error *err);
 /* The store of the agent that calls; borrowed until the call is over. Made if it is not there and `create`, which says that it will be
  * written to; else PD_NOT_FOUND. */
 PD_MUST_USE pd_code pd_frame_own(pd_frame *frame, bool create, pd_store **out, pd_error *err);

@@ -100,7 +100,6 @@ pd_code pd_cap_state_persistent_get(pd_frame *frame, pd_error *err)
   bool is_closed = !pd_home_is_open(frame->home, frame->agent); /* to open it takes a look at the disk, as do versions of the past */
   if ((version || is_closed) && pd_frame_is_hurried(frame)) return pd_frame_must_wait(frame, err);
   TRY(pd_frame_own_or_none(frame, &store, err)); /* P2 */
-  if (store) TRY(pd_frame_may_read(frame, store, err));
   pd_code code = PD_NOT_FOUND;
   if (version)
     TRY(code = get_version(frame, store, key, (uint64_t)version, &value, &entry, err));

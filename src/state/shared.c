@@ -57,7 +57,6 @@ pd_code pd_cap_state_shared_get(pd_frame *frame, pd_error *err)
   pd_store *store;
   pd_entry entry;
   TRY(shared_store(frame, &store, err));
-  TRY(pd_frame_may_read(frame, store, err));
   pd_code code = pd_get(store, PD_STATE_REF, pd_in_text(frame, "key"), &value, &entry, err);
   if (code == PD_NOT_FOUND) {
     answer_missing(frame);

@@ -7,6 +7,7 @@
  */
 #include "base/base.h"
 #include "base/buf.h"
+#include "base/disk_wait.h"
 #include "base/error.h"
 #include "wire/http.h"
 
@@ -133,13 +134,27 @@ static bool step_down(pd_caller *caller)
   return true;
 }
 
+bool pd_auth_must_wait(pd_request *request)
+{
+  pd_caller *caller = &request->caller;
+  const char *text = request->server->options->no_auth && !is_home_command(request) ? NULL : token_of(request);
+  if (!text) return false;
+  pd_disk_refuse();
+  caller->has_token = pd_token_find(request->server->home, text, &caller->token, NULL) == PD_OK;
+  bool is_refused = pd_disk_allow();
+  if (is_refused && caller->has_token) pd_token_release(caller->token); /* by what it knew: that may be of before */
+  if (is_refused) caller->has_token = false;
+  if (!caller->has_token) caller->token = &nobody[0];
+  return !caller->has_token;
+}
+
 static bool take_token(pd_request *request, const char *text)
 {
   pd_caller *caller = &request->caller;
   pd_error err = {0};
   const char *agent = pd_request_header(request, "Perdure-Agent"), *role = pd_request_header(request, "Perdure-Role");
   char claimed[PD_TOKEN_ID_SIZE] = "";
-  pd_code code = pd_token_find(request->server->home, text, &caller->token, &err);
+  pd_code code = caller->has_token ? PD_OK : pd_token_find(request->server->home, text, &caller->token, &err);
   if (code && code != PD_DENIED) {
     pd_reply_error(request, &err);
     return false;

@@ -145,6 +145,7 @@ const pd_route *pd_route_find(const char *method, const char *path, const char *
 
 typedef enum pd_request_state {
   PD_REQUEST_NEW,
+  PD_REQUEST_KNOWN, /* who calls was looked up elsewhere: the rest of the head is to be judged */
   PD_REQUEST_READING,
   PD_REQUEST_WORKING,
   PD_REQUEST_READY, /* what it waited for is there: its route's function makes the answer of it, where it was read */
@@ -169,6 +170,7 @@ struct pd_request {
   bool is_refused;   /* the answer is there before the body is: it is dropped */
   size_t dropped;
   size_t held;       /* bytes of body or answer that are counted: shares.c */
+  bool is_known;     /* with PD_REQUEST_KNOWN: the caller is admitted; else the answer is in the request */
   bool is_counted;   /* in flight */
   bool is_streaming; /* counted as a stream */
   bool is_write;     /* counted in server->stall */
@@ -249,7 +251,9 @@ void pd_guard_add(const pd_request *request, struct MHD_Response *response);
 /* "127.0.0.1", "::1", "localhost"… */
 bool pd_is_loopback(const char *host);
 
-/* auth.c: settle request->caller. False: an answer is in the request. */
+/* auth.c: does it take the disk to know who calls, or who it is that is refused? Then pd_auth_admits has to be called where one may wait. */
+bool pd_auth_must_wait(pd_request *request);
+/* Settle request->caller. False: an answer is in the request. */
 bool pd_auth_admits(pd_request *request);
 
 /* ---- limits (meter.c) ---- */

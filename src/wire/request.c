@@ -7,6 +7,7 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/disk_wait.h"
 #include "base/error.h"
 #include "wire/http.h"
 #include "wire/mcp_flow.h"
@@ -83,6 +84,7 @@ static void *begin_uri(void *cls, const char *uri, struct MHD_Connection *connec
   pd_request *request = new_request();
   if (!request) return NULL;
   request->server = listener->server;
+  pd_disk_wait_forbid(true); /* this is a thread of libmicrohttpd */
   pd_caller_init(&request->caller, listener->server);
   request->connection = connection;
   request->begun_us = pd_clock_monotonic_us();
@@ -165,7 +167,7 @@ static bool is_serving(pd_request *request)
   return false;
 }
 
-/* Everything that can be said without the body. */
+/* Everything that can be said without knowing who calls. */
 static bool admits(pd_request *request, const char *url, const char *method, const char *version)
 {
   set_id(request);
@@ -178,8 +180,13 @@ static bool admits(pd_request *request, const char *url, const char *method, con
     return false;
   }
   return pd_framing_admits(request, version) && pd_guard_admits(request) && !pd_guard_preflight(request) && find_route(request) &&
-         is_serving(request) && is_small_enough(request) && (request->route->is_open || pd_auth_admits(request)) &&
-         (request->route->is_stream || pd_shares_enter(request)) && is_serving(request) && has_room(request);
+         is_serving(request) && is_small_enough(request);
+}
+
+/* Once it is known who calls. */
+static bool admits_caller(pd_request *request)
+{
+  return (request->route->is_stream || pd_shares_enter(request)) && is_serving(request) && has_room(request);
 }
 
 static bool has_body(const pd_request *request)
@@ -194,16 +201,54 @@ static bool is_worth_reading(const pd_request *request)
   return request->retry_after_s && request->is_counted && !pd_request_header(request, MHD_HTTP_HEADER_EXPECT);
 }
 
-static enum MHD_Result take_head(pd_request *request, const char *url, const char *method, const char *version)
+static void reply_overloaded(pd_request *request)
 {
-  bool is_admitted = admits(request, url, method, version);
-  if (!request->path) return MHD_NO;
+  request->retry_after_s = 1;
+  pd_reply_failure(request, MHD_HTTP_SERVICE_UNAVAILABLE, PD_LIMIT, "Overloaded", "Wait a little, then try again.",
+                   "the server has too much to do");
+}
+
+static enum MHD_Result end_head(pd_request *request, bool is_admitted)
+{
   request->is_refused = !is_admitted && is_worth_reading(request);
   bool is_read = is_admitted || request->is_refused;
   if (request->conn) pd_conn_enter(request->conn, is_read ? PD_CONN_READING : PD_CONN_BUSY);
   request->state = is_read ? PD_REQUEST_READING : PD_REQUEST_ANSWERED;
   if (is_read || !has_body(request)) return MHD_YES; /* answered with the next call, so that the connection may stay */
   return pd_reply_send(request);                     /* before the body is sent: libmicrohttpd closes then */
+}
+
+static void find_caller(pd_job *job)
+{
+  pd_request *request = (pd_request *)job;
+  request->is_known = pd_auth_admits(request);
+  request->state = PD_REQUEST_KNOWN;
+  MHD_resume_connection(request->connection); /* from here on it is libmicrohttpd's: W4 */
+}
+
+/* The store has to be read to know who calls. */
+static enum MHD_Result find_caller_elsewhere(pd_request *request)
+{
+  request->state = PD_REQUEST_WORKING;
+  request->job.run = find_caller;
+  request->job.owner = NULL;
+  MHD_suspend_connection(request->connection);
+  if (pd_pool_add(&request->server->readers, &request->job)) return MHD_YES;
+  reply_overloaded(request);
+  request->state = PD_REQUEST_KNOWN;
+  MHD_resume_connection(request->connection);
+  return MHD_YES;
+}
+
+static enum MHD_Result take_head(pd_request *request, const char *url, const char *method, const char *version)
+{
+  bool is_admitted = admits(request, url, method, version);
+  if (!request->path) return MHD_NO;
+  if (is_admitted && !request->route->is_open) {
+    if (pd_auth_must_wait(request)) return find_caller_elsewhere(request);
+    is_admitted = pd_auth_admits(request);
+  }
+  return end_head(request, is_admitted && admits_caller(request));
 }
 
 /* ---- the body ---- */
@@ -296,13 +341,9 @@ static enum MHD_Result hand_over(pd_request *request, pd_pool *pool)
   MHD_suspend_connection(request->connection);
   if (pool == &request->server->writers && pd_route_call_writes(request)) begin_write(request);
   if (pd_pool_add(pool, &request->job)) return MHD_YES;
-  if (request->begun) {
-    pd_request_run(request); /* it may be staged already: only the whole answer is a true one */
-    return MHD_YES;
-  }
-  request->retry_after_s = 1;
-  pd_reply_failure(request, MHD_HTTP_SERVICE_UNAVAILABLE, PD_LIMIT, "Overloaded", "Wait a little, then try again.",
-                   "the server has too much to do");
+  if (request->begun) pd_call_drop(request->begun); /* nothing of it was done */
+  request->begun = NULL;
+  reply_overloaded(request);
   finish(request);
   return MHD_YES;
 }
@@ -348,6 +389,7 @@ static enum MHD_Result answer(void *cls, struct MHD_Connection *connection, cons
   if (!request) return MHD_NO; /* no memory for it */
   switch (request->state) {
   case PD_REQUEST_NEW: return take_head(request, url, method, version);
+  case PD_REQUEST_KNOWN: return end_head(request, request->is_known && admits_caller(request));
   case PD_REQUEST_READING: return *size ? take_body(request, data, size) : take_end(request);
   case PD_REQUEST_READY: request->route->run(request); return pd_reply_send(request);
   case PD_REQUEST_ANSWERED: return pd_reply_send(request);

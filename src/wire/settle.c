@@ -2,6 +2,7 @@
 #include "wire/settle.h"
 
 #include "base/base.h"
+#include "base/disk_wait.h"
 
 #include <stdint.h>
 
@@ -43,6 +44,14 @@ static pd_settle_group *group_of(pd_settler *settler, const void *key)
   return &settler->groups[(mixed >> 32) % PD_SETTLE_GROUPS];
 }
 
+/* The server stops, or no thread can be started: what is staged is finished all the same, though here connections wait for it. */
+static void run_here(pd_settle_group *group)
+{
+  pd_disk_wait_forbid(false);
+  run_group(&group->job);
+  pd_disk_wait_forbid(true);
+}
+
 void pd_settler_add(pd_settler *settler, const void *key, pd_job *job)
 {
   pd_settle_group *group = group_of(settler, key);
@@ -53,5 +62,5 @@ void pd_settler_add(pd_settler *settler, const void *key, pd_job *job)
   bool must_start = !group->is_running;
   group->is_running = true;
   pthread_mutex_unlock(&group->lock);
-  if (must_start && !pd_pool_add(group->pool, &group->job)) run_group(&group->job);
+  if (must_start && !pd_pool_add(group->pool, &group->job)) run_here(group);
 }

@@ -1,13 +1,21 @@
 /* begin_test.c: calls in two steps (pd_call_begin, pd_call_finish): the same answers, the same audit, one sync. */
 #include "state/world.h"
 
+#include "backend/builtin.h"
 #include "base/base.h"
 #include "base/buf.h"
+#include "base/disk_wait.h"
 #include "base/json.h"
+#include "support/temp_folder.h"
 
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -93,7 +101,6 @@ static void begin__what_fails_at_once_is_over(void **state)
   (void)state;
   static const char *const calls[][3] = {
     {SET, "{\"key\":1}", "InvalidInput"},
-    {"state.shared.set", "{\"key\":\"a\",\"value\":1,\"expected_version\":7}", "VersionConflict"},
     {"make.coffee.now", "{}", "UnknownCapability"},
   };
   world w;
@@ -214,7 +221,7 @@ static void begin__a_refusal_for_what_is_staged_is_left_to_one_who_may_wait(void
   world_close(&w);
 }
 
-static void begin__a_large_value_and_a_quota_are_left_to_the_second_step_or_refused(void **state)
+static void begin__a_large_value_and_a_quota_are_left_to_the_second_step(void **state)
 {
   (void)state;
   world w;
@@ -234,8 +241,9 @@ static void begin__a_large_value_and_a_quota_are_left_to_the_second_step_or_refu
   assert_int_equal(begin(&w, SET, "{\"key\":\"c\",\"value\":2}", &begun), PD_OK);
   assert_int_equal(finish(&w, begun), PD_OK);
   snprintf(input, sizeof input, "{\"key\":\"d\",\"value\":\"%060000d\"}", 7);
-  assert_int_equal(begin(&w, SET, input, &begun), PD_QUOTA);
-  assert_null(begun);
+  assert_int_equal(begin(&w, SET, input, &begun), PD_OK); /* a refusal rests on the log, which has to be read */
+  assert_null(pd_begun_group(begun));
+  assert_int_equal(finish(&w, begun), PD_QUOTA);
   world_close(&w);
 }
 
@@ -316,6 +324,104 @@ static void begin__reads_are_over_at_once_otherwise(void **state)
   world_close(&w);
 }
 
+/* ---- threads that must not wait for a disk (base/disk_wait.h) ---- */
+
+static void begin__a_conflict_that_rests_on_the_log_is_left_to_one_who_may_read_it(void **state)
+{
+  (void)state;
+  world w;
+  pd_begun *begun = NULL;
+  world_open(&w, NULL);
+  world_ok(&w, "state.shared.set", "{\"key\":\"a\",\"value\":1,\"expected_version\":0}");
+  assert_int_equal(begin(&w, "state.shared.set", "{\"key\":\"a\",\"value\":1,\"expected_version\":7}", &begun), PD_OK);
+  assert_non_null(begun);
+  assert_null(pd_begun_group(begun));
+  assert_int_not_equal(finish(&w, begun), PD_OK);
+  assert_string_equal(pd_error_name(&w.err), "VersionConflict");
+  assert_int_equal(audit_count(&w, "state.shared.set"), 2);
+  world_close(&w);
+}
+
+/* A value of its own blob, in a store that was just opened: nothing of it is in memory. */
+static void set_up_cold_value(world *w)
+{
+  char *text = malloc(300000);
+  assert_non_null(text);
+  memset(text, 'x', 299999);
+  text[299999] = 0;
+  world_open(w, NULL);
+  world_okf(w, SET, "{\"key\":\"large\",\"value\":\"%s\"}", text);
+  free(text);
+  world_restart(w);
+  world_ok(w, SET, "{\"key\":\"a\",\"value\":1}"); /* opens the store */
+}
+
+static void begin__a_value_that_is_not_in_memory_is_left_to_one_who_may_wait(void **state)
+{
+  (void)state;
+  world w;
+  pd_begun *begun = NULL;
+  set_up_cold_value(&w);
+  pd_disk_wait_assert(true);
+  pd_disk_wait_forbid(true);
+  assert_int_equal(begin(&w, "state.persistent.get", "{\"key\":\"large\"}", &begun), PD_OK);
+  pd_disk_wait_forbid(false);
+  pd_disk_wait_assert(false);
+  assert_non_null(begun);
+  assert_null(pd_begun_group(begun));
+  assert_int_equal(finish(&w, begun), PD_OK);
+  assert_true(w.out.size > 299999);
+  assert_int_equal(audit_count(&w, "state.persistent.get"), 1);
+  world_close(&w);
+}
+
+static void begin__a_call_that_must_wait_can_be_dropped_and_was_not_made(void **state)
+{
+  (void)state;
+  world w;
+  pd_begun *begun = NULL;
+  world_open(&w, NULL);
+  assert_int_equal(begin(&w, SET, "{\"key\":\"a\",\"value\":1}", &begun), PD_OK);
+  assert_null(pd_begun_group(begun));
+  pd_call_drop(begun);
+  world_ok(&w, "state.persistent.get", "{\"key\":\"a\"}");
+  assert_string_equal(world_out(&w, "found"), "false");
+  assert_int_equal(audit_count(&w, SET), 0);
+  world_close(&w);
+}
+
+enum { DONE = 7, FAILED };
+
+/* In a process of its own: how it ended. */
+static int end_of_planted_read(const char *folder, bool is_forbidden)
+{
+  pid_t child = fork();
+  if (child == 0) {
+    const struct rlimit no_core = {0};
+    pd_backend *backend = NULL;
+    uint64_t tail;
+    setrlimit(RLIMIT_CORE, &no_core);
+    if (pd_sqlite_ops.open(folder, "main", PD_BACKEND_CREATE, &backend, NULL)) _exit(FAILED);
+    pd_disk_wait_assert(true);
+    pd_disk_wait_forbid(is_forbidden);
+    _exit(backend->ops->log_tail(backend, &tail, NULL) ? FAILED : DONE);
+  }
+  int status = 0;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  return status;
+}
+
+static void disk_wait__a_read_planted_on_a_thread_that_serves_connections_is_caught(void **state)
+{
+  (void)state;
+  char *folder = temp_folder_new();
+  int status = end_of_planted_read(folder, false);
+  assert_true(WIFEXITED(status) && WEXITSTATUS(status) == DONE);
+  status = end_of_planted_read(folder, true);
+  assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+  temp_folder_free(folder);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -326,11 +432,15 @@ int main(void)
     cmocka_unit_test(begin__what_waits_for_the_disk_is_left_to_one_who_may),
     cmocka_unit_test(begin__a_call_that_another_process_overtook_is_run_anew),
     cmocka_unit_test(begin__a_refusal_for_what_is_staged_is_left_to_one_who_may_wait),
-    cmocka_unit_test(begin__a_large_value_and_a_quota_are_left_to_the_second_step_or_refused),
+    cmocka_unit_test(begin__a_large_value_and_a_quota_are_left_to_the_second_step),
     cmocka_unit_test(begin__an_approval_is_used_up_once),
     cmocka_unit_test(begin__an_audit_that_is_written_at_once_is_left_to_the_second_step),
     cmocka_unit_test(begin__activity_that_is_written_at_once_is_left_to_the_second_step),
     cmocka_unit_test(begin__reads_are_over_at_once_otherwise),
+    cmocka_unit_test(begin__a_conflict_that_rests_on_the_log_is_left_to_one_who_may_read_it),
+    cmocka_unit_test(begin__a_value_that_is_not_in_memory_is_left_to_one_who_may_wait),
+    cmocka_unit_test(begin__a_call_that_must_wait_can_be_dropped_and_was_not_made),
+    cmocka_unit_test(disk_wait__a_read_planted_on_a_thread_that_serves_connections_is_caught),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

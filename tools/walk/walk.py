@@ -316,6 +316,7 @@ def count_trips(perdure, recorder, folder):
     try:
         words = remote_put(server)
         subprocess.run([perdure, *words, "1"], check=True, stdout=subprocess.DEVNULL)  # the first one makes the store
+        time.sleep(0.3)  # it is logged after its answer
         before = server.text().count('"method"')
         subprocess.run([perdure, *words, "2"], check=True, stdout=subprocess.DEVNULL)
         time.sleep(0.3)
