@@ -488,6 +488,12 @@ bool pd_waits_park(pd_waits *waits, pd_waiter *w)
   return is_parked;
 }
 
+/* The oldest of its agent, which alone looks when a delivery ends: another has to do that from now on, and learn when. */
+static bool was_first(const pd_waiter *w)
+{
+  return w->group->first && w->order < w->group->first->order;
+}
+
 void pd_waits_end(pd_waits *waits, pd_waiter *w)
 {
   if (!w->has_joined) return;
@@ -495,7 +501,7 @@ void pd_waits_end(pd_waits *waits, pd_waiter *w)
   pthread_mutex_lock(&waits->lock);
   waits->count--;
   if (w->hears_shared) w->group->hearing--;
-  if (w->group && w->passes_on) wake_first(waits, w->group); /* A3 */
+  if (w->group && (w->passes_on || was_first(w))) wake_first(waits, w->group); /* A3 */
   pthread_mutex_unlock(&waits->lock);
   pd_follow_close(&w->follower);
   if (w->group) leave_group(waits, w);

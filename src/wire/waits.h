@@ -13,8 +13,8 @@
  *
  * A1  A waiter is its owner's until pd_waits_park returned true, and again when its job runs, once for each time it was parked.
  * A2  Nothing is missed: who parks after what it waits for has changed since its last look is sent to look again.
- * A3  A message wakes one waiter of its agent, the one that waits longest; when that one has its answer, the next looks. So a thousand who
- *     wait for one queue cost no more than one. A log that grows wakes everybody who waits for it.
+ * A3  A message wakes one waiter of its agent, the one that waits longest; when that one has its answer or leaves, the next looks. So a
+ *     thousand who wait for one queue cost no more than one. A log that grows wakes everybody who waits for it.
  * A4  Every waiter's job runs at its time, when its client has left, or when the server stops, whichever is first. When the server stops,
  *     or the client sends nothing more and may be gone (gone.h), it is asked to answer with what there is: nobody hears nothing.
  */

@@ -175,6 +175,33 @@ static const char receive[] = "POST /v1/call/queue.receive HTTP/1.1\r\nHost: loc
 static const char set_a[] = "POST /v1/call/state.persistent.set HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                             "Content-Length: 21\r\n\r\n{\"key\":\"a\",\"value\":1}";
 
+/* Only the one that waits longest keeps in mind when a message comes again. If it leaves, the next does. */
+static void wait__a_message_comes_again_to_the_next_when_the_first_has_left(void **state)
+{
+  (void)state;
+  served *s = served_start(plain);
+  int fds[2];
+  reply r = ask_call(s, "sender", "queue.send", "{\"to\":\"waiter\",\"body\":1}");
+  want_status(r, 200);
+  r = ask_call(s, "waiter", "queue.receive", "{\"visibility_ms\":4000}");
+  assert_non_null(strstr(r.body, "\"count\":1"));
+  want_status(r, 200);
+  for (int i = 0; i < 2; i++) {
+    fds[i] = served_connect(s);
+    assert_true(send_bytes(fds[i], receive, strlen(receive)));
+    served_await_in_flight(s, (uint64_t)i + 1);
+    usleep(300000); /* it waits */
+  }
+  close(fds[0]);
+  struct pollfd answer = {.fd = fds[1], .events = POLLIN};
+  assert_int_equal(poll(&answer, 1, 30000), 1); /* it would have waited for a minute */
+  r = read_reply(fds[1], false);
+  assert_non_null(strstr(r.body, "\"count\":1"));
+  want_status(r, 200);
+  close(fds[1]);
+  served_free(s);
+}
+
 /* A body that is not there yet is a request at work; who waits for a message hears that none came. */
 static void stop__requests_at_work_get_their_answers(void **state)
 {
@@ -498,6 +525,7 @@ int main(int argc, char **argv)
     cmocka_unit_test(start__addresses_that_may_not_be_are_refused),
     cmocka_unit_test(start__a_file_in_the_sockets_place_is_left_alone),
     cmocka_unit_test(socket__serves_and_is_the_owners_alone_and_goes_with_the_server),
+    cmocka_unit_test(wait__a_message_comes_again_to_the_next_when_the_first_has_left),
     cmocka_unit_test(stop__requests_at_work_get_their_answers),
     cmocka_unit_test(stop__what_takes_longer_than_server_drain_is_cut_off),
     cmocka_unit_test(wait__who_leaves_gives_its_place_back),
