@@ -1,9 +1,9 @@
 /*
  * disk_wait.h: which threads may wait for a disk.
  *
- * A thread that serves many connections must not: all of them would wait with it. It says so once, and what reads from memory most of the time
- * is tried there between pd_disk_refuse and pd_disk_allow: a backend that would have to read refuses instead, and the whole is done again
- * by a thread that may wait. Outside of that it is a bug if such a thread reaches a backend, and debug builds assert that it does not.
+ * A thread that serves many connections must not: all of them would wait with it. It says so once, and what reads from memory most of the
+ * time is tried there between pd_disk_refuse and pd_disk_allow: a backend that would have to read refuses instead, and the whole is done
+ * again by a thread that may wait. Outside of that it is a bug if such a thread reaches a backend; debug builds assert that it does not.
  */
 #ifndef PD_BASE_DISK_WAIT_H
 #define PD_BASE_DISK_WAIT_H

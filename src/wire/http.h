@@ -251,7 +251,7 @@ void pd_guard_add(const pd_request *request, struct MHD_Response *response);
 /* "127.0.0.1", "::1", "localhost"… */
 bool pd_is_loopback(const char *host);
 
-/* auth.c: does it take the disk to know who calls, or who it is that is refused? Then pd_auth_admits has to be called where one may wait. */
+/* auth.c: does it take the disk to know who calls, or who is refused? Then pd_auth_admits has to be called where one may wait. */
 bool pd_auth_must_wait(pd_request *request);
 /* Settle request->caller. False: an answer is in the request. */
 bool pd_auth_admits(pd_request *request);
