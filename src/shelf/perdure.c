@@ -7,6 +7,7 @@
 #include "base/array.h"
 #include "base/base.h"
 #include "base/buf.h"
+#include "base/close.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "shelf/work_index.h"
@@ -21,11 +22,6 @@ typedef struct perdure_shelf {
   char *ref;
 } perdure_shelf;
 
-static void close_iter(pd_iter **iter)
-{
-  pd_iter_close(*iter);
-}
-
 /* ---- the index of work items: keys on the ref, one list in a StateStore (work_index.h) ---- */
 
 static pd_code add_item(pd_buf *list, pd_bytes json, pd_error *err)
@@ -37,7 +33,7 @@ static pd_code add_item(pd_buf *list, pd_bytes json, pd_error *err)
 /* The ids of the keys at `at`, with commas between; *out_has: there are keys. */
 static pd_code read_work_keys(pd_store *store, const char *at, pd_buf *out, bool *out_has, pd_error *err)
 {
-  CLEANUP(close_iter) pd_iter *iter = NULL;
+  CLEANUP(pd_iter_close_at) pd_iter *iter = NULL;
   pd_entry entry;
   pd_bytes value;
   pd_code code;
@@ -110,7 +106,7 @@ static pd_code load_entry(loading *l, pd_bytes key, pd_bytes value, pd_error *er
 static pd_code load_store(pd_shelf *shelf, pd_shelf_visit visit, void *ctx, pd_error *err)
 {
   loading l = {.shelf = (perdure_shelf *)shelf, .visit = visit, .ctx = ctx};
-  CLEANUP(close_iter) pd_iter *iter = NULL;
+  CLEANUP(pd_iter_close_at) pd_iter *iter = NULL;
   pd_entry entry;
   pd_bytes value;
   pd_code code;
@@ -152,7 +148,7 @@ static bool has_work_index(const pd_shelf_item *items, size_t count)
 /* The list that is written now has them all. */
 static pd_code delete_work_keys(pd_edit *edit, pd_error *err)
 {
-  CLEANUP(close_iter) pd_iter *iter = NULL;
+  CLEANUP(pd_iter_close_at) pd_iter *iter = NULL;
   CLEANUP(pd_buf_done) pd_buf keys = {0}; /* each with a NUL: an edit ends the iterator */
   pd_entry entry;
   pd_code code;

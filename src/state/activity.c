@@ -10,6 +10,7 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/close.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/map.h"
@@ -327,14 +328,9 @@ static pd_code see(seen_list *list, pd_bytes agent, int64_t last_ms, pd_error *e
   return PD_OK;
 }
 
-static void close_iter(pd_iter **iter)
-{
-  pd_iter_close(*iter);
-}
-
 static pd_code see_stored(pd_home *home, seen_list *list, pd_error *err)
 {
-  CLEANUP(close_iter) pd_iter *iter = NULL;
+  CLEANUP(pd_iter_close_at) pd_iter *iter = NULL;
   pd_store *system = NULL;
   pd_code code = pd_home_store(home, PD_STORE_SYSTEM, false, &system, err);
   if (code) return code == PD_NOT_FOUND ? PD_OK : code;

@@ -6,19 +6,19 @@
  * delivery {"until","deliveries"}; once/AGENT/KEY what was pushed with a dedupe key; from/AGENT/SENDER and sent/AGENT/RECEIVER count bytes
  * (queue_sender.c).
  *
- * Q1  Whatever changes an agent's queue is one commit that also writes its head, on condition of the version that was read. So all
- *     that was read in the same invocation still holds, whichever processes use the queue.
- * Q2  Messages are numbered by the head and are given out in that order; a number is never used twice.
- * Q3  A message stays until it is acknowledged. It is at one receiver at a time: until its `until` has passed.
- * Q4  The queue is on the ref PD_QUEUE_REF of the agent's store. An agent that has no store gets none by being sent a message: its queue is
+ * It is a leased queue: LEA-1 to LEA-4 in leased/leased.h hold.
+ *
+ * Q1  Messages are given out in the order of their numbers.
+ * Q2  A message stays until it is acknowledged. Its delivery is its lease; one that has ended stays, for the number of deliveries.
+ * Q3  The queue is on the ref PD_QUEUE_REF of the agent's store. An agent that has no store gets none by being sent a message: its queue is
  *     in `system` until then.
- * Q5  Whoever opens the queue in the agent's store first brings what is in `system` over; killed at any moment, each message is there
+ * Q4  Whoever opens the queue in the agent's store first brings what is in `system` over; killed at any moment, each message is there
  *     once. So a home that an older version wrote is brought over agent by agent.
  */
 #ifndef PD_STATE_QUEUE_H
 #define PD_STATE_QUEUE_H
 
-#include "base/json.h"
+#include "leased/leased.h"
 #include "state/home.h"
 
 #define PD_QUEUE_BODY_SIZE_MAX ((size_t)1024 * 1024)
@@ -49,15 +49,11 @@ PD_MUST_USE pd_code pd_queue_count(pd_home *home, const char *agent, pd_queue_co
 /* ---- for the files of the queue: an invocation over one agent's queue ---- */
 
 typedef struct pd_queue_tx {
+  pd_leased_tx l;
   pd_home *home;
-  pd_store *store;
-  pd_edit *edit;
   const char *agent;
-  uint64_t next, count, bytes, version; /* of the head; next, count and bytes as staged so far */
-  int64_t now_ms;
-  int64_t last_ms;  /* when the head was written last; 0: never */
-  bool is_complete; /* the head is staged */
-  uint64_t grant;   /* what the sender of the message reserved for it */
+  uint64_t next, count, bytes; /* of the head, as staged so far */
+  uint64_t grant;              /* what the sender of the message reserved for it */
   /* Out: the sender must reserve room for so many bytes first (pd_queue_sender_reserve), then try again. */
   uint64_t short_bytes;
 } pd_queue_tx;
@@ -70,7 +66,7 @@ typedef struct pd_queue_place {
   const char *ref; /* NULL: the store's */
 } pd_queue_place;
 
-/* queue_place.c: Q4, Q5. `create`: make the agent's store if there is none. */
+/* queue_place.c: Q3, Q4. `create`: make the agent's store if there is none. */
 PD_MUST_USE pd_code pd_queue_place_open(pd_home *home, const char *agent, bool create, pd_queue_place *out, pd_error *err);
 void pd_queue_place_close(pd_queue_place *place);
 
@@ -80,7 +76,7 @@ void pd_queue_place_close(pd_queue_place *place);
 typedef pd_code (*pd_queue_fn)(void *ctx, pd_queue_tx *tx, pd_error *err);
 PD_MUST_USE pd_code pd_queue_update(pd_home *home, const char *agent, const pd_note *note, pd_queue_fn fn, void *ctx, pd_ack *out,
                                     pd_error *err);
-/* Stage the head as tx->next and tx->count are now (Q1). */
+/* Stage the head as tx->next and tx->count are now. */
 PD_MUST_USE pd_code pd_queue_stage_head(pd_queue_tx *tx, pd_error *err);
 /* The same, but if nothing was ever sent to the agent, `fn` is not run, and nothing is made. */
 PD_MUST_USE pd_code pd_queue_update_any(pd_home *home, const char *agent, const pd_note *note, pd_queue_fn fn, void *ctx, pd_ack *out,
@@ -96,10 +92,16 @@ PD_MUST_USE pd_code pd_queue_stage(pd_queue_tx *tx, const char *kind, const char
 /* "queue/AGENT/<20 digits>", with "flight" for the delivery; returns `out`. */
 #define PD_QUEUE_KEY_SIZE 128
 char *pd_queue_key(const char *noun, const char *agent, uint64_t number, char out[PD_QUEUE_KEY_SIZE]);
-/* Parse what the queue wrote. PD_CORRUPT names the key. */
-PD_MUST_USE pd_code pd_queue_parse(const char *key, pd_bytes text, pd_json *out, pd_error *err);
-/* A number of such an object; PD_CORRUPT names the key if it is none. */
-PD_MUST_USE pd_code pd_queue_field(const char *key, pd_json object, const char *name, uint64_t *out, pd_error *err);
+
+/* A message as it is stored. */
+typedef struct pd_queue_message {
+  pd_json kind, body;
+  char from[PD_NAME_SIZE_MAX + 1]; /* "": perdure itself */
+  int64_t time_ms;
+} pd_queue_message;
+
+/* Of a message that is there: PD_CORRUPT names the key. */
+PD_MUST_USE pd_code pd_queue_message_parse(const char *key, pd_bytes text, pd_queue_message *out, pd_error *err);
 
 /* ---- queue_sender.c: how much one may send ---- */
 

@@ -1,6 +1,6 @@
 /*
  * queue_place.c: where an agent's queue is: on the ref PD_QUEUE_REF of the agent's store. Messages to an agent that has no store wait in
- * `system`, where older versions kept all queues, and are brought over when the store is there (Q4 and Q5 in queue.h).
+ * `system`, where older versions kept all queues, and are brought over when the store is there (Q3 and Q4 in queue.h).
  *
  * Bringing over takes three steps, and may stop after each commit: some messages at a time into the agent's store, with `brought/AGENT`
  * that says how far; then the rest, small keys; then they are removed from `system`, on condition that nobody changed the queue there
@@ -12,10 +12,11 @@
 #include "base/array.h"
 #include "base/base.h"
 #include "base/buf.h"
+#include "base/close.h"
 #include "base/error.h"
 #include "base/key.h"
+#include "base/random.h"
 #include "state/authorise.h"
-#include "state/cipher.h"
 #include "state/queue.h"
 
 #include <stdio.h>
@@ -34,62 +35,57 @@ typedef struct source {
   char id[SOURCE_ID_SIZE]; /* of this `system` */
   char at[PD_ID_HEX_SIZE]; /* the commit */
   uint64_t version, next;  /* of the head */
+  bool is_moved;
 } source;
 
 /* ---- reading what is in `system` ---- */
 
-static pd_code parse_id(const char *key, pd_bytes text, char out[SOURCE_ID_SIZE], pd_error *err)
-{
-  CLEANUP(pd_buf_done) pd_buf id = {0};
-  pd_json json;
-  TRY(pd_queue_parse(key, text, &json, err));
-  pd_json member = pd_json_member(json, "source");
-  if (member.kind == PD_JSON_STRING) TRY(pd_json_decode(member, &id, err));
-  snprintf(out, SOURCE_ID_SIZE, "%.*s", (int)id.size, id.size ? (const char *)id.data : "");
-  return PD_OK;
-}
+static const pd_bind source_id[] = {{"source", PD_BIND_TEXT, PD_BIND_AT(source, id)}};
 
 /* The id of this `system`; the first who asks makes it. */
 static pd_code stage_id(void *ctx, pd_edit *edit, pd_error *err)
 {
-  CLEANUP(pd_buf_done) pd_buf text = {0};
   source *s = ctx;
   char value[SOURCE_ID_SIZE + 16];
-  uint8_t random[16];
-  pd_code code = pd_edit_get(edit, pd_text(SOURCE_KEY), &text, NULL, err);
-  if (code != PD_NOT_FOUND) return code ? code : parse_id(SOURCE_KEY, pd_buf_bytes(&text), s->id, err);
-  TRY(pd_random_bytes(random, sizeof random, err));
-  for (size_t i = 0; i < sizeof random; i++) snprintf(s->id + 2 * i, 3, "%02x", random[i]);
+  pd_leased_tx tx = {.edit = edit};
+  pd_code code = pd_leased_get(&tx, SOURCE_KEY, source_id, COUNT_OF(source_id), s, err);
+  if (code != PD_NOT_FOUND) return code;
+  TRY(pd_random_hex(s->id, sizeof s->id, err));
   snprintf(value, sizeof value, "{\"source\":\"%s\"}", s->id);
   return pd_edit_put(edit, pd_text(SOURCE_KEY), pd_text(value), 0, err);
+}
+
+static const pd_bind head[] = {
+  {"next", PD_BIND_NUMBER, PD_BIND_AT(source, next)},
+  {"moved", PD_BIND_BOOL, PD_BIND_AT(source, is_moved), .is_optional = true},
+};
+
+static pd_code read_head(source *s, const char *at, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf text = {0};
+  char key[PD_QUEUE_KEY_SIZE];
+  pd_entry entry;
+  snprintf(key, sizeof key, "queue/%s", s->agent);
+  TRY(pd_get(s->system, at, pd_text(key), &text, &entry, err));
+  s->is_moved = false;
+  s->version = entry.version;
+  return pd_leased_parse(key, pd_buf_bytes(&text), head, COUNT_OF(head), s, err);
 }
 
 /* *out_is_any: there is a head that was not moved. */
 static pd_code look(source *s, bool *out_is_any, pd_error *err)
 {
-  CLEANUP(pd_buf_done) pd_buf text = {0};
-  char key[PD_QUEUE_KEY_SIZE];
-  pd_entry entry;
   pd_commit commit;
-  pd_json head;
   *out_is_any = false;
   pd_code code = pd_home_store(s->home, PD_STORE_SYSTEM, false, &s->system, err);
-  if (code) return code == PD_NOT_FOUND ? PD_OK : code;
-  snprintf(key, sizeof key, "queue/%s", s->agent);
-  code = pd_get(s->system, NULL, pd_text(key), &text, NULL, err);
-  if (code) return code == PD_NOT_FOUND ? PD_OK : code;
-  TRY(pd_queue_parse(key, pd_buf_bytes(&text), &head, err));
-  if (pd_json_member(head, "moved").kind == PD_JSON_BOOL) return PD_OK;
+  if (!code) code = read_head(s, NULL, err);
+  if (code || s->is_moved) return code == PD_NOT_FOUND ? PD_OK : code;
   pd_note note = {.author = "perdure", .reason = "queue.move"};
   TRY(pd_update(s->system, &note, stage_id, s, NULL, err));
   TRY(pd_resolve(s->system, "main", &commit, err));
   pd_id_hex(&commit.id, s->at);
-  TRY(pd_get(s->system, s->at, pd_text(key), &text, &entry, err));
-  TRY(pd_queue_parse(key, pd_buf_bytes(&text), &head, err));
-  TRY(pd_queue_field(key, head, "next", &s->next, err));
-  s->version = entry.version;
   *out_is_any = true;
-  return PD_OK;
+  return read_head(s, s->at, err);
 }
 
 typedef pd_code (*visit_fn)(void *ctx, const pd_entry *entry, pd_bytes value, pd_error *err);
@@ -97,15 +93,13 @@ typedef pd_code (*visit_fn)(void *ctx, const pd_entry *entry, pd_bytes value, pd
 /* Every key of the source that begins with `prefix`, from `from` on. PD_NOT_FOUND by `visit` ends it. */
 static pd_code each(const source *s, const char *prefix, const char *from, visit_fn visit, void *ctx, pd_error *err)
 {
-  pd_iter *iter;
+  CLEANUP(pd_iter_close_at) pd_iter *iter = NULL;
   pd_entry entry;
   pd_bytes value;
-  pd_scan scan = {.prefix = pd_text(prefix), .from = pd_text(from)};
-  TRY(pd_iter_open(s->system, s->at, &scan, &iter, err));
   pd_code code;
+  TRY(pd_iter_open(s->system, s->at, &(pd_scan){.prefix = pd_text(prefix), .from = pd_text(from)}, &iter, err));
   while ((code = pd_iter_next(iter, &entry, &value, err)) == PD_OK)
     if ((code = visit(ctx, &entry, value, err))) break;
-  pd_iter_close(iter);
   return code == PD_NOT_FOUND ? PD_OK : code;
 }
 
@@ -130,12 +124,12 @@ static pd_code bring_message(void *ctx, const pd_entry *entry, pd_bytes value, p
   b->is_more = b->count >= BRING_COUNT || b->bytes >= BRING_BYTES;
   if (b->is_more) return PD_NOT_FOUND;
   uint64_t given = number < tx->next ? tx->next : number;
-  TRY(pd_edit_put(tx->edit, pd_text(pd_queue_key("queue", tx->agent, given, key)), value, PD_ANY_VERSION, err));
+  TRY(pd_edit_put(tx->l.edit, pd_text(pd_queue_key("queue", tx->agent, given, key)), value, PD_ANY_VERSION, err));
   TRY(pd_queue_sender_brought(tx, b->source->system, b->source->at, value, err));
   pd_code code = pd_get(b->source->system, b->source->at, pd_text(pd_queue_key("flight", tx->agent, number, key)), &flight, NULL, err);
   if (code && code != PD_NOT_FOUND) return code;
   pd_queue_key("flight", tx->agent, given, key);
-  if (!code) TRY(pd_edit_put(tx->edit, pd_text(key), pd_buf_bytes(&flight), PD_ANY_VERSION, err));
+  if (!code) TRY(pd_edit_put(tx->l.edit, pd_text(key), pd_buf_bytes(&flight), PD_ANY_VERSION, err));
   tx->next = given + 1;
   tx->count++;
   tx->bytes += value.size;
@@ -151,9 +145,9 @@ static pd_code bring_key(void *ctx, const pd_entry *entry, pd_bytes value, pd_er
 {
   pd_queue_tx *tx = ((bringing *)ctx)->tx;
   CLEANUP(pd_buf_done) pd_buf own = {0};
-  pd_code code = pd_edit_get(tx->edit, entry->key, &own, NULL, err);
+  pd_code code = pd_edit_get(tx->l.edit, entry->key, &own, NULL, err);
   if (code != PD_NOT_FOUND) return code; /* it is here already, and newer */
-  return pd_edit_put(tx->edit, entry->key, value, PD_ANY_VERSION, err);
+  return pd_edit_put(tx->l.edit, entry->key, value, PD_ANY_VERSION, err);
 }
 
 static const char *const rest[] = {"once/%s/", "operation/%s/", "operation-at/%s/", "subscription/%s:", "sent/%s/", "from/%s/"};
@@ -170,33 +164,34 @@ static pd_code bring_rest(bringing *b, pd_error *err)
   return PD_OK;
 }
 
-/* How far it came: from this `system`. */
-static pd_code read_brought(bringing *b, const char *key, pd_error *err)
-{
-  CLEANUP(pd_buf_done) pd_buf text = {0};
-  char id[SOURCE_ID_SIZE];
-  pd_json json;
-  pd_code code = pd_edit_get(b->tx->edit, pd_text(key), &text, NULL, err);
-  if (code) return code == PD_NOT_FOUND ? PD_OK : code;
-  TRY(parse_id(key, pd_buf_bytes(&text), id, err));
-  if (*id && strcmp(id, b->source->id) != 0) return PD_OK;
-  TRY(pd_queue_parse(key, pd_buf_bytes(&text), &json, err));
-  return pd_queue_field(key, json, "until", &b->until, err);
-}
+/* How far it came. An older version did not say from which `system`. */
+typedef struct brought {
+  uint64_t until;
+  char source[SOURCE_ID_SIZE];
+} brought;
+
+static const pd_bind brought_members[] = {
+  {"until", PD_BIND_NUMBER, PD_BIND_AT(brought, until)},
+  {"source", PD_BIND_TEXT, PD_BIND_AT(brought, source), .is_optional = true},
+};
 
 /* One commit of it. */
 static pd_code stage_bring(void *ctx, pd_queue_tx *tx, pd_error *err)
 {
   bringing *b = ctx;
-  char key[PD_QUEUE_KEY_SIZE], prefix[PD_QUEUE_KEY_SIZE], from[PD_QUEUE_KEY_SIZE], value[64 + SOURCE_ID_SIZE];
+  brought known = {0};
+  char key[PD_QUEUE_KEY_SIZE], prefix[PD_QUEUE_KEY_SIZE], from[PD_QUEUE_KEY_SIZE];
   *b = (bringing){.source = b->source, .tx = tx};
   snprintf(key, sizeof key, "brought/%s", tx->agent);
-  TRY(read_brought(b, key, err));
+  pd_code code = pd_leased_get(&tx->l, key, brought_members, COUNT_OF(brought_members), &known, err);
+  if (code && code != PD_NOT_FOUND) return code;
+  if (!*known.source || strcmp(known.source, b->source->id) == 0) b->until = known.until;
   snprintf(prefix, sizeof prefix, "queue/%s/", tx->agent);
   TRY(each(b->source, prefix, pd_queue_key("queue", tx->agent, b->until, from), bring_message, b, err));
   if (!b->is_more) TRY(bring_rest(b, err));
-  snprintf(value, sizeof value, "{\"until\":%llu,\"source\":\"%s\"}", (unsigned long long)b->until, b->source->id);
-  TRY(pd_edit_put(tx->edit, pd_text(key), pd_text(value), PD_ANY_VERSION, err));
+  known.until = b->until;
+  snprintf(known.source, sizeof known.source, "%s", b->source->id);
+  TRY(pd_leased_put(&tx->l, key, brought_members, COUNT_OF(brought_members), &known, err));
   return pd_queue_stage_head(tx, err);
 }
 
@@ -228,9 +223,8 @@ static pd_code stage_removal(void *ctx, pd_edit *edit, pd_error *err)
   const source *s = ctx;
   char key[PD_QUEUE_KEY_SIZE], text[96];
   pd_entry entry;
-  CLEANUP(pd_buf_done) pd_buf head = {0};
   snprintf(key, sizeof key, "queue/%s", s->agent);
-  TRY(pd_edit_get(edit, pd_text(key), &head, &entry, err));
+  TRY(pd_edit_get(edit, pd_text(key), NULL, &entry, err));
   if (entry.version != s->version) return PD_OK; /* somebody was there meanwhile: it is looked at again */
   for (size_t i = 0; i < COUNT_OF(messages) + COUNT_OF(rest); i++) {
     char prefix[PD_QUEUE_KEY_SIZE];

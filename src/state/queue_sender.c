@@ -16,6 +16,7 @@
 #include "base/array.h"
 #include "base/base.h"
 #include "base/buf.h"
+#include "base/close.h"
 #include "base/error.h"
 #include "state/queue.h"
 
@@ -35,28 +36,24 @@ typedef struct account {
   uint64_t before; /* bytes of messages from before this was counted */
 } account;
 
+static const pd_bind account_members[] = {
+  {"granted", PD_BIND_NUMBER, PD_BIND_AT(account, granted)},
+  {"in", PD_BIND_NUMBER, PD_BIND_AT(account, in)},
+  {"out", PD_BIND_NUMBER, PD_BIND_AT(account, out)},
+  {"before", PD_BIND_NUMBER, PD_BIND_AT(account, before)},
+};
+
 static pd_code read_account(pd_queue_tx *tx, const char *from, account *out, pd_error *err)
 {
-  CLEANUP(pd_buf_done) pd_buf text = {0};
-  pd_json json;
   *out = (account){.granted = 0};
   snprintf(out->key, sizeof out->key, "from/%s/%s", tx->agent, from);
-  pd_code code = pd_edit_get(tx->edit, pd_text(out->key), &text, NULL, err);
-  if (code == PD_NOT_FOUND) return PD_OK;
-  TRY(code);
-  TRY(pd_queue_parse(out->key, pd_buf_bytes(&text), &json, err));
-  TRY(pd_queue_field(out->key, json, "granted", &out->granted, err));
-  TRY(pd_queue_field(out->key, json, "in", &out->in, err));
-  TRY(pd_queue_field(out->key, json, "out", &out->out, err));
-  return pd_queue_field(out->key, json, "before", &out->before, err);
+  pd_code code = pd_leased_get(&tx->l, out->key, account_members, COUNT_OF(account_members), out, err);
+  return code == PD_NOT_FOUND ? PD_OK : code;
 }
 
 static pd_code put_account(pd_queue_tx *tx, const account *a, pd_error *err)
 {
-  char text[160];
-  snprintf(text, sizeof text, "{\"granted\":%llu,\"in\":%llu,\"out\":%llu,\"before\":%llu}", (unsigned long long)a->granted,
-           (unsigned long long)a->in, (unsigned long long)a->out, (unsigned long long)a->before);
-  return pd_edit_put(tx->edit, pd_text(a->key), pd_text(text), PD_ANY_VERSION, err);
+  return pd_leased_put(&tx->l, a->key, account_members, COUNT_OF(account_members), a, err);
 }
 
 pd_code pd_queue_sender_in(pd_queue_tx *tx, const char *from, uint64_t size, pd_error *err)
@@ -85,14 +82,12 @@ pd_code pd_queue_sender_out(pd_queue_tx *tx, const char *from, uint64_t size, pd
 
 pd_code pd_queue_sender_brought(pd_queue_tx *tx, pd_store *system, const char *at, pd_bytes message, pd_error *err)
 {
-  CLEANUP(pd_buf_done) pd_buf from = {0}, known = {0};
-  pd_json json;
+  CLEANUP(pd_buf_done) pd_buf known = {0};
+  pd_queue_message m;
   account a;
-  TRY(pd_queue_parse("queue", message, &json, err));
-  if (pd_json_member(json, "from").kind != PD_JSON_STRING) return PD_OK;
-  TRY(pd_json_decode(pd_json_member(json, "from"), &from, err));
-  TRY(pd_buf_byte(&from, 0, err));
-  TRY(read_account(tx, (const char *)from.data, &a, err));
+  TRY(pd_queue_message_parse("queue", message, &m, err));
+  if (!*m.from) return PD_OK;
+  TRY(read_account(tx, m.from, &a, err));
   pd_code code = pd_get(system, at, pd_text(a.key), &known, NULL, err);
   if (code != PD_NOT_FOUND) return code; /* it was counted there: the account is brought over, too */
   a.before += message.size;
@@ -118,38 +113,38 @@ static void debts_done(debts *list)
   free(list->items);
 }
 
+static const pd_bind debt_members[] = {
+  {"reserved", PD_BIND_NUMBER, PD_BIND_AT(debt, reserved)},
+  {"back", PD_BIND_NUMBER, PD_BIND_AT(debt, back)},
+};
+
 static pd_code read_debts(pd_queue_tx *tx, debts *out, pd_error *err)
 {
+  CLEANUP(pd_iter_close_at) pd_iter *iter = NULL;
   char prefix[PD_QUEUE_KEY_SIZE];
-  pd_iter *iter;
   pd_entry entry;
   pd_bytes text;
-  pd_json json;
   pd_code code;
   snprintf(prefix, sizeof prefix, "sent/%s/", tx->agent);
   out->count = 0;
   out->total = 0;
-  TRY(pd_edit_iter(tx->edit, &(pd_scan){.prefix = pd_text(prefix)}, &iter, err));
+  TRY(pd_edit_iter(tx->l.edit, &(pd_scan){.prefix = pd_text(prefix)}, &iter, err));
   while ((code = pd_iter_next(iter, &entry, &text, err)) == PD_OK) {
-    if ((code = pd_array_grow(&out->items, out->count, &out->capacity, sizeof out->items[0], "receivers", err))) break;
+    TRY(pd_array_grow(&out->items, out->count, &out->capacity, sizeof out->items[0], "receivers", err));
     debt *d = &out->items[out->count++];
     *d = (debt){.updated_ms = entry.updated_ms};
     snprintf(d->to, sizeof d->to, "%.*s", (int)(entry.key.size - strlen(prefix)), (const char *)entry.key.data + strlen(prefix));
-    if ((code = pd_queue_parse(prefix, text, &json, err)) || (code = pd_queue_field(prefix, json, "reserved", &d->reserved, err)) ||
-        (code = pd_queue_field(prefix, json, "back", &d->back, err)))
-      break;
+    TRY(pd_leased_parse(prefix, text, debt_members, COUNT_OF(debt_members), d, err));
     out->total += d->reserved - d->back;
   }
-  pd_iter_close(iter);
   return code == PD_NOT_FOUND ? PD_OK : code;
 }
 
 static pd_code put_debt(pd_queue_tx *tx, const debt *d, pd_error *err)
 {
-  char key[PAIR_KEY_SIZE], text[96];
+  char key[PAIR_KEY_SIZE];
   snprintf(key, sizeof key, "sent/%s/%s", tx->agent, d->to);
-  snprintf(text, sizeof text, "{\"reserved\":%llu,\"back\":%llu}", (unsigned long long)d->reserved, (unsigned long long)d->back);
-  return pd_edit_put(tx->edit, pd_text(key), pd_text(text), PD_ANY_VERSION, err);
+  return pd_leased_put(&tx->l, key, debt_members, COUNT_OF(debt_members), d, err);
 }
 
 /* ---- asking the receivers ---- */
@@ -184,7 +179,7 @@ static pd_code stage_back(void *ctx, pd_queue_tx *tx, pd_error *err)
     if (k == known->count || strcmp(known->items[k].to, now.items[i].to) != 0) continue;
     const debt *said = &known->items[k];
     debt *d = &now.items[i];
-    bool is_forgotten = said->reserved < d->reserved && d->updated_ms == said->updated_ms && tx->now_ms - d->updated_ms > FORGOTTEN_MS;
+    bool is_forgotten = said->reserved < d->reserved && d->updated_ms == said->updated_ms && tx->l.now_ms - d->updated_ms > FORGOTTEN_MS;
     if (said->back <= d->back && !is_forgotten) continue;
     if (is_forgotten) d->reserved = said->reserved;
     d->back = said->back < d->reserved ? said->back : d->reserved;

@@ -3,16 +3,15 @@
 
 #include "base/array.h"
 #include "base/base.h"
-#include "base/bind.h"
-#include "base/buf.h"
+#include "base/close.h"
 #include "base/error.h"
+#include "base/random.h"
 #include "state/session.h"
 #include "state/tiers.h"
 
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 /* Agents with subscriptions that belong to sessions of this home. */
@@ -86,52 +85,43 @@ static pd_code parse_subscription(const pd_entry *entry, pd_bytes text, pd_subsc
 {
   static const size_t skip = sizeof "subscription/" - 1;
   char key[PD_QUEUE_KEY_SIZE];
-  pd_error why = {0};
   pd_subscription s = {.updated_ms = entry->updated_ms};
   snprintf(key, sizeof key, "%.*s", (int)entry->key.size, (const char *)entry->key.data);
   snprintf(s.id, sizeof s.id, "%.*s", (int)(entry->key.size - skip), (const char *)entry->key.data + skip);
-  if (pd_bind_parse(text, members, COUNT_OF(members), PD_BIND_LOOSE, &s, &why))
-    return pd_error_set(err, PD_CORRUPT, "'%s' of the queue is not as perdure writes it: %s", key, why.message);
+  TRY(pd_leased_parse(key, text, members, COUNT_OF(members), &s, err));
   *out = s;
   return PD_OK;
 }
 
 pd_code pd_subscription_load(pd_queue_tx *tx, pd_subscription_list *out, pd_error *err)
 {
+  CLEANUP(pd_iter_close_at) pd_iter *iter = NULL;
   char prefix[PD_QUEUE_KEY_SIZE];
   pd_entry entry;
   pd_bytes text;
-  pd_iter *iter;
   pd_code code;
   snprintf(prefix, sizeof prefix, "subscription/%s:", tx->agent);
-  pd_scan scan = {.prefix = pd_text(prefix)};
-  TRY(pd_edit_iter(tx->edit, &scan, &iter, err));
+  TRY(pd_edit_iter(tx->l.edit, &(pd_scan){.prefix = pd_text(prefix)}, &iter, err));
   while ((code = pd_iter_next(iter, &entry, &text, err)) == PD_OK) {
-    code = pd_array_grow(&out->items, out->count, &out->capacity, sizeof out->items[0], "subscriptions", err);
-    if (code == PD_OK) code = parse_subscription(&entry, text, &out->items[out->count], err);
-    if (code) break;
+    TRY(pd_array_grow(&out->items, out->count, &out->capacity, sizeof out->items[0], "subscriptions", err));
+    TRY(parse_subscription(&entry, text, &out->items[out->count], err));
     out->count++;
   }
-  pd_iter_close(iter);
   return code == PD_NOT_FOUND ? PD_OK : code;
 }
 
 pd_code pd_subscription_store(pd_queue_tx *tx, const pd_subscription *s, pd_error *err)
 {
-  CLEANUP(pd_buf_done) pd_buf text = {0};
   char key[PD_QUEUE_KEY_SIZE];
-  pd_json_writer w = {.out = &text, .err = err};
-  pd_bind_object(&w, members, COUNT_OF(members), s);
-  TRY(w.code);
   subscription_key(s->id, key);
-  return pd_edit_put(tx->edit, pd_text(key), pd_buf_bytes(&text), PD_ANY_VERSION, err);
+  return pd_leased_put(&tx->l, key, members, COUNT_OF(members), s, err);
 }
 
 pd_code pd_subscription_remove(pd_queue_tx *tx, const pd_subscription *s, pd_error *err)
 {
   char key[PD_QUEUE_KEY_SIZE];
   subscription_key(s->id, key);
-  return pd_edit_delete(tx->edit, pd_text(key), PD_ANY_VERSION, err);
+  return pd_edit_delete(tx->l.edit, pd_text(key), PD_ANY_VERSION, err);
 }
 
 bool pd_subscription_is_ours(pd_home *home, const pd_subscription *s)
@@ -234,12 +224,12 @@ static pd_code stage_suspend(void *ctx, pd_queue_tx *tx, pd_error *err)
 
 pd_code pd_subscriptions_new(pd_home *home, pd_subscriptions **out, pd_error *err)
 {
-  uint8_t random[16];
-  if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random) return pd_error_set(err, PD_STORAGE, "there are no random bytes");
+  char holder[33];
+  TRY(pd_random_hex(holder, sizeof holder, err));
   pd_subscriptions *made = calloc(1, sizeof *made);
   if (!made) return pd_error_memory(err, "a home");
   made->home = home;
-  for (size_t i = 0; i < sizeof random; i++) snprintf(made->holder + 2 * i, 3, "%02x", random[i]);
+  strcpy(made->holder, holder);
   process_name((long)getpid(), made->process);
   pthread_mutex_init(&made->lock, NULL);
   pd_session_on_end(home, session_ended, made);

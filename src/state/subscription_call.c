@@ -48,7 +48,7 @@ static pd_code remove_stale(pd_queue_tx *tx, const pd_subscription_list *list, c
   for (size_t i = 0; i < list->count; i++) {
     const pd_subscription *s = &list->items[i];
     pd_subscription_state state = pd_subscription_state_of(tx->home, tx->agent, s);
-    bool is_stale = state == PD_SUBSCRIPTION_SUSPENDED && tx->now_ms - s->updated_ms > PD_SUBSCRIPTION_KEEP_MS;
+    bool is_stale = state == PD_SUBSCRIPTION_SUSPENDED && tx->l.now_ms - s->updated_ms > PD_SUBSCRIPTION_KEEP_MS;
     if (strcmp(s->id, except) != 0 && (is_stale || state == PD_SUBSCRIPTION_ENDED))
       TRY(pd_subscription_remove(tx, s, err));
     else

@@ -141,7 +141,7 @@ static pd_code visit(batch *b, pd_subscription *s, pd_error *err)
   if (state == PD_SUBSCRIPTION_ENDED) return store_moved(b, s, true, err);
   if (state == PD_SUBSCRIPTION_SUSPENDED) return PD_OK;
   if (is_past) return tell(b, s, false, err);
-  return is_ours && b->tx->now_ms - s->updated_ms > TOUCH_MS ? store_moved(b, s, false, err) : PD_OK;
+  return is_ours && b->tx->l.now_ms - s->updated_ms > TOUCH_MS ? store_moved(b, s, false, err) : PD_OK;
 }
 
 /* ---- all of an agent ---- */

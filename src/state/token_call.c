@@ -2,6 +2,7 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "base/random.h"
 #include "base/sha256.h"
 #include "state/call.h"
 #include "state/quota.h"
@@ -10,25 +11,14 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <sys/random.h>
 
 /* ---- making texts ---- */
-
-static pd_code random_hex(char *out, size_t digits, pd_error *err)
-{
-  uint8_t bytes[32];
-  if (getrandom(bytes, digits / 2, 0) != (ssize_t)(digits / 2))
-    return pd_error_set(err, PD_STORAGE, "no random bytes: %s", strerror(errno));
-  for (size_t i = 0; i < digits / 2; i++) snprintf(out + 2 * i, 3, "%02x", bytes[i]);
-  explicit_bzero(bytes, sizeof bytes);
-  return PD_OK;
-}
 
 /* A new text for the token's id, and its hash. */
 static pd_code make_text(pd_token *token, char out[PD_TOKEN_TEXT_SIZE], pd_error *err)
 {
   char secret[65];
-  TRY(random_hex(secret, 64, err));
+  TRY(pd_random_hex(secret, sizeof secret, err));
   snprintf(out, PD_TOKEN_TEXT_SIZE, "pd_%s_%s", token->info.id, secret);
   token->hash = pd_sha256(pd_text(out));
   explicit_bzero(secret, sizeof secret);
@@ -99,7 +89,7 @@ pd_code pd_cap_tokens_create(pd_frame *frame, pd_error *err)
   token.info.rate = (uint32_t)pd_in_int(frame, "rate", 0);
   int64_t seconds = pd_in_int(frame, "expires_in", 0);
   if (seconds) token.info.expires_ms = frame->now_ms + seconds * 1000;
-  TRY(random_hex(token.info.id, PD_TOKEN_ID_SIZE - 1, err));
+  TRY(pd_random_hex(token.info.id, sizeof token.info.id, err));
   TRY(make_text(&token, text, err));
   TRY(store_token(frame, &token, 0, err));
   pd_json_put_text(&frame->out, "token_id", token.info.id);

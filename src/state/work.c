@@ -5,11 +5,11 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "leased/leased.h"
 
 #include <stdio.h>
 
 #define LEASE_DAYS_MAX 3650
-#define CLOCK_MS_MAX ((int64_t)24 * 3600 * 1000)
 #define LEASE_MS_MAX ((uint64_t)LEASE_DAYS_MAX * 86400 * 1000)
 
 /* R2: 1 << the statuses that each may become. */
@@ -165,17 +165,12 @@ static pd_code do_create(const pd_work_place *place, pd_work_op *op, pd_work_bat
 
 /* ---- claim ---- */
 
-/* A lease that was given more than a day from now, or ends later than any that is given now, is of a clock that was ahead: it is over. */
-static bool has_lease(const pd_work_place *place, const pd_work_item *item)
-{
-  int64_t left_ms = item->lease_until_ms - place->now_ms;
-  return left_ms > 0 && left_ms <= (int64_t)LEASE_MS_MAX && item->claimed_ms - place->now_ms <= CLOCK_MS_MAX;
-}
-
+/* One without a time is held until it is given back, or its owner resumes. */
 static bool is_offered(const pd_work_place *place, const pd_work_item *item)
 {
-  bool has_lapsed = item->status == PD_WORK_INVESTIGATING && item->lease_until_ms && !has_lease(place, item);
-  return item->status == PD_WORK_PENDING || has_lapsed;
+  pd_leased_look look = {place->now_ms, (int64_t)LEASE_MS_MAX, INT64_MAX};
+  if (item->status != PD_WORK_INVESTIGATING || !item->lease_until_ms) return item->status == PD_WORK_PENDING;
+  return pd_leased_is_free(&look, item->lease_until_ms, item->claimed_ms);
 }
 
 static bool is_exhausted(const pd_work_item *item)

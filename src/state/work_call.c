@@ -6,7 +6,9 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/close.h"
 #include "base/error.h"
+#include "leased/leased.h"
 #include "state/call.h"
 #include "state/home.h"
 #include "state/quota.h"
@@ -34,15 +36,10 @@ static pd_code get(void *ctx, const char *key, pd_buf *out, pd_error *err)
   return h->edit ? pd_edit_get(h->edit, pd_text(key), out, NULL, err) : PD_NOT_FOUND;
 }
 
-static void close_iter(pd_iter **iter)
-{
-  pd_iter_close(*iter);
-}
-
 static pd_code scan(void *ctx, const char *prefix, pd_work_scan_visit visit, void *visit_ctx, pd_error *err)
 {
   home_place *h = ctx;
-  CLEANUP(close_iter) pd_iter *iter = NULL;
+  CLEANUP(pd_iter_close_at) pd_iter *iter = NULL;
   pd_entry entry;
   pd_bytes value;
   pd_code code;
@@ -93,17 +90,6 @@ static pd_code begin_to_read(pd_frame *frame, home_place *out, pd_error *err)
   return code ? pd_error_set(err, code, "%s", why.message) : pd_edit_begin(store, &note, &out->edit, err);
 }
 
-/* The ref begins at the empty commit, as that of a StateStore does. */
-static pd_code make_ref(pd_frame *frame, pd_store *store, pd_error *err)
-{
-  pd_ref ref;
-  pd_note note = pd_frame_note(frame);
-  pd_code code = pd_ref_get(store, WORK_REF, &ref, err);
-  if (code != PD_NOT_FOUND) return code;
-  code = pd_fork(store, WORK_REF, "root", &note, NULL, err);
-  return code == PD_EXISTS ? PD_OK : code;
-}
-
 /* What is wrong with an argument is wrong with an input here. */
 static pd_code as_input(pd_code code, pd_error *err)
 {
@@ -140,13 +126,12 @@ static pd_code perform(pd_frame *frame, pd_work_op *op, pd_error *err)
   pd_ack ack;
   TRY(as_input(pd_work_op_check(op, err), err));
   TRY(pd_frame_own(frame, true, &store, err));
-  TRY(make_ref(frame, store, err));
   bool brings_bytes = op->verb == PD_WORK_DO_CREATE || op->value.size; /* a full store must not keep work from being claimed or cancelled */
   if (brings_bytes) TRY(pd_quota_room(frame, op->verb != PD_WORK_DO_CREATE, err));
   pd_note note = pd_frame_note(frame);
   note.ref = WORK_REF;
   note.bytes_max = brings_bytes ? frame->home->config.persistent_quota_bytes : 0;
-  pd_code code = pd_update(store, &note, perform_once, &p, &ack, err);
+  pd_code code = pd_leased_update(store, &note, perform_once, &p, NULL, &ack, err);
   if (code == PD_QUOTA && !err->name) return too_much(frame, err);
   TRY(code);
   if (ack.durability != PD_NOTHING) pd_frame_commit(frame, &ack);

@@ -6,10 +6,10 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/random.h"
 #include "state/moment.h"
 
 #include <stdio.h>
-#include <sys/random.h>
 
 static const char *const status_names[] = {"pending", "investigating", "completed", "failed", "cancelled"};
 
@@ -46,17 +46,11 @@ bool pd_work_id_check(pd_bytes id)
 
 pd_code pd_work_uuid(char out[37], pd_error *err)
 {
-  uint8_t b[16];
-  if (getrandom(b, sizeof b, 0) != (ssize_t)sizeof b) return pd_error_set(err, PD_STORAGE, "there are no random bytes");
-  b[6] = (uint8_t)((b[6] & 0x0f) | 0x40);
-  b[8] = (uint8_t)((b[8] & 0x3f) | 0x80);
-  char *at = out;
-  for (size_t i = 0; i < sizeof b; i++) {
-    if (i == 4 || i == 6 || i == 8 || i == 10) *at++ = '-';
-    *at++ = "0123456789abcdef"[b[i] >> 4];
-    *at++ = "0123456789abcdef"[b[i] & 15];
-  }
-  *at = 0;
+  char hex[33];
+  TRY(pd_random_hex(hex, sizeof hex, err));
+  hex[12] = '4';
+  hex[16] = "89ab"[hex[16] & 3];
+  snprintf(out, 37, "%.8s-%.4s-%.4s-%.4s-%s", hex, hex + 8, hex + 12, hex + 16, hex + 20);
   return PD_OK;
 }
 

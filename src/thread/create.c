@@ -4,24 +4,15 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/json_merge.h"
+#include "base/random.h"
 #include "thread/append.h"
 #include "thread/leaf.h"
 
 #include <stdio.h>
-#include <sys/random.h>
 
 #define BIRTHS_MAX 100 /* tries, against others who make and delete it */
 
 /* ---- who it is ---- */
-
-static pd_code make_id(char out[PD_THREAD_ID_SIZE_MAX + 1], pd_error *err)
-{
-  uint8_t random[16];
-  if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
-    return pd_error_set(err, PD_STORAGE, "no random numbers for the id of a thread");
-  for (size_t i = 0; i < sizeof random; i++) snprintf(out + 2 * i, 3, "%02x", random[i]);
-  return PD_OK;
-}
 
 /* One way for all identities: as JSON, and read back with all its checks. */
 pd_code pd_identity_make(const pd_thread_options *options, pd_identity *out, pd_error *err)
@@ -29,7 +20,7 @@ pd_code pd_identity_make(const pd_thread_options *options, pd_identity *out, pd_
   CLEANUP(pd_buf_done) pd_buf text = {0}, meta = {0};
   char id[PD_THREAD_ID_SIZE_MAX + 1];
   pd_json json;
-  if (!options->id) TRY(make_id(id, err));
+  if (!options->id) TRY(pd_random_hex(id, 33, err));
   if (options->id) TRY(pd_thread_id_check(options->id, "thread", err));
   if (options->owner) TRY(pd_thread_check_text(options->owner, PD_THREAD_OWNER_SIZE_MAX, "owner", err));
   if (options->parent && *options->parent) TRY(pd_thread_id_check(options->parent, "parent thread", err));

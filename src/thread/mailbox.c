@@ -1,8 +1,7 @@
-/* mailbox.c: opening a mailbox, and invocations over one. Invariants M1 to M3 are in mailbox.h. */
+/* mailbox.c: opening a mailbox, and invocations over one. Invariants are in mailbox.h. */
 #include "thread/mailbox.h"
 
 #include "base/base.h"
-#include "base/buf.h"
 #include "base/clock.h"
 #include "base/error.h"
 
@@ -57,73 +56,39 @@ char *pd_mail_key(const char *noun, uint64_t number, char out[PD_MAIL_KEY_SIZE])
   return out;
 }
 
-pd_code pd_mail_corrupt(const pd_mailbox *box, const char *key, pd_error *err)
-{
-  return pd_error_set(err, PD_CORRUPT, "'%s' on ref '%s' is not what perdure wrote there", key, box->ref);
-}
-
 /* ---- invocations ---- */
 
-static pd_code read_head(pd_mail_tx *tx, pd_error *err)
-{
-  CLEANUP(pd_buf_done) pd_buf text = {0};
-  pd_entry entry;
-  pd_json head;
-  tx->next = 1;
-  pd_code code = pd_edit_get(tx->edit, pd_text("head"), &text, &entry, err);
-  if (code == PD_NOT_FOUND) return PD_OK;
-  TRY(code);
-  tx->version = entry.version;
-  tx->last_ms = entry.updated_ms;
-  if (pd_json_parse(pd_buf_bytes(&text), &head, NULL) || !pd_json_u64(pd_json_member(head, "next"), &tx->next) ||
-      !pd_json_u64(pd_json_member(head, "generation"), &tx->generation) || !pd_json_u64(pd_json_member(head, "queued"), &tx->queued) ||
-      !pd_json_u64(pd_json_member(head, "claimed"), &tx->claimed))
-    return pd_mail_corrupt(tx->box, "head", err);
-  return PD_OK;
-}
+static const pd_bind head[] = {
+  {"next", PD_BIND_NUMBER, PD_BIND_AT(pd_mail_tx, next)},
+  {"generation", PD_BIND_NUMBER, PD_BIND_AT(pd_mail_tx, generation)},
+  {"queued", PD_BIND_NUMBER, PD_BIND_AT(pd_mail_tx, queued)},
+  {"claimed", PD_BIND_NUMBER, PD_BIND_AT(pd_mail_tx, claimed)},
+};
 
 pd_code pd_mail_stage_head(pd_mail_tx *tx, pd_error *err)
 {
-  char text[160];
-  snprintf(text, sizeof text, "{\"next\":%llu,\"generation\":%llu,\"queued\":%llu,\"claimed\":%llu}", (unsigned long long)tx->next,
-           (unsigned long long)tx->generation, (unsigned long long)tx->queued, (unsigned long long)tx->claimed);
-  TRY(pd_edit_put(tx->edit, pd_text("head"), pd_text(text), tx->version, err));
-  tx->is_complete = true;
-  return PD_OK;
+  return pd_leased_stage_head(&tx->l, head, COUNT_OF(head), tx, err);
 }
 
 typedef struct mail_update {
   pd_mailbox *box;
   pd_mail_fn fn;
   void *ctx;
-  pd_code code; /* of `fn`, the last time */
 } mail_update;
-
-static pd_code run_fn(mail_update *u, pd_edit *edit, pd_error *err)
-{
-  pd_mail_tx tx = {.box = u->box, .edit = edit, .now_ms = u->box->now_ms(u->box->now_ctx)};
-  TRY(read_head(&tx, err));
-  TRY(u->fn(u->ctx, &tx, err));
-  if (!tx.is_complete) pd_edit_clear(edit);
-  return PD_OK;
-}
 
 static pd_code run_update(void *ctx, pd_edit *edit, pd_error *err)
 {
-  mail_update *u = ctx;
-  return u->code = run_fn(u, edit, err);
+  const mail_update *u = ctx;
+  pd_mail_tx tx = {.box = u->box, .next = 1};
+  TRY(pd_leased_begin(&tx.l, edit, "head", u->box->now_ms(u->box->now_ctx), head, COUNT_OF(head), &tx, err));
+  TRY(u->fn(u->ctx, &tx, err));
+  pd_leased_end(&tx.l);
+  return PD_OK;
 }
 
 pd_code pd_mail_update(pd_mailbox *box, const char *reason, pd_mail_fn fn, void *ctx, bool *out_is_missing, pd_error *err)
 {
   mail_update u = {.box = box, .fn = fn, .ctx = ctx};
   pd_note note = {.ref = box->ref, .author = box->author, .reason = reason};
-  pd_code code = pd_update(box->store, &note, run_update, &u, NULL, err);
-  bool is_missing = code == PD_NOT_FOUND && u.code != PD_NOT_FOUND; /* the ref, not a letter */
-  if (out_is_missing) *out_is_missing = is_missing;
-  if (!is_missing) return code;
-  if (out_is_missing) return PD_OK;
-  code = pd_fork(box->store, box->ref, "root", &note, NULL, err); /* it begins at the empty commit */
-  if (code && code != PD_EXISTS) return code;                     /* somebody else may be making it at this moment */
-  return pd_update(box->store, &note, run_update, &u, NULL, err);
+  return pd_leased_update(box->store, &note, run_update, &u, out_is_missing, NULL, err);
 }

@@ -1,16 +1,15 @@
 /*
  * mailbox.h: the inside of a mailbox. The contract is include/perdure/mailbox.h; the keys are in docs/formats.md, "Mailboxes".
  *
- * M1  Whatever changes a mailbox is one commit that also writes its head, on condition of the version that was read. So all that was read
- *     in the same invocation still holds, whichever processes use the mailbox.
- * M2  Letters are numbered by the head; a number is never used twice.
- * M3  A letter has exactly one place: `queued/…` if it is queued, `claimed/…` if it is claimed, `dead/…` if it is a dead letter, `done/…`
+ * It is a leased queue: LEA-1 to LEA-4 in leased/leased.h hold.
+ *
+ * M1  A letter has exactly one place: `queued/…` if it is queued, `claimed/…` if it is claimed, `dead/…` if it is a dead letter, `done/…`
  *     else. The head counts the first two.
  */
 #ifndef PD_THREAD_MAILBOX_H
 #define PD_THREAD_MAILBOX_H
 
-#include "base/json.h"
+#include "leased/leased.h"
 
 #include <perdure/mailbox.h>
 
@@ -30,27 +29,20 @@ struct pd_mailbox {
 /* ---- invocations: mailbox.c ---- */
 
 typedef struct pd_mail_tx {
+  pd_leased_tx l;
   pd_mailbox *box;
-  pd_edit *edit;
-  uint64_t version; /* of the head, as read */
-  uint64_t next, generation, queued, claimed;
-  int64_t now_ms;
-  int64_t last_ms;  /* when the head was written last; 0: never */
-  bool is_complete; /* the head is staged */
+  uint64_t next, generation, queued, claimed; /* of the head */
 } pd_mail_tx;
 
-/* Change a mailbox in one commit, without conflicts (pd_update): `fn` reads and stages in `tx`, and ends with pd_mail_stage_head; if it
- * does not, nothing is written. It may run several times, each time from the start. If there is no such mailbox yet, it is made; or, if
- * `out_is_missing` is not NULL, that is set, `fn` is not run, and the answer is PD_OK. */
+/* Change a mailbox in one commit (pd_leased_update): `fn` reads and stages in `tx`, and ends with pd_mail_stage_head; if it does not,
+ * nothing is written. It may run several times, each time from the start. */
 typedef pd_code (*pd_mail_fn)(void *ctx, pd_mail_tx *tx, pd_error *err);
 PD_MUST_USE pd_code pd_mail_update(pd_mailbox *box, const char *reason, pd_mail_fn fn, void *ctx, bool *out_is_missing, pd_error *err);
-/* Stage the head as the counts of `tx` are now (M1). */
+/* Stage the head as the counts of `tx` are now. */
 PD_MUST_USE pd_code pd_mail_stage_head(pd_mail_tx *tx, pd_error *err);
 
 /* "NOUN/<20 digits>"; returns `out`. */
 char *pd_mail_key(const char *noun, uint64_t number, char out[PD_MAIL_KEY_SIZE]);
-/* PD_CORRUPT that names what was read. */
-PD_MUST_USE pd_code pd_mail_corrupt(const pd_mailbox *box, const char *key, pd_error *err);
 
 /* ---- letters: mailbox_letter.c ---- */
 
@@ -65,10 +57,10 @@ void pd_mail_item_done(pd_mail_item *item);
 /* Read letter `number` in an invocation. PD_NOT_FOUND named LetterNotFound. */
 PD_MUST_USE pd_code pd_mail_read(pd_mail_tx *tx, uint64_t number, pd_mail_item *out, pd_error *err);
 /* Decode what item->fixed and item->state hold; PD_CORRUPT. */
-PD_MUST_USE pd_code pd_mail_decode(const pd_mailbox *box, uint64_t number, pd_mail_item *item, pd_error *err);
+PD_MUST_USE pd_code pd_mail_decode(uint64_t number, pd_mail_item *item, pd_error *err);
 /* Stage a letter's fixed part. */
 PD_MUST_USE pd_code pd_mail_put_fixed(pd_mail_tx *tx, const pd_letter *letter, pd_error *err);
-/* Stage a letter's state and its place; `was` is where it was (0: nowhere, a new one). Keeps the head's counts. M3. */
+/* Stage a letter's state and its place; `was` is where it was (0: nowhere, a new one). Keeps the head's counts. M1. */
 PD_MUST_USE pd_code pd_mail_move(pd_mail_tx *tx, pd_letter *letter, const pd_letter *was, pd_error *err);
 /* Stage that a letter is forgotten, which has ended. */
 PD_MUST_USE pd_code pd_mail_forget(pd_mail_tx *tx, const pd_letter *letter, pd_error *err);
@@ -77,14 +69,9 @@ char *pd_mail_dedupe_key(const char *dedupe_key, char out[PD_MAIL_KEY_SIZE]);
 
 /* ---- places: mailbox_place.c ---- */
 
-/* The letters of one place, in its order. */
-typedef struct pd_mail_place {
-  uint64_t number;
-  int64_t time_ms; /* queued: not before; claimed: until; done and dead: since */
-} pd_mail_place;
-
-/* All of `prefix` ("queued/", "claimed/", "done/", "dead/"), freed by the caller; stops after `max`. */
-PD_MUST_USE pd_code pd_mail_places(pd_mail_tx *tx, const char *prefix, size_t max, pd_mail_place **out, size_t *out_count, pd_error *err);
+/* The letters of "queued/" (until_ms: not before), "claimed/" (until), "done/" or "dead/" (since): see pd_leased_list. */
+PD_MUST_USE pd_code pd_mail_places(pd_mail_tx *tx, const char *prefix, pd_leased_look *look, size_t max, pd_leased_item **out,
+                                   size_t *out_count, pd_error *err);
 /* Supersede all that is queued or claimed: `by` is the interrupt's number, or 0. */
 PD_MUST_USE pd_code pd_mail_supersede(pd_mail_tx *tx, uint64_t by, uint64_t *out_count, pd_error *err);
 /* Forget letters of "done/" or "dead/" that ended before `before_ms`, the oldest first, no more than `max`; adds to *out_count. */

@@ -1,14 +1,12 @@
-/* mailbox_claim.c: claiming letters, and what the holder of a claim may do. Invariants M1 to M3 are in mailbox.h. */
+/* mailbox_claim.c: claiming letters, and what the holder of a claim may do. Invariants are in mailbox.h. */
 #include "base/array.h"
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
-#include "base/key.h"
+#include "base/random.h"
 #include "thread/mailbox.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <sys/random.h>
 
 #define BACKOFF_MS_FIRST 1000
 #define BACKOFF_MS_MAX (5 * 60 * 1000)
@@ -37,11 +35,6 @@ typedef struct claim_job {
   pd_mail_item items[PD_MAIL_CLAIM_COUNT_MAX];
 } claim_job;
 
-static void due_at(claim_job *job, int64_t time_ms)
-{
-  if (time_ms < job->found.next_due_ms) job->found.next_due_ms = time_ms;
-}
-
 static pd_code take_back_one(claim_job *job, pd_mail_tx *tx, uint64_t number, pd_error *err)
 {
   CLEANUP(pd_mail_item_done) pd_mail_item item = {0};
@@ -55,65 +48,27 @@ static pd_code take_back_one(claim_job *job, pd_mail_tx *tx, uint64_t number, pd
   return pd_mail_move(tx, &next, &item.letter, err);
 }
 
-/* Leases that have ended. One that ends later than any that is given now was given by a clock that was ahead: it is over, too. */
-static pd_code take_back(claim_job *job, pd_mail_tx *tx, bool *out_any, pd_error *err)
+/* Leases that have ended. */
+static pd_code take_back(claim_job *job, pd_mail_tx *tx, pd_leased_look *look, bool *out_any, pd_error *err)
 {
-  CLEANUP(pd_free_at) pd_mail_place *all = NULL;
+  CLEANUP(pd_free_at) pd_leased_item *all = NULL;
   size_t count = 0;
-  TRY(pd_mail_places(tx, "claimed/", SIZE_MAX, &all, &count, err));
-  for (size_t i = 0; i < count; i++) {
-    if (all[i].time_ms > tx->now_ms && all[i].time_ms - tx->now_ms <= PD_MAIL_LEASE_MS_MAX) {
-      due_at(job, all[i].time_ms);
-      continue;
-    }
-    *out_any = true;
-    TRY(take_back_one(job, tx, all[i].number, err));
-  }
-  return PD_OK;
-}
-
-/* The first letters whose time has come. */
-static pd_code pick(claim_job *job, pd_mail_tx *tx, uint64_t *numbers, uint32_t *out_count, pd_error *err)
-{
-  uint32_t wanted = job->claim->count ? job->claim->count : 1;
-  pd_code code = PD_OK;
-  pd_iter *iter;
-  pd_entry entry;
-  pd_bytes text;
-  pd_json json;
-  int64_t retry_ms;
-  pd_scan scan = {.prefix = pd_text("queued/")};
-  TRY(pd_edit_iter(tx->edit, &scan, &iter, err));
-  while (!code && *out_count < wanted && (code = pd_iter_next(iter, &entry, &text, err)) == PD_OK) {
-    if (pd_json_parse(text, &json, NULL) || !pd_json_i64(json, &retry_ms))
-      code = pd_mail_corrupt(job->box, "queued/", err);
-    else if (retry_ms > tx->now_ms)
-      due_at(job, retry_ms);
-    else
-      numbers[(*out_count)++] = pd_key_number(entry.key);
-  }
-  pd_iter_close(iter);
-  return code == PD_NOT_FOUND ? PD_OK : code;
-}
-
-static pd_code new_token(char out[PD_MAIL_TOKEN_SIZE], pd_error *err)
-{
-  uint8_t random[(PD_MAIL_TOKEN_SIZE - 1) / 2];
-  if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random) return pd_error_set(err, PD_STORAGE, "there are no random bytes");
-  for (size_t i = 0; i < sizeof random; i++) snprintf(out + 2 * i, 3, "%02x", random[i]);
+  TRY(pd_mail_places(tx, "claimed/", look, SIZE_MAX, &all, &count, err));
+  for (size_t i = 0; i < count; i++) TRY(take_back_one(job, tx, all[i].number, err));
+  *out_any = count > 0;
   return PD_OK;
 }
 
 static pd_code take_one(claim_job *job, pd_mail_tx *tx, uint64_t number, pd_mail_item *item, pd_error *err)
 {
   TRY(pd_mail_read(tx, number, item, err));
-  TRY(new_token(item->token, err));
+  TRY(pd_random_hex(item->token, sizeof item->token, err));
   pd_letter was = item->letter, *l = &item->letter;
   l->status = PD_MAIL_CLAIMED;
   l->attempts++;
   l->claimed_by = job->claim->consumer;
   l->token = item->token;
-  l->lease_until_ms = tx->now_ms + job->claim->lease_ms;
+  l->lease_until_ms = tx->l.now_ms + job->claim->lease_ms;
   l->retry_ms = 0;
   return pd_mail_move(tx, l, &was, err);
 }
@@ -121,16 +76,18 @@ static pd_code take_one(claim_job *job, pd_mail_tx *tx, uint64_t number, pd_mail
 static pd_code stage_claim(void *ctx, pd_mail_tx *tx, pd_error *err)
 {
   claim_job *job = ctx;
-  uint64_t numbers[PD_MAIL_CLAIM_COUNT_MAX];
-  uint32_t count = 0;
-  bool any = false;
-  job->found = (pd_claim_found){.next_due_ms = INT64_MAX};
-  TRY(take_back(job, tx, &any, err));
-  TRY(pick(job, tx, numbers, &count, err));
-  for (uint32_t i = 0; i < count; i++) TRY(take_one(job, tx, numbers[i], &job->items[i], err));
-  if (!any && !count) return PD_OK;
-  job->found.count = count;
-  return pd_mail_stage_head(tx, err);
+  CLEANUP(pd_free_at) pd_leased_item *first = NULL;
+  pd_leased_look look = {tx->l.now_ms, PD_MAIL_LEASE_MS_MAX, INT64_MAX};
+  size_t count = 0;
+  bool any;
+  job->found = (pd_claim_found){0};
+  TRY(take_back(job, tx, &look, &any, err));
+  look.lease_ms_max = INT64_MAX; /* a letter may wait for as long as its sender said */
+  TRY(pd_mail_places(tx, "queued/", &look, job->claim->count ? job->claim->count : 1, &first, &count, err));
+  for (size_t i = 0; i < count; i++) TRY(take_one(job, tx, first[i].number, &job->items[i], err));
+  job->found.next_due_ms = look.next_due_ms;
+  job->found.count = (uint32_t)count;
+  return any || count ? pd_mail_stage_head(tx, err) : PD_OK;
 }
 
 static pd_code check_claim(const pd_claim *claim, pd_error *err)
@@ -212,11 +169,11 @@ static void settle(const settle_job *job, const pd_mail_tx *tx, pd_letter *lette
   static const pd_rejection none = {0};
   const pd_rejection *how = job->how ? job->how : &none;
   if (job->to == PD_MAIL_QUEUED) {
-    give_back(letter, how->retry_ms ? how->retry_ms : tx->now_ms + backoff_ms(letter->attempts), how->is_final);
+    give_back(letter, how->retry_ms ? how->retry_ms : tx->l.now_ms + backoff_ms(letter->attempts), how->is_final);
     cut_error(how->error ? how->error : "", error);
     letter->error = error;
   } else if (job->to == PD_MAIL_CLAIMED) {
-    letter->lease_until_ms = tx->now_ms + job->lease_ms;
+    letter->lease_until_ms = tx->l.now_ms + job->lease_ms;
   } else {
     letter->status = PD_MAIL_ACCEPTED;
     letter->lease_until_ms = 0;

@@ -1,4 +1,4 @@
-/* mailbox_letter.c: a letter's two values, its fixed part and its state, and its place. Invariant M3 is in mailbox.h. */
+/* mailbox_letter.c: a letter's two values, its fixed part and its state, and its place. Invariant M1 is in mailbox.h. */
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
@@ -94,27 +94,27 @@ static bool decode_state(pd_mail_item *item)
          take_text(item, state, "error", &l->error);
 }
 
-pd_code pd_mail_decode(const pd_mailbox *box, uint64_t number, pd_mail_item *item, pd_error *err)
+pd_code pd_mail_decode(uint64_t number, pd_mail_item *item, pd_error *err)
 {
   char key[PD_MAIL_KEY_SIZE];
   item->letter = (pd_letter){.number = number};
   pd_buf_clear(&item->text);
   TRY(pd_buf_reserve(&item->text, item->fixed.size + item->state.size, err)); /* no text is longer decoded, with its NUL, than it was */
-  if (!decode_fixed(item)) return pd_mail_corrupt(box, pd_mail_key("mail", number, key), err);
-  if (!decode_state(item)) return pd_mail_corrupt(box, pd_mail_key("letter", number, key), err);
+  if (!decode_fixed(item)) return pd_leased_corrupt(pd_mail_key("mail", number, key), "", err);
+  if (!decode_state(item)) return pd_leased_corrupt(pd_mail_key("letter", number, key), "", err);
   return PD_OK;
 }
 
 pd_code pd_mail_read(pd_mail_tx *tx, uint64_t number, pd_mail_item *out, pd_error *err)
 {
   char key[PD_MAIL_KEY_SIZE];
-  pd_code code = pd_edit_get(tx->edit, pd_text(pd_mail_key("letter", number, key)), &out->state, NULL, err);
+  pd_code code = pd_edit_get(tx->l.edit, pd_text(pd_mail_key("letter", number, key)), &out->state, NULL, err);
   if (code == PD_NOT_FOUND)
     return pd_error_named(err, PD_NOT_FOUND, "LetterNotFound", "there is no letter %llu on ref '%s'", (unsigned long long)number,
                           tx->box->ref);
   TRY(code);
-  TRY(pd_edit_get(tx->edit, pd_text(pd_mail_key("mail", number, key)), &out->fixed, NULL, err));
-  return pd_mail_decode(tx->box, number, out, err);
+  TRY(pd_edit_get(tx->l.edit, pd_text(pd_mail_key("mail", number, key)), &out->fixed, NULL, err));
+  return pd_mail_decode(number, out, err);
 }
 
 /* ---- encoding ---- */
@@ -145,7 +145,7 @@ pd_code pd_mail_put_fixed(pd_mail_tx *tx, const pd_letter *letter, pd_error *err
   pd_json_put_said(&w, "sender", letter->sender);
   pd_json_close(&w, '}');
   TRY(w.code);
-  return pd_edit_put(tx->edit, pd_text(pd_mail_key("mail", letter->number, key)), pd_buf_bytes(&text), PD_ANY_VERSION, err);
+  return pd_edit_put(tx->l.edit, pd_text(pd_mail_key("mail", letter->number, key)), pd_buf_bytes(&text), PD_ANY_VERSION, err);
 }
 
 static pd_code put_state(pd_mail_tx *tx, const pd_letter *letter, pd_error *err)
@@ -165,7 +165,7 @@ static pd_code put_state(pd_mail_tx *tx, const pd_letter *letter, pd_error *err)
   put_time_if(&w, "updated_at", letter->updated_ms);
   pd_json_close(&w, '}');
   TRY(w.code);
-  return pd_edit_put(tx->edit, pd_text(pd_mail_key("letter", letter->number, key)), pd_buf_bytes(&text), PD_ANY_VERSION, err);
+  return pd_edit_put(tx->l.edit, pd_text(pd_mail_key("letter", letter->number, key)), pd_buf_bytes(&text), PD_ANY_VERSION, err);
 }
 
 /* ---- places ---- */
@@ -201,13 +201,13 @@ pd_code pd_mail_move(pd_mail_tx *tx, pd_letter *letter, const pd_letter *was, pd
   int64_t time_ms;
   if (was) {
     place_of(was, key, &time_ms);
-    TRY(pd_edit_delete(tx->edit, pd_text(key), PD_ANY_VERSION, err));
+    TRY(pd_edit_delete(tx->l.edit, pd_text(key), PD_ANY_VERSION, err));
     count(tx, was->status, -1);
   }
-  letter->updated_ms = tx->now_ms < 0 ? 0 : tx->now_ms;
+  letter->updated_ms = tx->l.now_ms < 0 ? 0 : tx->l.now_ms;
   place_of(letter, key, &time_ms);
   snprintf(text, sizeof text, "%lld", (long long)time_ms);
-  TRY(pd_edit_put(tx->edit, pd_text(key), pd_text(text), PD_ANY_VERSION, err));
+  TRY(pd_edit_put(tx->l.edit, pd_text(key), pd_text(text), PD_ANY_VERSION, err));
   count(tx, letter->status, 1);
   return put_state(tx, letter, err);
 }
@@ -225,8 +225,8 @@ pd_code pd_mail_forget(pd_mail_tx *tx, const pd_letter *letter, pd_error *err)
   char key[PD_MAIL_KEY_SIZE];
   int64_t time_ms;
   place_of(letter, key, &time_ms);
-  TRY(pd_edit_delete(tx->edit, pd_text(key), PD_ANY_VERSION, err));
-  if (*letter->dedupe_key) TRY(pd_edit_delete(tx->edit, pd_text(pd_mail_dedupe_key(letter->dedupe_key, key)), PD_ANY_VERSION, err));
-  TRY(pd_edit_delete(tx->edit, pd_text(pd_mail_key("letter", letter->number, key)), PD_ANY_VERSION, err));
-  return pd_edit_delete(tx->edit, pd_text(pd_mail_key("mail", letter->number, key)), PD_ANY_VERSION, err);
+  TRY(pd_edit_delete(tx->l.edit, pd_text(key), PD_ANY_VERSION, err));
+  if (*letter->dedupe_key) TRY(pd_edit_delete(tx->l.edit, pd_text(pd_mail_dedupe_key(letter->dedupe_key, key)), PD_ANY_VERSION, err));
+  TRY(pd_edit_delete(tx->l.edit, pd_text(pd_mail_key("letter", letter->number, key)), PD_ANY_VERSION, err));
+  return pd_edit_delete(tx->l.edit, pd_text(pd_mail_key("mail", letter->number, key)), PD_ANY_VERSION, err);
 }

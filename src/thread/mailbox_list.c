@@ -17,15 +17,14 @@ static pd_code view_of(pd_mailbox *box, pd_view **out, pd_error *err)
   return code == PD_NOT_FOUND ? PD_OK : code;
 }
 
-static pd_code read_fixed(pd_mailbox *box, pd_view *view, uint64_t number, pd_mail_item *item, pd_error *err)
+static pd_code read_fixed(pd_view *view, uint64_t number, pd_mail_item *item, pd_error *err)
 {
   char key[PD_MAIL_KEY_SIZE];
   TRY(pd_view_get(view, pd_text(pd_mail_key("mail", number, key)), &item->fixed, NULL, err));
-  return pd_mail_decode(box, number, item, err);
+  return pd_mail_decode(number, item, err);
 }
 
-static pd_code walk(pd_mailbox *box, pd_view *view, pd_iter *iter, const pd_letter_query *query, pd_letter_visit visit, void *ctx,
-                    pd_error *err)
+static pd_code walk(pd_view *view, pd_iter *iter, const pd_letter_query *query, pd_letter_visit visit, void *ctx, pd_error *err)
 {
   CLEANUP(pd_mail_item_done) pd_mail_item item = {0};
   unsigned statuses = query->statuses ? query->statuses : ~0u;
@@ -36,7 +35,7 @@ static pd_code walk(pd_mailbox *box, pd_view *view, pd_iter *iter, const pd_lett
   while ((!query->limit || shown < query->limit) && (code = pd_iter_next(iter, &entry, &state, err)) == PD_OK) {
     pd_buf_clear(&item.state);
     TRY(pd_buf_append(&item.state, state.data, state.size, err));
-    TRY(read_fixed(box, view, pd_key_number(entry.key), &item, err));
+    TRY(read_fixed(view, pd_key_number(entry.key), &item, err));
     if (!(statuses & 1u << item.letter.status)) continue;
     shown++;
     if (!visit(ctx, &item.letter)) return PD_OK;
@@ -55,7 +54,7 @@ pd_code pd_mailbox_list(pd_mailbox *box, const pd_letter_query *query, pd_letter
   if (!view) return PD_OK;
   if (query && query->after) scan.after = pd_text(pd_mail_key("letter", query->after, after));
   TRY(pd_view_scan(view, &scan, &iter, err));
-  return walk(box, view, iter, query ? query : &all, visit, ctx, err);
+  return walk(view, iter, query ? query : &all, visit, ctx, err);
 }
 
 static pd_code no_letter(const pd_mailbox *box, uint64_t number, pd_error *err)
@@ -73,7 +72,7 @@ pd_code pd_mailbox_show(pd_mailbox *box, uint64_t number, pd_letter_visit visit,
   pd_code code = pd_view_get(view, pd_text(pd_mail_key("letter", number, key)), &item.state, NULL, err);
   if (code == PD_NOT_FOUND) return no_letter(box, number, err);
   TRY(code);
-  TRY(read_fixed(box, view, number, &item, err));
+  TRY(read_fixed(view, number, &item, err));
   (void)visit(ctx, &item.letter);
   return PD_OK;
 }
@@ -92,13 +91,12 @@ static bool count_one(void *ctx, const pd_letter *letter)
 pd_code pd_mailbox_count(pd_mailbox *box, pd_mailbox_counts *out, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf text = {0};
+  static const pd_bind head[] = {{"generation", PD_BIND_NUMBER, PD_BIND_AT(pd_mailbox_counts, generation)}};
   pd_mailbox_counts counts = {0};
-  pd_json head;
   TRY(pd_mailbox_list(box, NULL, count_one, &counts, err));
   pd_code code = pd_get(box->store, box->ref, pd_text("head"), &text, NULL, err);
   if (code && code != PD_NOT_FOUND) return code;
-  if (!code && (pd_json_parse(pd_buf_bytes(&text), &head, NULL) || !pd_json_u64(pd_json_member(head, "generation"), &counts.generation)))
-    return pd_mail_corrupt(box, "head", err);
+  if (!code) TRY(pd_leased_parse("head", pd_buf_bytes(&text), head, COUNT_OF(head), &counts, err));
   *out = counts;
   return PD_OK;
 }

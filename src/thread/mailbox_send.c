@@ -57,14 +57,14 @@ static pd_code find_duplicate(pd_mail_tx *tx, const char *dedupe_key, pd_mail_se
   char key[PD_MAIL_KEY_SIZE];
   uint64_t number;
   pd_json json;
-  pd_code code = pd_edit_get(tx->edit, pd_text(pd_mail_dedupe_key(dedupe_key, key)), &text, NULL, err);
+  pd_code code = pd_edit_get(tx->l.edit, pd_text(pd_mail_dedupe_key(dedupe_key, key)), &text, NULL, err);
   if (code == PD_NOT_FOUND) return PD_OK;
   TRY(code);
-  if (pd_json_parse(pd_buf_bytes(&text), &json, NULL) || !pd_json_u64(json, &number)) return pd_mail_corrupt(tx->box, key, err);
+  if (pd_json_parse(pd_buf_bytes(&text), &json, NULL) || !pd_json_u64(json, &number)) return pd_leased_corrupt(key, "", err);
   TRY(pd_mail_read(tx, number, &item, err));
   const pd_letter *l = &item.letter;
   bool is_done = l->status != PD_MAIL_QUEUED && l->status != PD_MAIL_CLAIMED && l->status != PD_MAIL_DEAD;
-  if (is_done && l->updated_ms < tx->now_ms - tx->box->keep_ms) return pd_mail_forget(tx, l, err); /* the key is free again */
+  if (is_done && l->updated_ms < tx->l.now_ms - tx->box->keep_ms) return pd_mail_forget(tx, l, err); /* the key is free again */
   *out = (pd_mail_sent){.number = number, .status = item.letter.status, .is_duplicate = true};
   return PD_OK;
 }
@@ -89,7 +89,7 @@ static pd_code stage_letter(pd_mail_tx *tx, const pd_mail *mail, pd_error *err)
     .priority = mail->priority,
     .generation = tx->generation,
     .attempts_max = mail->attempts_max ? mail->attempts_max : PD_MAIL_ATTEMPTS_DEFAULT,
-    .created_ms = tx->now_ms < 0 ? 0 : tx->now_ms,
+    .created_ms = tx->l.now_ms < 0 ? 0 : tx->l.now_ms,
     .retry_ms = mail->not_before_ms,
     .claimed_by = "",
     .token = "",
@@ -100,7 +100,7 @@ static pd_code stage_letter(pd_mail_tx *tx, const pd_mail *mail, pd_error *err)
   tx->next++;
   if (!mail->dedupe_key) return PD_OK;
   snprintf(text, sizeof text, "%llu", (unsigned long long)letter.number);
-  return pd_edit_put(tx->edit, pd_text(pd_mail_dedupe_key(mail->dedupe_key, key)), pd_text(text), PD_ANY_VERSION, err);
+  return pd_edit_put(tx->l.edit, pd_text(pd_mail_dedupe_key(mail->dedupe_key, key)), pd_text(text), PD_ANY_VERSION, err);
 }
 
 typedef struct send_job {
@@ -114,8 +114,7 @@ static pd_code stage_send(void *ctx, pd_mail_tx *tx, pd_error *err)
   send_job *job = ctx;
   uint64_t forgotten = 0;
   job->sent = (pd_mail_sent){.status = PD_MAIL_QUEUED};
-  int64_t sure_ms = tx->last_ms < tx->now_ms ? tx->last_ms : tx->now_ms; /* by two calls, so that one wrong clock forgets nothing */
-  TRY(pd_mail_forget_place(tx, "done/", sure_ms - job->box->keep_ms, FORGET_MAX, false, &forgotten, err));
+  TRY(pd_mail_forget_place(tx, "done/", pd_leased_sure_ms(&tx->l) - job->box->keep_ms, FORGET_MAX, false, &forgotten, err));
   if (job->mail->dedupe_key) TRY(find_duplicate(tx, job->mail->dedupe_key, &job->sent, err));
   if (job->sent.is_duplicate) return PD_OK;
   if (job->mail->is_interrupt) TRY(pd_mail_supersede(tx, tx->next, &job->sent.superseded, err));

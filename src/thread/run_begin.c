@@ -9,12 +9,12 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/random.h"
 #include "thread/run_context.h"
 #include "thread/thread.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/random.h>
 
 /* ---- what all files use ---- */
 
@@ -48,14 +48,6 @@ void pd_run_emit(const pd_run_context *run, pd_run_event event)
 }
 
 /* ---- making the handle ---- */
-
-static pd_code new_id(char out[PD_THREAD_ID_SIZE_MAX + 1], pd_error *err)
-{
-  uint8_t random[16];
-  if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random) return pd_error_set(err, PD_STORAGE, "there are no random bytes");
-  for (size_t i = 0; i < sizeof random; i++) snprintf(out + 2 * i, 3, "%02x", random[i]);
-  return PD_OK;
-}
 
 static pd_code copy_id(const char *id, const char *what, char out[PD_THREAD_ID_SIZE_MAX + 1], pd_error *err)
 {
@@ -293,7 +285,7 @@ static pd_code begin(pd_run_context *run, const pd_run_options *o, pd_error *err
   pd_thread_ack ack;
   pd_code code = PD_CONFLICT;
   bool is_commit = false;
-  if (!*run->id) TRY(new_id(run->id, err));
+  if (!*run->id) TRY(pd_random_hex(run->id, 33, err));
   do { /* each is lost to an append that is on the disk then */
     is_commit = false;
     code = begin_once(run, o, &ack, &is_commit, &why);

@@ -11,6 +11,7 @@
 #ifndef PD_THREAD_THREAD_H
 #define PD_THREAD_THREAD_H
 
+#include "base/close.h"
 #include "base/doc.h"
 
 #include <perdure/perdure.h>
@@ -152,11 +153,6 @@ static inline void pd_edit_abort_at(pd_edit **edit)
 static inline void pd_view_close_at(pd_view **view)
 {
   pd_view_close(*view);
-}
-
-static inline void pd_iter_close_at(pd_iter **iter)
-{
-  pd_iter_close(*iter);
 }
 
 static inline void pd_thread_close_at(pd_thread **thread)

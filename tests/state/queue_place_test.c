@@ -1,6 +1,6 @@
 /*
  * queue_place_test.c: where queues are: in the agents' own stores, and in `system` for agents that have none; how they are brought over,
- * also when the process is killed, another does the same, or an older perdure was there meanwhile (Q4 and Q5 in state/queue.h).
+ * also when the process is killed, another does the same, or an older perdure was there meanwhile (Q3 and Q4 in state/queue.h).
  */
 #include "base/base.h"
 #include "base/buf.h"
