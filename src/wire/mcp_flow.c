@@ -1,7 +1,6 @@
 /* mcp_flow.c: one flow; see mcp_flow.h for the invariants S1 to S3. All of them together are mcp_flows.c. */
 #include "wire/mcp_flow.h"
 
-#include "base/array.h"
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/clock.h"
@@ -30,8 +29,10 @@ pd_mcp_flow *pd_mcp_flow_new(pd_mcp_flows *flows, pd_mcp_session *session, bool 
   f->is_get = is_get;
   f->refs = 1;
   f->spoke_ms = f->left_ms = pd_clock_monotonic_ms();
-  f->out.size_max = PD_MCP_MESSAGE_SIZE_MAX * 4;
+  f->message.size_max = f->stream.out.size_max = PD_MCP_MESSAGE_SIZE_MAX * 4;
   f->is_resumable = session != NULL;
+  f->stream.queue_max = QUEUE_SIZE_MAX;
+  f->stream.kept_max = session ? KEPT_SIZE : 0;
   if (session) {
     snprintf(f->session_id, sizeof f->session_id, "%s", pd_mcp_session_id(session));
     snprintf(f->agent, sizeof f->agent, "%s", pd_mcp_session_agent(session));
@@ -59,8 +60,8 @@ void pd_mcp_flow_release(pd_mcp_flow *f)
   bool is_last = --f->refs == 0;
   pthread_mutex_unlock(&f->lock);
   if (!is_last) return;
-  pd_buf_done(&f->out);
-  free(f->ends);
+  pd_buf_done(&f->message);
+  pd_sse_done(&f->stream);
   pthread_mutex_destroy(&f->lock);
   free(f);
 }
@@ -68,9 +69,7 @@ void pd_mcp_flow_release(pd_mcp_flow *f)
 /* Under the lock. */
 void pd_mcp_flow_wake_tap(pd_mcp_tap *t)
 {
-  if (!t || !t->is_suspended) return;
-  t->is_suspended = false;
-  MHD_resume_connection(t->connection);
+  if (t) pd_sse_wake(&t->reader);
 }
 
 static bool is_ready(const pd_mcp_flow *f)
@@ -94,83 +93,31 @@ void pd_mcp_flow_wake(pd_mcp_flow *f)
 
 /* ---- events; under the lock ---- */
 
-static uint64_t next_event(const pd_mcp_flow *f)
+static pd_code add_event(pd_mcp_flow *f, const char *name, pd_bytes data)
 {
-  return f->first_event + f->end_count;
+  char id[64];
+  snprintf(id, sizeof id, "%c%08x-%llx-%llx", f->is_get ? 'g' : 'p', (unsigned)f->flows->boot, (unsigned long long)f->number,
+           (unsigned long long)pd_sse_next(&f->stream));
+  return pd_sse_put(&f->stream, f->is_resumable ? id : NULL, name, data);
 }
 
-static pd_code write_id(pd_mcp_flow *f)
-{
-  if (!f->is_resumable) return PD_OK;
-  return pd_buf_printf(&f->out, NULL, "id: %c%08x-%llx-%llx\n", f->is_get ? 'g' : 'p', (unsigned)f->flows->boot,
-                       (unsigned long long)f->number, (unsigned long long)next_event(f));
-}
-
-static pd_code end_event(pd_mcp_flow *f)
-{
-  TRY(pd_buf_append(&f->out, "\n\n", 2, NULL));
-  if (!f->is_resumable) return PD_OK;
-  TRY(pd_array_grow(&f->ends, f->end_count, &f->end_capacity, sizeof f->ends[0], "events", NULL));
-  f->ends[f->end_count++] = f->base + f->out.size;
-  return PD_OK;
-}
-
-static pd_code add_event(pd_mcp_flow *f, pd_bytes message)
-{
-  TRY(write_id(f));
-  TRY(pd_buf_append(&f->out, "event: message\ndata: ", 21, NULL));
-  TRY(pd_buf_append(&f->out, message.data, message.size, NULL));
-  return end_event(f);
-}
-
-/* An event without data: from now on the client can come back. */
-static pd_code add_prime(pd_mcp_flow *f)
-{
-  if (!f->primes) return PD_OK;
-  TRY(pd_buf_append(&f->out, "retry: 1000\n", 12, NULL));
-  TRY(write_id(f));
-  TRY(pd_buf_append(&f->out, "data: ", 6, NULL));
-  return end_event(f);
-}
-
-/* What was gathered as one message becomes the first event. */
+/* What was gathered as one message becomes the first event; before it one without data, so that the client can come back. */
 static pd_code become_stream(pd_mcp_flow *f)
 {
   if (f->is_stream) return PD_OK;
-  pd_buf message = f->out;
-  f->out = (pd_buf){.size_max = message.size_max};
   f->is_stream = true;
-  pd_code code = add_prime(f);
-  if (!code && f->count) code = add_event(f, pd_buf_bytes(&message));
-  pd_buf_done(&message);
-  return code;
+  if (f->primes) TRY(pd_sse_add(&f->stream, pd_text("retry: 1000\n")));
+  if (f->primes) TRY(add_event(f, NULL, pd_text("")));
+  if (f->count) TRY(add_event(f, "message", pd_buf_bytes(&f->message)));
+  pd_buf_done(&f->message);
+  return PD_OK;
 }
 
 static pd_code add_message(pd_mcp_flow *f, pd_bytes message)
 {
-  if (f->is_stream && f->base + f->out.size - f->sent > QUEUE_SIZE_MAX) return PD_LIMIT;
-  if (f->count || f->is_stream) {
-    TRY(become_stream(f));
-    return add_event(f, message);
-  }
-  return pd_buf_append(&f->out, message.data, message.size, NULL);
-}
-
-/* S2: forget what was sent long enough ago. It moves what is left, so not each time. */
-static void trim(pd_mcp_flow *f)
-{
-  size_t sent = (size_t)(f->sent - f->base), gone = 0;
-  uint64_t from = f->is_resumable ? f->base : f->sent;
-  if (sent < f->out.size && sent < f->out.size / 2) return;
-  if (f->is_resumable && sent < 2 * KEPT_SIZE) return;
-  while (gone + 1 < f->end_count && f->ends[gone] + KEPT_SIZE < f->sent && f->ends[gone + 1] <= f->sent) from = f->ends[gone++];
-  if (gone) memmove(f->ends, f->ends + gone, (f->end_count - gone) * sizeof f->ends[0]);
-  f->end_count -= gone;
-  f->first_event += gone;
-  size_t drop = (size_t)(from - f->base);
-  if (drop && drop < f->out.size) memmove(f->out.data, f->out.data + drop, f->out.size - drop);
-  f->out.size -= drop;
-  f->base = from;
+  if (!f->count && !f->is_stream) return pd_buf_append(&f->message, message.data, message.size, NULL);
+  TRY(become_stream(f));
+  return add_event(f, "message", message);
 }
 
 /* ---- what the core says ---- */
@@ -328,21 +275,14 @@ static ssize_t read_stream(void *ctx, uint64_t position, char *out, size_t max)
   ssize_t got = 0;
   (void)position;
   pthread_mutex_lock(&f->lock);
-  size_t left = t->is_over ? 0 : (size_t)(f->base + f->out.size - t->at);
-  if (left) {
-    got = (ssize_t)(left < max ? left : max);
-    memcpy(out, f->out.data + (t->at - f->base), (size_t)got);
-    t->at += (uint64_t)got;
-    if (t->at > f->sent) f->sent = t->at;
-    trim(f);
-  } else if (t->is_over || f->is_done) {
+  if (!t->is_over) got = (ssize_t)pd_sse_read(&f->stream, &t->reader, out, max);
+  if (!got && (t->is_over || f->is_done)) {
     got = MHD_CONTENT_READER_END_OF_STREAM;
-  } else if (t->is_beat && max >= sizeof BEAT - 1) {
+  } else if (!got && t->is_beat && max >= sizeof BEAT - 1) {
     got = sizeof BEAT - 1;
     memcpy(out, BEAT, sizeof BEAT - 1);
-  } else {
-    t->is_suspended = true;
-    MHD_suspend_connection(t->connection);
+  } else if (!got) {
+    pd_sse_sleep(&t->reader);
   }
   if (got) t->is_beat = false;
   pthread_mutex_unlock(&f->lock);
@@ -417,7 +357,7 @@ static bool attach(pd_mcp_flow *f, pd_request *request, uint64_t at)
 {
   pd_mcp_tap *t = calloc(1, sizeof *t);
   if (!t) return false;
-  *t = (pd_mcp_tap){.flow = f, .connection = request->connection, .at = at};
+  *t = (pd_mcp_tap){.flow = f, .reader = {.connection = request->connection, .at = at}};
   request->stream = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_SIZE, read_stream, t, end_stream);
   if (!request->stream) {
     free(t);
@@ -463,8 +403,8 @@ static void reply_plain(pd_mcp_flow *f, pd_request *request)
 {
   pthread_mutex_lock(&f->lock);
   pd_buf_done(&request->out);
-  request->out = f->out;
-  f->out = (pd_buf){0};
+  request->out = f->message;
+  f->message = (pd_buf){0};
   request->type = f->count ? "application/json" : NULL;
   request->status = (unsigned)f->status;
   pthread_mutex_unlock(&f->lock);
@@ -492,19 +432,6 @@ void pd_mcp_flow_answer(pd_mcp_flow *f, pd_request *request)
 
 /* ---- coming back ---- */
 
-/* Where the stream goes on after event `event`. Under the lock. */
-static bool place_after(const pd_mcp_flow *f, uint64_t event, uint64_t *out)
-{
-  if (f->is_lost || event >= next_event(f)) return false;
-  if (event + 1 == f->first_event) {
-    *out = f->base;
-    return true;
-  }
-  if (event < f->first_event) return false;
-  *out = f->ends[event - f->first_event];
-  return true;
-}
-
 /* The flow of that number and session, held; NULL: none. */
 static pd_mcp_flow *find(pd_mcp_flows *flows, const char *session, uint64_t number, bool is_get)
 {
@@ -530,7 +457,7 @@ pd_mcp_resumed pd_mcp_flow_resume(pd_mcp_flows *flows, pd_request *request, cons
   pd_mcp_flow *f = boot == flows->boot ? find(flows, session, number, kind == 'g') : NULL;
   if (!f) return otherwise;
   pthread_mutex_lock(&f->lock);
-  bool is_there = place_after(f, event, &at) && !(f->is_get && f->is_done);
+  bool is_there = !f->is_lost && pd_sse_after(&f->stream, event, &at) && !(f->is_get && f->is_done);
   pthread_mutex_unlock(&f->lock);
   if (is_there) is_there = attach(f, request, at);
   pd_mcp_flow_release(f);

@@ -3,13 +3,13 @@
 #define PD_WIRE_MCP_FLOW_INSIDE_H
 
 #include "wire/mcp_flow.h"
+#include "wire/sse.h"
 
 /* One connection that a flow is written to. Under the flow's lock; freed by libmicrohttpd, with the response. */
 typedef struct pd_mcp_tap {
   pd_mcp_flow *flow;
-  struct MHD_Connection *connection;
-  uint64_t at;                         /* the next byte of the stream */
-  bool is_suspended, is_over, is_beat; /* over: another has taken its place, or the client has left; beat: a comment is due */
+  pd_sse_reader reader;
+  bool is_over, is_beat; /* over: another has taken its place, or the client has left; beat: a comment is due */
   pd_leaver leaver;
 } pd_mcp_tap;
 
@@ -26,12 +26,8 @@ struct pd_mcp_flow {
   pd_leaver leaver;
   pd_waits *waits;
   pd_waiter *waiter;
-  pd_buf out;     /* the message, while there is one; of a stream, bytes from `base` on */
-  uint64_t base;  /* where in the stream `out` begins */
-  uint64_t sent;  /* up to here it was handed to a connection */
-  uint64_t *ends; /* where events end, from that of number first_event on */
-  size_t end_count, end_capacity;
-  uint64_t first_event;
+  pd_buf message; /* the only one, until it is a stream */
+  pd_sse stream;
   size_t count; /* messages */
   int status;
   bool is_last, is_done, is_stream, is_lost;

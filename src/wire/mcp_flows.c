@@ -69,7 +69,7 @@ static pd_mcp_flow *find_surplus(pd_mcp_flows *flows, size_t parked_count)
   size_t count = 0;
   for (pd_mcp_flow *f = flows->first; f && items; f = f->next) {
     pthread_mutex_lock(&f->lock);
-    if (!f->tap && !f->request && count < parked_count) items[count++] = (parked){f, f->out.size, f->left_ms};
+    if (!f->tap && !f->request && count < parked_count) items[count++] = (parked){f, f->message.size + f->stream.out.size, f->left_ms};
     pthread_mutex_unlock(&f->lock);
   }
   pd_mcp_flow *found = items ? largest(items, count) : NULL;
@@ -87,7 +87,7 @@ static pd_mcp_flow *take_stale(pd_mcp_flows *flows, int64_t now_ms)
     pthread_mutex_lock(&f->lock);
     if (!f->tap && !f->request) {
       count++;
-      size += f->out.size;
+      size += f->message.size + f->stream.out.size;
       if (!oldest || f->left_ms < oldest->left_ms) oldest = f;
     }
     pthread_mutex_unlock(&f->lock);
@@ -103,7 +103,7 @@ static void beat(pd_mcp_flow *f, int64_t now_ms)
   pthread_mutex_lock(&f->lock);
   int64_t every_ms = f->is_get || f->count ? BEAT_MS : BEAT_ANSWER_MS;
   if (f->request && now_ms >= f->early_ms) pd_mcp_flow_wake_request(f);
-  if (f->tap && f->tap->is_suspended && now_ms - f->spoke_ms >= every_ms) {
+  if (f->tap && f->tap->reader.is_asleep && now_ms - f->spoke_ms >= every_ms) {
     f->tap->is_beat = true;
     f->spoke_ms = now_ms;
     pd_mcp_flow_wake_tap(f->tap);

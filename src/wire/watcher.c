@@ -10,7 +10,6 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "wire/sse.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -21,13 +20,10 @@
 #define BLOCK_SIZE 4096
 #define FILL_SIZE ((size_t)32 * 1024) /* read ahead for one that is behind */
 #define SEND_SIZE (64 * 1024)
-#define LAST_SIZE 1024 /* the word at the end has room in every queue */
 
 static void wake(pd_watcher *w)
 {
-  if (!w->is_asleep || w->is_filling) return; /* who fills it wakes it, and is done with it then */
-  w->is_asleep = false;
-  MHD_resume_connection(w->connection);
+  if (!w->is_filling) pd_sse_wake(&w->reader); /* who fills it wakes it, and is done with it then */
 }
 
 /* ---- sending; under its lock ---- */
@@ -35,7 +31,7 @@ static void wake(pd_watcher *w)
 /* As much as the socket takes now. */
 static size_t send_now(pd_watcher *w, pd_bytes text)
 {
-  ssize_t sent = w->fd >= 0 && w->is_asleep ? send(w->fd, text.data, text.size, MSG_DONTWAIT | MSG_NOSIGNAL) : 0;
+  ssize_t sent = w->fd >= 0 && w->reader.is_asleep ? send(w->fd, text.data, text.size, MSG_DONTWAIT | MSG_NOSIGNAL) : 0;
   if (sent < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) w->is_over = true; /* the client is gone */
   return sent < 0 ? 0 : (size_t)sent;
 }
@@ -43,8 +39,8 @@ static size_t send_now(pd_watcher *w, pd_bytes text)
 static void end_with(pd_watcher *w, const char *reason)
 {
   if (w->is_over) return;
-  w->queue.size_max += LAST_SIZE;
-  (void)!pd_sse_note(&w->queue, "cut", &w->place, w->name, reason, NULL); /* without memory for it, the end alone tells */
+  w->stream.out.size_max = 0;                                                  /* there is room for the last word */
+  (void)!pd_sse_note(&w->stream.out, "cut", &w->place, w->name, reason, NULL); /* without memory for it, the end alone tells */
   w->is_over = true;
   wake(w);
 }
@@ -53,16 +49,14 @@ static void push(pd_watcher *w, pd_bytes text)
 {
   if (w->is_over) return;
   w->pushed_ms = pd_clock_monotonic_ms();
-  size_t sent = w->queue.size ? 0 : send_now(w, text); /* in order: behind what waits already */
+  size_t sent = w->stream.out.size ? 0 : send_now(w, text); /* in order: behind what waits already */
   pd_bytes rest = {(const char *)text.data + sent, text.size - sent};
-  if (rest.size && !w->is_over && pd_buf_append(&w->queue, rest.data, rest.size, NULL)) {
-    atomic_fetch_add(&w->hub->cut_count, 1);
-    /* A piece of an event may be out: its rest, and the word after it, would be read as one. The end alone tells, then. */
-    if (sent)
-      w->is_over = true;
-    else
-      end_with(w, "too slow: what was to be sent did not fit the queue (server.watch_queue); come back with Last-Event-ID");
-  }
+  pd_code code = rest.size && !w->is_over ? pd_sse_add(&w->stream, rest) : PD_OK;
+  if (code) atomic_fetch_add(&w->hub->cut_count, 1);
+  if (code && sent) /* no memory: a piece of an event is out, and what came after it would be read as one with it. The end alone tells. */
+    w->is_over = true;
+  else if (code)
+    end_with(w, "too slow: what was to be sent did not fit the queue (server.watch_queue); come back with Last-Event-ID");
   if (rest.size || w->is_over) wake(w);
 }
 
@@ -226,16 +220,12 @@ static void fill_and_wake(pd_watcher *w)
   if (is_live && !w->is_over && atomic_load(&w->hub->is_draining)) { /* it joined after all others were told */
     w->is_over = true;
   } else if (code) {
-    (void)!pd_sse_note(&w->queue, "cut", &before, w->name, err.message, NULL); /* what was read just now is read again */
+    (void)!pd_sse_note(&w->stream.out, "cut", &before, w->name, err.message, NULL); /* what was read just now is read again */
     w->is_over = true;
-  } else if (text.size) {
-    pd_buf_done(&w->queue); /* it is empty: who is behind is filled when all was sent */
-    size_t size_max = w->queue.size_max;
-    w->queue = text;
-    w->queue.size_max = size_max;
-    text = (pd_buf){0};
+  } else if (text.size && pd_sse_add(&w->stream, pd_buf_bytes(&text))) { /* it was empty: there is no memory */
+    w->is_over = true;
   }
-  if (!is_live || w->queue.size || w->is_over) wake(w); /* live and nothing to say: let it sleep */
+  if (!is_live || w->stream.out.size || w->is_over) wake(w); /* live and nothing to say: let it sleep */
   pthread_mutex_unlock(&w->lock);
 }
 
@@ -246,34 +236,18 @@ static void run_job(pd_job *job)
 
 /* ---- what libmicrohttpd asks for ---- */
 
-static ssize_t take_queued(pd_watcher *w, char *out, size_t max)
-{
-  size_t left = w->queue.size - w->sent, size = left < max ? left : max;
-  memcpy(out, w->queue.data + w->sent, size);
-  w->sent += size;
-  if (w->sent == w->queue.size) {
-    w->sent = 0;
-    pd_buf_done(&w->queue); /* an idle watcher costs little */
-    w->queue = (pd_buf){.size_max = w->queue.size_max};
-  }
-  return (ssize_t)size;
-}
-
 static ssize_t read_stream(void *cls, uint64_t pos, char *out, size_t max)
 {
   pd_watcher *w = cls;
-  ssize_t size = 0;
   (void)pos;
   pthread_mutex_lock(&w->lock);
   bool must_fill = false;
-  if (w->queue.size) {
-    size = take_queued(w, out, max);
-  } else if (w->is_over) {
+  ssize_t size = (ssize_t)pd_sse_read(&w->stream, &w->reader, out, max);
+  if (!size && w->is_over) {
     size = MHD_CONTENT_READER_END_OF_STREAM;
-  } else {
-    w->is_asleep = true;
+  } else if (!size) {
     must_fill = w->is_filling = !w->is_live;
-    MHD_suspend_connection(w->connection);
+    pd_sse_sleep(&w->reader);
   }
   pthread_mutex_unlock(&w->lock);
   if (must_fill && !pd_pool_add(&w->hub->server->readers, &w->job)) {
@@ -315,7 +289,7 @@ static void end_stream(void *cls)
   atomic_fetch_sub(&hub->count, 1);
   stop_reading(w);
   pd_caller_done(&w->caller);
-  pd_buf_done(&w->queue);
+  pd_sse_done(&w->stream);
   pd_buf_done(&w->prefix);
   pthread_mutex_destroy(&w->lock);
   free(w);
@@ -326,7 +300,7 @@ static void end_stream(void *cls)
 static void set_up(pd_watcher *w, const pd_hub_request *request)
 {
   w->follower.take = take;
-  w->connection = request->connection;
+  w->reader.connection = request->connection;
   w->fd = request->is_direct ? request->fd : -1;
   w->job.run = run_job;
   w->is_open = request->is_open;
@@ -339,7 +313,7 @@ static void set_up(pd_watcher *w, const pd_hub_request *request)
   if (request->fd >= 0)
     setsockopt(request->fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size); /* else the system keeps megabytes for who does not read */
   snprintf(w->ref, sizeof w->ref, "%s", request->options.ref ? request->options.ref : "");
-  w->queue.size_max = w->hub->server->settings.watch_queue_bytes;
+  w->stream.queue_max = w->hub->server->settings.watch_queue_bytes;
 }
 
 static pd_code start(pd_watcher *w, const pd_hub_request *request, pd_error *err)
@@ -348,8 +322,8 @@ static pd_code start(pd_watcher *w, const pd_hub_request *request, pd_error *err
   TRY(pd_follow_open(request->grant, request->name, &w->follower, err));
   TRY(pd_watch_open(request->store, &request->options, &w->watch, err));
   pd_watch_cursor at = pd_watch_where(w->watch);
-  TRY(pd_buf_printf(&w->queue, err, "retry: 1000\n"));
-  return pd_sse_note(&w->queue, "hello", &at, w->name, NULL, err);
+  TRY(pd_buf_printf(&w->stream.out, err, "retry: 1000\n"));
+  return pd_sse_note(&w->stream.out, "hello", &at, w->name, NULL, err);
 }
 
 pd_code pd_watcher_begin(pd_watcher *w, const pd_hub_request *request, struct MHD_Response **out, pd_error *err)

@@ -4,6 +4,7 @@
 
 #include "wire/gone.h"
 #include "wire/http.h"
+#include "wire/sse.h"
 
 #include <perdure/follow.h>
 #include <stdatomic.h>
@@ -22,11 +23,11 @@ struct pd_hub {
 /* What is looked at for each event stands together: a thousand of them are walked through. */
 struct pd_watcher {
   pd_follower follower; /* first */
-  pthread_mutex_t lock; /* of queue, sent, place, pushed_ms, is_live, is_asleep, is_filling, is_over; taken last */
-  pd_buf queue;
-  size_t sent; /* of the queue */
-  int fd;      /* -1: only libmicrohttpd writes */
-  bool is_live, is_asleep, is_over;
+  pthread_mutex_t lock; /* of stream, reader, place, pushed_ms, is_live, is_filling, is_over; taken last */
+  pd_sse stream;
+  pd_sse_reader reader;
+  int fd; /* -1: only libmicrohttpd writes */
+  bool is_live, is_over;
   bool is_filling;       /* the pool has it: it must not be woken by another, and so not end */
   bool is_open;          /* it hears of hidden refs, too */
   uint64_t policy_epoch; /* when policy was asked last; the watcher's thread of the moment */
@@ -39,7 +40,6 @@ struct pd_watcher {
   char name[PD_NAME_SIZE_MAX + 1]; /* of the store */
   pd_caller caller;                /* who it is, and the capability that tells the same: asked again when policy changes */
   const char *like;
-  struct MHD_Connection *connection;
   pd_store *store; /* borrowed while it is behind, for */
   pd_watch *watch;
   pd_job job;       /* reading on, by the pool */
