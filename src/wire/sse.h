@@ -1,6 +1,6 @@
 /*
- * sse.h: a stream of server-sent events: what was written and not yet sent, and of what was sent as much as a client may want again. Used by
- * GET /v1/watch (watcher.c), whose events are in the log, and by MCP (mcp_flow.c), whose events are only here. Whoever has it locks it.
+ * sse.h: a stream of server-sent events: what was written and not yet sent, and of what was sent as much as a client may want again. Used
+ * by GET /v1/watch (watcher.c), whose events are in the log, and by MCP (mcp_flow.c), whose events are only here. Whoever has it locks it.
  *
  * SSE-1  What is not sent is at most queue_max bytes; but into an empty queue one text always fits.
  * SSE-2  Sent events are kept up to kept_max bytes, the last one whatever its size. With kept_max 0 none is, and an idle stream has no
