@@ -5,8 +5,8 @@
  * S1  An event of a stream that can be resumed has an id. Who comes back with it is sent what followed in that stream, each event once, and
  *     nothing of another stream.
  * S2  Sent events are kept up to KEPT_SIZE bytes, unsent ones up to QUEUE_SIZE_MAX (sse.h), then the stream is over and lost. A stream
- *     without a connection is kept for PARKED_MS, SESSION_PARKED_MAX of a session, PARKED_SIZE_MAX of all: the agent that has the most loses
- *     its oldest first.
+ *     without a connection is kept for PARKED_MS, SESSION_PARKED_MAX of a session, PARKED_SIZE_MAX of all: the agent that has the most
+ *     loses its oldest first.
  * S3  A stream is written to by one connection at a time: who comes later takes it over.
  *
  * LOCKS       That of pd_gone, pd_mcp_flows.lock, then a flow's, then that of pd_waits. MHD's callbacks hold none when they begin.
