@@ -5,7 +5,7 @@
  * writes for all (Perdure-Agent). With each write a client goes on to its next agent, so no two clients write to one unless there are
  * fewer agents than clients. All agents are made before the first measurement.
  *
- * There is no peer, and no budget but that it becomes no worse. `before` is what commit b5e4400 reached of its own rate on one agent, with
+ * It has no peer; its budget is to get no worse. `before` is what commit b5e4400 reached of its own rate on one agent, with
  * this client and the server of that day, in turns with ours on a quiet machine: 0.46 and 0.37 on 64 agents, 0.13 and 0.08 on 500, 0.05 and
  * 0.03 on 5,000. Ours in the same turns: 0.37 and 0.34, 0.10 and 0.11, 0.04 and 0.04. The disk moves by half between turns.
  */

@@ -6,8 +6,8 @@
  * LEA-1  A change of a queue that has a head is one commit that also writes the head, on condition of the version that was read. So all
  *        that was read in the same invocation still holds, whichever processes use the queue.
  * LEA-2  Items are numbered by the head; a number is never used twice.
- * LEA-3  An item is with one holder at a time: until its lease ends by the clock of whoever looks. A lease that a clock gave that was ahead
- *        has ended, so that a wrong clock keeps nothing for ever.
+ * LEA-3  An item has one holder at a time, until its lease ends by the clock of the caller that looks. A lease given by a clock that was
+ *        ahead counts as ended, so a wrong clock holds nothing forever.
  * LEA-4  What is forgotten for its age is old by the clock of two calls, so that one call with a wrong clock forgets nothing.
  */
 #ifndef PD_LEASED_LEASED_H
