@@ -4,6 +4,7 @@
 #include "base/array.h"
 #include "base/base.h"
 #include "base/error.h"
+#include "base/map.h"
 #include "base/map64.h"
 #include "state/quota.h"
 #include "state/tiers.h"
@@ -11,13 +12,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define REMEMBERED_MAX 1000000 /* then it begins anew: about 32 MB */
+#define REMEMBERED_MAX 1000000 /* keys; then it starts again from nothing: about 48 MB */
 
 typedef char owner_name[PD_NAME_SIZE_MAX + 1];
 
+/* Who wrote the newest version of a key that was asked for; a newer one takes its place, so memory grows with keys and not with writes. */
+typedef struct owner {
+  uint64_t entry; /* fingerprint */
+  uint32_t name;  /* index */
+} owner;
+
 struct pd_owners {
   pthread_mutex_t lock;
-  pd_map64 seen; /* fingerprint of an entry -> index of a name */
+  pd_map64 keys; /* hash of a key -> index of its owner */
+  owner *owners;
+  size_t owner_count, owner_capacity;
   owner_name *names;
   size_t name_count, name_capacity;
 };
@@ -35,7 +44,8 @@ void pd_owners_free(pd_owners *owners)
 {
   if (!owners) return;
   pthread_mutex_destroy(&owners->lock);
-  pd_map64_done(&owners->seen);
+  pd_map64_done(&owners->keys);
+  free(owners->owners);
   free(owners->names);
   free(owners);
 }
@@ -49,13 +59,22 @@ static uint64_t fingerprint(const pd_entry *entry)
   return mixed ? mixed : 1;
 }
 
-static bool recall(pd_owners *owners, uint64_t key, char *out)
+/* Two keys with one hash take each other's place and are looked up each time: the fingerprint tells them apart. */
+static uint64_t hash_of(const pd_entry *entry)
+{
+  uint64_t hash = pd_map_hash(entry->key, 0);
+  return hash ? hash : 1;
+}
+
+static bool recall(pd_owners *owners, const pd_entry *entry, char *out)
 {
   pthread_mutex_lock(&owners->lock);
-  const uint32_t *index = pd_map64_find(&owners->seen, key);
-  if (index) memcpy(out, owners->names[*index], sizeof(owner_name));
+  const uint32_t *at = pd_map64_find(&owners->keys, hash_of(entry));
+  const owner *o = at ? &owners->owners[*at] : NULL;
+  bool is_it = o && o->entry == fingerprint(entry);
+  if (is_it) memcpy(out, owners->names[o->name], sizeof(owner_name));
   pthread_mutex_unlock(&owners->lock);
-  return index;
+  return is_it;
 }
 
 static pd_code name_index(pd_owners *owners, const char *name, uint32_t *out, pd_error *err)
@@ -71,17 +90,23 @@ static pd_code name_index(pd_owners *owners, const char *name, uint32_t *out, pd
   return PD_OK;
 }
 
-static pd_code remember_locked(pd_owners *owners, uint64_t key, const char *name, pd_error *err)
+static void forget_all(pd_owners *owners)
 {
-  if (owners->seen.count >= REMEMBERED_MAX) {
-    pd_map64_done(&owners->seen);
-    owners->seen = (pd_map64){0};
-    owners->name_count = 0;
-  }
-  uint32_t index = 0, *slot;
+  pd_map64_done(&owners->keys);
+  owners->keys = (pd_map64){0};
+  owners->owner_count = owners->name_count = 0;
+}
+
+static pd_code remember_locked(pd_owners *owners, const pd_entry *entry, const char *name, pd_error *err)
+{
+  if (owners->owner_count >= REMEMBERED_MAX) forget_all(owners);
+  uint32_t index = 0, *at;
+  bool is_new;
   TRY(name_index(owners, name, &index, err));
-  TRY(pd_map64_add(&owners->seen, key, &slot, NULL, err));
-  *slot = index;
+  TRY(pd_array_grow(&owners->owners, owners->owner_count, &owners->owner_capacity, sizeof owners->owners[0], "owners of keys", err));
+  TRY(pd_map64_add(&owners->keys, hash_of(entry), &at, &is_new, err));
+  if (is_new) *at = (uint32_t)owners->owner_count++;
+  owners->owners[*at] = (owner){fingerprint(entry), index};
   return PD_OK;
 }
 
@@ -119,13 +144,12 @@ static pd_code look_up(pd_store *store, const pd_entry *entry, char *out, pd_err
 
 pd_code pd_owner_of(pd_home *home, pd_store *store, const pd_entry *entry, char out[PD_NAME_SIZE_MAX + 1], pd_error *err)
 {
-  uint64_t key = fingerprint(entry);
-  if (recall(home->owners, key, out)) return PD_OK;
+  if (recall(home->owners, entry, out)) return PD_OK;
   *out = 0;
   TRY(look_up(store, entry, out, err));
   if (!*out) return PD_OK;
   pthread_mutex_lock(&home->owners->lock);
-  pd_code code = remember_locked(home->owners, key, out, err);
+  pd_code code = remember_locked(home->owners, entry, out, err);
   pthread_mutex_unlock(&home->owners->lock);
   return code;
 }

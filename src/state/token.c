@@ -180,6 +180,7 @@ static pd_code find_good(pd_home *home, const char *id, pd_id given, const pd_to
   TRY(find_held(home, id, given, &now, &token, &is_newer, err));
   if (!is_good(home, &token->token, given)) {
     pd_token_release(&token->token.info);
+    pd_tokens_forget(home->tokens, id, &given);
     return refuse(err);
   }
   if (is_newer) pd_tokens_keep(home->tokens, token, &now);

@@ -34,6 +34,8 @@ PD_MUST_USE pd_code pd_tokens_store(pd_home *home, pd_store **out, pd_error *err
 pd_held_token *pd_tokens_find(pd_tokens *tokens, const char *id, const pd_id *given, pd_store_mark *out_mark);
 /* It was as it is stored after the store's mark was `mark`. */
 void pd_tokens_keep(pd_tokens *tokens, pd_held_token *token, const pd_store_mark *mark);
+/* A token with this text is not good any more. */
+void pd_tokens_forget(pd_tokens *tokens, const char *id, const pd_id *given);
 
 /* ---- token.c ---- */
 

@@ -5,6 +5,7 @@
  *     id of the token's value is looked up, and the token is read again unless that is the same. So a token that any process revokes or
  *     changes is refused or read by the next request, and nothing has to be invalidated.
  * K2  A token is kept by its id and the hash of the text that was given; a text that is not good is never kept and replaces nothing.
+ *     One that is not good any more goes when its text is given: revoked tokens take no memory.
  * K3  Time is not part of it: expiry is judged at each look-up (token.c).
  */
 #include "base/base.h"
@@ -65,13 +66,19 @@ static slot *slot_of(pd_tokens *tokens, const char *id)
   return &tokens->slots[digit_of(id[0]) << 4 | digit_of(id[1])];
 }
 
+/* Does it keep the token that has this text? */
+static bool keeps(const slot *at, const char *id, const pd_id *given)
+{
+  return at->token && memcmp(at->token->token.info.id, id, PD_TOKEN_ID_SIZE - 1) == 0 &&
+         CRYPTO_memcmp(at->token->token.info.hash.bytes, given->bytes, sizeof given->bytes) == 0;
+}
+
 pd_held_token *pd_tokens_find(pd_tokens *tokens, const char *id, const pd_id *given, pd_store_mark *out_mark)
 {
   pd_held_token *found = NULL;
   pthread_mutex_lock(&tokens->lock);
   slot *at = slot_of(tokens, id);
-  if (at->token && memcmp(at->token->token.info.id, id, PD_TOKEN_ID_SIZE - 1) == 0 &&
-      CRYPTO_memcmp(at->token->token.info.hash.bytes, given->bytes, sizeof given->bytes) == 0) {
+  if (keeps(at, id, given)) {
     found = at->token;
     *out_mark = at->mark;
     atomic_fetch_add(&found->holders, 1);
@@ -89,6 +96,19 @@ void pd_tokens_keep(pd_tokens *tokens, pd_held_token *token, const pd_store_mark
   *at = (slot){token, *mark};
   pthread_mutex_unlock(&tokens->lock);
   if (before) pd_token_release(&before->token.info);
+}
+
+void pd_tokens_forget(pd_tokens *tokens, const char *id, const pd_id *given)
+{
+  pd_held_token *gone = NULL;
+  pthread_mutex_lock(&tokens->lock);
+  slot *at = slot_of(tokens, id);
+  if (keeps(at, id, given)) {
+    gone = at->token;
+    *at = (slot){0};
+  }
+  pthread_mutex_unlock(&tokens->lock);
+  if (gone) pd_token_release(&gone->token.info);
 }
 
 /* ---- for everybody ---- */

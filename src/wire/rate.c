@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define BUCKETS_MAX 4096 /* then those that are full are looked for */
+#define LOOK_MIN 64 /* buckets, before those that are full are looked for */
 
 typedef struct bucket {
   struct bucket *next; /* of those that are forgotten */
@@ -25,6 +25,7 @@ typedef struct bucket {
 struct pd_rates {
   pthread_mutex_t lock;
   pd_map buckets; /* by id */
+  size_t look_at; /* so many buckets: look for those that are full */
 };
 
 pd_code pd_rates_new(pd_rates **out, pd_error *err)
@@ -32,6 +33,7 @@ pd_code pd_rates_new(pd_rates **out, pd_error *err)
   pd_rates *made = calloc(1, sizeof *made);
   if (!made) return pd_error_memory(err, "the server");
   made->buckets.text_at = offsetof(bucket, id);
+  made->look_at = LOOK_MIN;
   pthread_mutex_init(&made->lock, NULL);
   *out = made;
   return PD_OK;
@@ -54,6 +56,7 @@ static void fill(bucket *b, int64_t now_us)
   b->seen_us = now_us;
 }
 
+/* The next time when there are twice as many as are left: so each bucket is looked at twice on average, however many there are. */
 static void forget_full(pd_rates *rates, int64_t now_us)
 {
   size_t at = 0;
@@ -68,6 +71,7 @@ static void forget_full(pd_rates *rates, int64_t now_us)
     next = full->next;
     free(pd_map_remove(&rates->buckets, pd_text(full->id)));
   }
+  rates->look_at = rates->buckets.count < LOOK_MIN / 2 ? LOOK_MIN : 2 * rates->buckets.count;
 }
 
 /* NULL: no memory. */
@@ -75,7 +79,7 @@ static bucket *find(pd_rates *rates, const char *id, uint64_t rate, int64_t now_
 {
   bucket *b = pd_map_find(&rates->buckets, pd_text(id));
   if (b) return b;
-  if (rates->buckets.count >= BUCKETS_MAX) forget_full(rates, now_us);
+  if (rates->buckets.count >= rates->look_at) forget_full(rates, now_us);
   b = calloc(1, sizeof *b);
   if (!b) return NULL;
   *b = (bucket){.rate = rate, .level = (double)rate, .seen_us = now_us};

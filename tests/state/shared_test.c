@@ -4,6 +4,8 @@
 #include "base/base.h"
 #include "base/clock.h"
 #include "state/home.h"
+#include "state/owners.h"
+#include "support/heap.h"
 #include "support/temp_folder.h"
 
 #include <setjmp.h>
@@ -444,9 +446,54 @@ static void shared_list__of_10000_keys_names_every_owner(void **state)
   }
 }
 
+#define WRITES 1000
+
+typedef struct versions {
+  pd_entry entries[WRITES]; /* newest first */
+  size_t count;
+} versions;
+
+static bool take_entry(void *ctx, const pd_version_info *version)
+{
+  versions *v = ctx;
+  v->entries[v->count] = version->entry;
+  v->entries[v->count++].key = pd_text("k");
+  return v->count < WRITES;
+}
+
+static void ask_owners(const versions *v, pd_store *store, size_t from, size_t end)
+{
+  char owner[PD_NAME_SIZE_MAX + 1];
+  for (size_t i = from; i > end; i--) {
+    assert_int_equal(pd_owner_of(w.home, store, &v->entries[i - 1], owner, &w.err), PD_OK);
+    assert_string_equal(owner, i % 2 ? "a0" : "a1");
+  }
+}
+
+/* A server remembers who wrote a value that was asked for: of a key's newest version, not of each that it ever had. */
+static void shared__memory_for_owners_does_not_grow_with_writes(void **state)
+{
+  (void)state;
+  static versions v;
+  pd_store *store;
+  pd_options options = {.flush_ms = 1000};
+  v.count = 0;
+  assert_int_equal(pd_store_open(w.uri, "shared", &options, &store, &w.err), PD_OK);
+  for (int i = 0; i < WRITES; i++)
+    assert_int_equal(pd_put(store, pd_text("k"), pd_text("1"), &(pd_note){.author = i % 2 ? "a0" : "a1"}, NULL, &w.err), PD_OK);
+  assert_int_equal(pd_history(store, NULL, pd_text("k"), 0, take_entry, &v, &w.err), PD_OK);
+  assert_int_equal(v.count, WRITES);
+  ask_owners(&v, store, 1000, 900); /* what the store itself caches for it */
+  size_t before = heap_in_use();
+  ask_owners(&v, store, 900, 0);
+  assert_true(heap_in_use() < before + (8u << 10) || heap_is_hidden());
+  assert_int_equal(pd_store_close(store, &w.err), PD_OK);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
+    cmocka_unit_test_setup_teardown(shared__memory_for_owners_does_not_grow_with_writes, set_up, tear_down),
     cmocka_unit_test_setup_teardown(shared_get__in_key__names_the_entry_that_is_read, set_up, tear_down),
     cmocka_unit_test_setup_teardown(shared_get__out_value__is_the_very_json_and_null_if_absent, set_up, tear_down),
     cmocka_unit_test_setup_teardown(shared_get__out_version__counts_writes_and_is_0_if_absent, set_up, tear_down),
