@@ -231,7 +231,7 @@ static enum MHD_Result find_caller_elsewhere(pd_request *request)
 {
   request->state = PD_REQUEST_WORKING;
   request->job.run = find_caller;
-  request->job.owner = NULL;
+  request->job.owner = "?"; /* no agent's name: all who are not known yet share one lane, so that guessing takes no more than that */
   MHD_suspend_connection(request->connection);
   if (pd_pool_add(&request->server->readers, &request->job)) return MHD_YES;
   reply_overloaded(request);

@@ -1,8 +1,8 @@
 /*
  * hostile_test.c: one agent with one token against an honest one. The hostile agent floods the server with long polls, watches, large
- * bodies that end a byte at a time, MCP sessions, batches, cancellations, and sessions with large state: each by itself, and all at once.
- * Meanwhile the honest agent asks for everything there is: none of its requests fails, and they do not take long. What the bodies take of
- * the server's memory is the agent's share, not what it sends.
+ * bodies that end a byte at a time, MCP sessions, batches, cancellations, sessions with large state, and tokens that it guesses: each by
+ * itself, and all at once. Meanwhile the honest agent asks for everything there is: none of its requests fails, and they do not take long.
+ * What the bodies take of the server's memory is the agent's share, not what it sends.
  *
  * How long is measured for each flood, beside what it takes without one. No request may take 10 s, which a server whose workers are all
  * taken by the flood does not keep. PERDURE_TORTURE=full: the 99th percentile has to be under 250 ms, too.
@@ -32,7 +32,8 @@
 #define WATCHES 300 /* more than an agent may have */
 #define BODIES 64   /* of 4 MB: four times the agent's share of server.bytes_max */
 #define HEAP_MAX ((uint64_t)160 << 20)
-#define TALKERS 2 /* threads of each of the other floods */
+#define TALKERS 2   /* threads of each of the other floods */
+#define GUESSERS 64 /* connections of one thread that guesses tokens */
 #define ROUNDS 12
 #define ROUNDS_FULL 100
 #define WORST_MS (SERVED_IS_SANITIZED ? 40000 : 10000)
@@ -48,12 +49,13 @@ typedef enum flood {
   BATCHES,
   CANCELLATIONS,
   LARGE_SESSIONS,
+  WRONG_TOKENS,
   EVERYTHING,
   FLOODS
 } flood;
 
-static const char *const flood_names[] = {"no flood",    "long polls",        "watches",        "large bodies",      "MCP sessions",
-                                          "MCP batches", "MCP cancellations", "large sessions", "everything at once"};
+static const char *const flood_names[] = {"no flood",    "long polls",        "watches",        "large bodies", "MCP sessions",
+                                          "MCP batches", "MCP cancellations", "large sessions", "wrong tokens", "everything at once"};
 
 typedef struct world {
   served *s;
@@ -198,6 +200,33 @@ static void fill_sessions(world *w)
   free(value);
 }
 
+/* A well-formed token that nobody made, on many connections at once, again and again. */
+static void guess(world *w)
+{
+  int fds[GUESSERS];
+  char got[4096];
+  unsigned long long number = 0;
+  bool is_first = true;
+  for (int i = 0; i < GUESSERS; i++) fds[i] = served_connect(w->s);
+  while (!atomic_load(&w->is_over)) {
+    for (int i = 0; i < GUESSERS; i++) {
+      char *headers = text_of("Authorization: Bearer pd_%016llx_%064llx\r\n", number, number);
+      if (fds[i] >= 0) send_request(fds[i], headers, "/v1/call/state.persistent.list", "{}");
+      number++;
+      free(headers);
+    }
+    for (int i = 0; i < GUESSERS; i++) {
+      if (fds[i] >= 0 && recv(fds[i], got, sizeof got, 0) > 0) continue;
+      if (fds[i] >= 0) close(fds[i]);
+      fds[i] = served_connect(w->s);
+    }
+    if (is_first) atomic_fetch_add(&w->ready, 1);
+    is_first = false;
+  }
+  for (int i = 0; i < GUESSERS; i++)
+    if (fds[i] >= 0) close(fds[i]);
+}
+
 static void *run_flooder(void *ctx)
 {
   flooder *f = ctx;
@@ -217,6 +246,7 @@ static void *run_flooder(void *ctx)
     talk(f->w, "/mcp", "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{\"requestId\":1}}", "");
     break;
   case LARGE_SESSIONS: fill_sessions(f->w); break;
+  case WRONG_TOKENS: guess(f->w); break;
   default: break;
   }
   free(text);
