@@ -29,6 +29,17 @@ bool pd_json_copy_text(pd_json value, char *out, size_t size)
   return true;
 }
 
+pd_code pd_json_append_text(pd_json value, pd_buf *out, pd_error *err)
+{
+  size_t before = out->size;
+  TRY(pd_json_decode(value, out, err)); /* makes room for the quotes too, so the NUL has its place */
+  if (memchr(out->data + before, 0, out->size - before)) {
+    out->size = before;
+    return pd_error_set(err, PD_INVALID, "a string has a NUL inside");
+  }
+  return pd_buf_byte(out, 0, err);
+}
+
 bool pd_json_id(pd_json value, pd_id *out)
 {
   char hex[PD_ID_HEX_SIZE];
@@ -94,7 +105,15 @@ static bool read_name(pd_json value, const pd_bind *b, int *out)
   return index >= 0;
 }
 
-static bool read_one(pd_json value, const pd_bind *b, void *out)
+static bool read_kept(pd_json value, pd_buf *texts, const char **out)
+{
+  size_t at = texts->size;
+  if (pd_json_append_text(value, texts, NULL)) return false;
+  *out = (const char *)texts->data + at;
+  return true;
+}
+
+static bool read_one(pd_json value, const pd_bind *b, void *out, pd_buf *texts)
 {
   switch (b->kind) {
   case PD_BIND_TEXT: return pd_json_copy_text(value, out, b->size);
@@ -108,6 +127,7 @@ static bool read_one(pd_json value, const pd_bind *b, void *out)
   case PD_BIND_NAME: return read_name(value, b, out);
   case PD_BIND_STRING:
   case PD_BIND_JSON: return *(pd_json *)out = value, b->kind == PD_BIND_JSON || value.kind == PD_JSON_STRING;
+  case PD_BIND_KEPT: return read_kept(value, texts, out);
   }
   return false;
 }
@@ -121,7 +141,7 @@ static pd_code find(pd_json object, const pd_bind *table, size_t count, pd_bind_
   while (pd_json_walk_next(&walk, &key, &value)) {
     size_t i = 0;
     while (i < count && !pd_json_is(key, table[i].name)) i++;
-    if (mode == PD_BIND_EXACT && (i == count || found[i].kind))
+    if (mode != PD_BIND_LOOSE && (i == count || found[i].kind))
       return pd_error_set(err, PD_INVALID, "member %.*s is unknown or there twice", (int)(key.raw.size < 64 ? key.raw.size : 64),
                           (const char *)key.raw.data);
     if (i < count && !found[i].kind) found[i] = value;
@@ -129,19 +149,26 @@ static pd_code find(pd_json object, const pd_bind *table, size_t count, pd_bind_
   return PD_OK;
 }
 
-pd_code pd_bind_read(pd_json object, const pd_bind *table, size_t count, pd_bind_mode mode, void *out, pd_error *err)
+pd_code pd_bind_keep(pd_json object, const pd_bind *table, size_t count, pd_bind_mode mode, void *out, pd_buf *texts, pd_error *err)
 {
   pd_json found[MEMBERS_MAX];
   assert(count <= MEMBERS_MAX);
+  if (texts) TRY(pd_buf_reserve(texts, object.raw.size, err)); /* for all of them: none is longer decoded, with its NUL, than it was */
   for (size_t i = 0; i < count; i++) found[i] = (pd_json){.kind = PD_JSON_NONE};
   TRY(find(object, table, count, mode, found, err));
   for (size_t i = 0; i < count; i++) {
-    bool is_absent = found[i].kind == PD_JSON_NONE || (found[i].kind == PD_JSON_NULL && table[i].kind != PD_BIND_JSON);
+    bool is_null = found[i].kind == PD_JSON_NULL && table[i].kind != PD_BIND_JSON;
+    bool is_absent = found[i].kind == PD_JSON_NONE || (is_null && mode != PD_BIND_STRICT);
     if (is_absent && table[i].is_optional) continue;
-    if (is_absent || !read_one(found[i], &table[i], (char *)out + table[i].offset))
+    if (is_absent || !read_one(found[i], &table[i], (char *)out + table[i].offset, texts))
       return pd_error_set(err, PD_INVALID, "member '%s' is missing or malformed", table[i].name);
   }
   return PD_OK;
+}
+
+pd_code pd_bind_read(pd_json object, const pd_bind *table, size_t count, pd_bind_mode mode, void *out, pd_error *err)
+{
+  return pd_bind_keep(object, table, count, mode, out, NULL, err);
 }
 
 pd_code pd_bind_parse(pd_bytes text, const pd_bind *table, size_t count, pd_bind_mode mode, void *out, pd_error *err)
@@ -171,6 +198,7 @@ static bool is_empty(const pd_bind *b, const void *at)
   case PD_BIND_BOOL: return !*(const bool *)at;
   case PD_BIND_STRING:
   case PD_BIND_JSON: return ((const pd_json *)at)->kind == PD_JSON_NONE;
+  case PD_BIND_KEPT: return !*(const char *const *)at || !**(const char *const *)at;
   case PD_BIND_BYTES:
   case PD_BIND_NAME: break;
   }
@@ -207,6 +235,7 @@ static void write_one(pd_json_writer *w, const pd_bind *b, const void *at)
   case PD_BIND_NAME: pd_json_put_text(w, b->name, b->names[*(const int *)at]); break;
   case PD_BIND_STRING:
   case PD_BIND_JSON: pd_json_put_value(w, b->name, *(const pd_json *)at); break;
+  case PD_BIND_KEPT: pd_json_put_text(w, b->name, *(const char *const *)at); break;
   }
 }
 

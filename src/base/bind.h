@@ -24,7 +24,8 @@ typedef enum pd_bind_kind {
   PD_BIND_BOOL,     /* bool                                                           empty: false */
   PD_BIND_NAME,     /* an enumeration from 0, by `names`, which end with NULL          never empty */
   PD_BIND_JSON,     /* pd_json: any value, borrowed                                   empty: PD_JSON_NONE */
-  PD_BIND_STRING    /* pd_json: a string, borrowed                                    empty: PD_JSON_NONE */
+  PD_BIND_STRING,   /* pd_json: a string, borrowed                                    empty: PD_JSON_NONE */
+  PD_BIND_KEPT      /* const char *: a string without NUL, in `texts`                 empty: NULL or "" */
 } pd_bind_kind;
 
 typedef struct pd_bind {
@@ -41,13 +42,19 @@ typedef struct pd_bind {
 
 typedef enum pd_bind_mode {
   PD_BIND_LOOSE, /* members that are not in the table are passed over; of one that is there twice the first counts */
-  PD_BIND_EXACT  /* both are refused */
+  PD_BIND_EXACT, /* both are refused */
+  PD_BIND_STRICT /* and null does not stand for a member that is absent */
 } pd_bind_mode;
 
 /* PD_INVALID names the member. What was read before the fault was found stays in `out`. */
 PD_MUST_USE pd_code pd_bind_read(pd_json object, const pd_bind *table, size_t count, pd_bind_mode mode, void *out, pd_error *err);
 /* The same from text that has yet to be parsed. */
 PD_MUST_USE pd_code pd_bind_parse(pd_bytes text, const pd_bind *table, size_t count, pd_bind_mode mode, void *out, pd_error *err);
+
+/* The same with members of PD_BIND_KEPT, whose texts are appended to `texts`. Room for all is made first: what was kept there before may
+ * move then, unless the caller had made room of object.raw.size bytes. */
+PD_MUST_USE pd_code pd_bind_keep(pd_json object, const pd_bind *table, size_t count, pd_bind_mode mode, void *out, pd_buf *texts,
+                                 pd_error *err);
 
 /* The members, in the table's order, into an object that is open. */
 void pd_bind_write(pd_json_writer *w, const pd_bind *table, size_t count, const void *in);
@@ -56,6 +63,8 @@ void pd_bind_object(pd_json_writer *w, const pd_bind *table, size_t count, const
 
 /* One string by itself: false if it is none, does not fit with its NUL, or has a NUL inside. */
 PD_MUST_USE bool pd_json_copy_text(pd_json value, char *out, size_t size);
+/* One string appended with a NUL behind it, decoded. PD_INVALID if it is not a string or has a NUL inside; nothing is appended then. */
+PD_MUST_USE pd_code pd_json_append_text(pd_json value, pd_buf *out, pd_error *err);
 /* 64 hexadecimal digits. */
 PD_MUST_USE bool pd_json_id(pd_json value, pd_id *out);
 /* The first of `names`, which end with NULL, that the string is; -1: none. */

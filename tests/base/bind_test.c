@@ -7,6 +7,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -155,6 +156,86 @@ static void bind__exact_refuses_other_members_and_repeated_ones_and_loose_passes
   }
 }
 
+/* ---- kept texts ---- */
+
+typedef struct note {
+  const char *title, *body;
+  uint32_t count;
+} note;
+
+static const pd_bind note_members[] = {
+  {"title", PD_BIND_KEPT, PD_BIND_AT(note, title)},
+  {"body", PD_BIND_KEPT, PD_BIND_AT(note, body), .is_optional = true},
+  {"count", PD_BIND_NUMBER, PD_BIND_AT(note, count), .is_optional = true},
+};
+
+static pd_code keep(const char *text, pd_bind_mode mode, note *out, pd_buf *texts)
+{
+  pd_json object;
+  assert_int_equal(pd_json_parse(pd_text(text), &object, NULL), PD_OK);
+  return pd_bind_keep(object, note_members, COUNT_OF(note_members), mode, out, texts, NULL);
+}
+
+static void bind__kept_texts_stay_where_they_are_and_are_written_again(void **state)
+{
+  (void)state;
+  char title[201], text[400];
+  CLEANUP(pd_buf_done) pd_buf texts = {0}, out = {0};
+  pd_json_writer w = {.out = &out};
+  note it = {0};
+  memset(title, 't', 200); /* longer than a buffer is at first: the second text would move the first one */
+  title[200] = 0;
+  snprintf(text, sizeof text, "{\"title\":\"%s\",\"body\":\"a\\n\u00e9\"}", title);
+  assert_int_equal(keep(text, PD_BIND_EXACT, &it, &texts), PD_OK);
+  assert_string_equal(it.title, title);
+  assert_string_equal(it.body, "a\n\u00e9");
+  assert_ptr_equal(it.title, texts.data);
+  assert_int_equal(texts.capacity, strlen(text)); /* room for all was made at once */
+  pd_bind_object(&w, note_members, COUNT_OF(note_members), &it);
+  assert_true(pd_bytes_equal(pd_buf_bytes(&out), pd_text(text)));
+}
+
+static void bind__a_kept_text_that_is_absent_is_as_before_and_one_that_is_malformed_refused(void **state)
+{
+  (void)state;
+  CLEANUP(pd_buf_done) pd_buf texts = {0}, out = {0};
+  pd_json_writer w = {.out = &out};
+  note it = {.body = ""};
+  static const char *const bad[] = {"{\"title\":1}", "{\"title\":\"a\\u0000b\"}", "{\"title\":\"\\ud800\"}", "{}"};
+  assert_int_equal(keep("{\"title\":\"\"}", PD_BIND_EXACT, &it, &texts), PD_OK);
+  assert_string_equal(it.title, "");
+  assert_string_equal(it.body, "");
+  pd_bind_object(&w, note_members, COUNT_OF(note_members), &it);
+  assert_true(pd_bytes_equal(pd_buf_bytes(&out), pd_text("{\"title\":\"\"}")));
+  for (size_t i = 0; i < COUNT_OF(bad); i++) assert_int_equal(keep(bad[i], PD_BIND_LOOSE, &it, &texts), PD_INVALID);
+}
+
+static void bind__strict_does_not_take_null_for_absent(void **state)
+{
+  (void)state;
+  CLEANUP(pd_buf_done) pd_buf texts = {0};
+  note it = {.count = 5};
+  assert_int_equal(keep("{\"title\":\"t\",\"count\":null}", PD_BIND_EXACT, &it, &texts), PD_OK);
+  assert_int_equal(it.count, 5);
+  assert_int_equal(keep("{\"title\":\"t\",\"count\":null}", PD_BIND_STRICT, &it, &texts), PD_INVALID);
+  assert_int_equal(keep("{\"title\":\"t\",\"more\":1}", PD_BIND_STRICT, &it, &texts), PD_INVALID);
+  assert_int_equal(keep("{\"title\":\"t\"}", PD_BIND_STRICT, &it, &texts), PD_OK);
+}
+
+static void bind__a_text_with_a_nul_leaves_the_buffer_as_it_was(void **state)
+{
+  (void)state;
+  CLEANUP(pd_buf_done) pd_buf out = {0};
+  pd_json value;
+  assert_int_equal(pd_buf_append(&out, "x", 1, NULL), PD_OK);
+  assert_int_equal(pd_json_parse(pd_text("\"a\\u0000b\""), &value, NULL), PD_OK);
+  assert_int_equal(pd_json_append_text(value, &out, NULL), PD_INVALID);
+  assert_int_equal(out.size, 1);
+  assert_int_equal(pd_json_parse(pd_text("\"ab\""), &value, NULL), PD_OK);
+  assert_int_equal(pd_json_append_text(value, &out, NULL), PD_OK);
+  assert_string_equal((char *)out.data, "xab");
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -163,6 +244,10 @@ int main(void)
     cmocka_unit_test(bind__an_absent_or_null_member_leaves_the_struct_as_it_is),
     cmocka_unit_test(bind__members_that_do_not_fit_are_refused_by_name),
     cmocka_unit_test(bind__exact_refuses_other_members_and_repeated_ones_and_loose_passes_over_them),
+    cmocka_unit_test(bind__kept_texts_stay_where_they_are_and_are_written_again),
+    cmocka_unit_test(bind__a_kept_text_that_is_absent_is_as_before_and_one_that_is_malformed_refused),
+    cmocka_unit_test(bind__strict_does_not_take_null_for_absent),
+    cmocka_unit_test(bind__a_text_with_a_nul_leaves_the_buffer_as_it_was),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
