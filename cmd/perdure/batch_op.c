@@ -3,6 +3,7 @@
 
 #include "base/base.h"
 #include "base/base64.h"
+#include "base/bind.h"
 #include "base/buf.h"
 #include "base/error.h"
 
@@ -80,10 +81,11 @@ static pd_code read_text(const pd_json_field *field, pd_buf *buf, const char **o
   *out_text = NULL;
   pd_buf_clear(buf);
   if (field->value.kind == PD_JSON_NONE) return PD_OK;
-  if (field->value.kind != PD_JSON_STRING) return pd_error_set(err, PD_INVALID, "field \"%s\" must be a string", field->name);
-  TRY(pd_json_decode(field->value, buf, err));
-  if (buf->size && memchr(buf->data, 0, buf->size)) return pd_error_set(err, PD_INVALID, "field \"%s\" contains NUL", field->name);
-  TRY(pd_buf_byte(buf, 0, err));
+  pd_error why = {0};
+  pd_code code = pd_json_append_text(field->value, buf, &why);
+  if (code == PD_INVALID) return pd_error_set(err, PD_INVALID, "field \"%s\" must be a string without NUL", field->name);
+  if (code && err) *err = why;
+  TRY(code);
   *out_text = (const char *)buf->data;
   return PD_OK;
 }

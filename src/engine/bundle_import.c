@@ -1,8 +1,8 @@
 /* bundle_import.c: taking in a bundle, and bringing one from store to store. */
 #include "base/base.h"
+#include "base/bind.h"
 #include "base/buf.h"
 #include "base/error.h"
-#include "base/json.h"
 #include "engine/bundle.h"
 
 #include <errno.h>
@@ -251,25 +251,27 @@ static pd_code remote_key(const char *name, char out[PD_NAME_SIZE_MAX + 16], pd_
   return PD_OK;
 }
 
-static pd_code take_text(pd_json object, const char *key, pd_buf *out, pd_error *err)
-{
-  pd_buf_clear(out);
-  TRY(pd_json_decode(pd_json_member(object, key), out, err));
-  return pd_buf_byte(out, 0, err);
-}
+typedef struct remote {
+  pd_json uri, agent;
+} remote;
+
+static const pd_bind remote_members[] = {{"uri", PD_BIND_STRING, PD_BIND_AT(remote, uri)},
+                                         {"agent", PD_BIND_STRING, PD_BIND_AT(remote, agent)}};
 
 pd_code pd_remote_get(pd_store *store, const char *name, pd_buf *out_uri, pd_buf *out_agent, pd_error *err)
 {
   char key[PD_NAME_SIZE_MAX + 16];
   CLEANUP(pd_buf_done) pd_buf text = {0};
-  pd_json json;
+  remote found;
   TRY(remote_key(name, key, err));
   pd_code code = pd_meta_get(store, "setting", key, &text, NULL, err);
   if (code == PD_NOT_FOUND) return pd_error_set(err, PD_NOT_FOUND, "no remote '%s' is known here", name);
   TRY(code);
-  TRY(pd_json_parse(pd_buf_bytes(&text), &json, err));
-  TRY(take_text(json, "uri", out_uri, err));
-  return take_text(json, "agent", out_agent, err);
+  TRY(pd_bind_parse(pd_buf_bytes(&text), remote_members, COUNT_OF(remote_members), PD_BIND_LOOSE, &found, err));
+  pd_buf_clear(out_uri);
+  pd_buf_clear(out_agent);
+  TRY(pd_json_append_text(found.uri, out_uri, err));
+  return pd_json_append_text(found.agent, out_agent, err);
 }
 
 pd_code pd_remote_set(pd_store *store, const char *name, const char *uri, const char *agent, pd_error *err)

@@ -2,11 +2,11 @@
 #include "state/statestore.h"
 
 #include "base/base.h"
+#include "base/bind.h"
 #include "base/buf.h"
 #include "base/error.h"
-#include "base/json.h"
 
-static const char *const type_names[PD_STATESTORE_TYPE_COUNT] = {"memory", "file", "database", "perdure"};
+static const char *const type_names[PD_STATESTORE_TYPE_COUNT + 1] = {"memory", "file", "database", "perdure", NULL};
 
 const char *pd_statestore_type_name(pd_statestore_type type)
 {
@@ -41,74 +41,48 @@ pd_code pd_statestore_check(const pd_statestore_options *o, pd_error *err)
 
 /* ---- JSON ---- */
 
-static pd_code read_text(const pd_json_field *field, const char **out, pd_buf *texts, pd_error *err)
-{
-  if (field->value.kind == PD_JSON_NONE) return PD_OK;
-  size_t start = texts->size;
-  if (pd_json_decode(field->value, texts, NULL) || (texts->size > start && memchr(texts->data + start, 0, texts->size - start)))
-    return pd_error_set(err, PD_INVALID, "statePersistence: %s has to be a text", field->name);
-  TRY(pd_buf_byte(texts, 0, err)); /* there is room: it does not move */
-  *out = (const char *)texts->data + start;
-  return PD_OK;
-}
+static const pd_bind config_members[] = {
+  {"path", PD_BIND_KEPT, PD_BIND_AT(pd_statestore_options, path), .is_optional = true},
+  {"flushIntervalMs", PD_BIND_NUMBER, PD_BIND_AT(pd_statestore_options, flush_interval_ms), .is_optional = true},
+  {"flush_interval_ms", PD_BIND_NUMBER, PD_BIND_AT(pd_statestore_options, flush_interval_ms), .is_optional = true},
+  {"tableName", PD_BIND_KEPT, PD_BIND_AT(pd_statestore_options, table_name), .is_optional = true},
+  {"table_name", PD_BIND_KEPT, PD_BIND_AT(pd_statestore_options, table_name), .is_optional = true},
+  {"database", PD_BIND_KEPT, PD_BIND_AT(pd_statestore_options, database), .is_optional = true},
+  {"uri", PD_BIND_KEPT, PD_BIND_AT(pd_statestore_options, uri), .is_optional = true},
+  {"agent", PD_BIND_KEPT, PD_BIND_AT(pd_statestore_options, agent), .is_optional = true},
+};
 
-static pd_code read_interval(const pd_json_field *field, uint32_t *out, pd_error *err)
-{
-  uint64_t number;
-  if (field->value.kind == PD_JSON_NONE) return PD_OK;
-  if (!pd_json_u64(field->value, &number) || number > PD_STATESTORE_FLUSH_MS_MAX)
-    return pd_error_set(err, PD_INVALID, "statePersistence: %s has to be a number of milliseconds up to %u", field->name,
-                        PD_STATESTORE_FLUSH_MS_MAX);
-  *out = (uint32_t)number;
-  return PD_OK;
-}
+typedef struct configured {
+  bool enabled;
+  pd_statestore_type type;
+  pd_json config;
+} configured;
 
-static pd_code read_config(pd_json config, pd_statestore_options *o, pd_buf *texts, pd_error *err)
-{
-  pd_json_field f[] = {{.name = "path"},
-                       {.name = "flushIntervalMs"},
-                       {.name = "flush_interval_ms"},
-                       {.name = "tableName"},
-                       {.name = "table_name"},
-                       {.name = "database"},
-                       {.name = "uri"},
-                       {.name = "agent"}};
-  if (config.kind == PD_JSON_NONE) return PD_OK;
-  TRY(pd_json_fields(config, f, COUNT_OF(f), err));
-  TRY(read_text(&f[0], &o->path, texts, err));
-  TRY(read_interval(&f[1], &o->flush_interval_ms, err));
-  TRY(read_interval(&f[2], &o->flush_interval_ms, err));
-  TRY(read_text(&f[3], &o->table_name, texts, err));
-  TRY(read_text(&f[4], &o->table_name, texts, err));
-  TRY(read_text(&f[5], &o->database, texts, err));
-  TRY(read_text(&f[6], &o->uri, texts, err));
-  return read_text(&f[7], &o->agent, texts, err);
-}
+static const pd_bind members[] = {
+  {"enabled", PD_BIND_BOOL, PD_BIND_AT(configured, enabled), .is_optional = true},
+  {"type", PD_BIND_NAME, PD_BIND_AT(configured, type), .is_optional = true, .names = type_names},
+  {"config", PD_BIND_JSON, PD_BIND_AT(configured, config), .is_optional = true},
+};
 
-static pd_code read_type(pd_json value, pd_statestore_type *out, pd_error *err)
+static pd_code read_members(pd_json object, const pd_bind *table, size_t count, void *out, pd_buf *texts, pd_error *err)
 {
-  if (value.kind == PD_JSON_NONE) return PD_OK;
-  for (unsigned i = 0; i < PD_STATESTORE_TYPE_COUNT; i++) {
-    if (!pd_json_is(value, type_names[i])) continue;
-    *out = (pd_statestore_type)i;
-    return PD_OK;
-  }
-  return pd_error_set(err, PD_INVALID, "statePersistence: type has to be memory, file, database or perdure");
+  pd_error why = {0};
+  pd_code code = pd_bind_keep(object, table, count, PD_BIND_STRICT, out, texts, &why);
+  if (code == PD_INVALID) return pd_error_set(err, PD_INVALID, "statePersistence: %.400s", why.message);
+  if (code && err) *err = why;
+  return code;
 }
 
 pd_code pd_statestore_configure(pd_bytes json, pd_statestore_options *options, pd_buf *texts, pd_error *err)
 {
   pd_json all;
   pd_statestore_options o = *options;
-  pd_json_field f[] = {{.name = "enabled"}, {.name = "type"}, {.name = "config"}};
+  configured c = {o.enabled, o.type, {{NULL, 0}, PD_JSON_NONE}};
   TRY(pd_json_parse(json, &all, err));
-  TRY(pd_json_fields(all, f, COUNT_OF(f), err));
-  TRY(pd_buf_reserve(texts, json.size + 16, err)); /* for all texts: what is decoded is never longer, and each had two quotes */
-  if (f[0].value.kind != PD_JSON_NONE && f[0].value.kind != PD_JSON_BOOL)
-    return pd_error_set(err, PD_INVALID, "statePersistence: enabled has to be true or false");
-  if (f[0].value.kind == PD_JSON_BOOL) o.enabled = pd_json_true(f[0].value);
-  TRY(read_type(f[1].value, &o.type, err));
-  TRY(read_config(f[2].value, &o, texts, err));
+  TRY(read_members(all, members, COUNT_OF(members), &c, texts, err));
+  if (c.config.kind != PD_JSON_NONE) TRY(read_members(c.config, config_members, COUNT_OF(config_members), &o, texts, err));
+  o.enabled = c.enabled;
+  o.type = c.type;
   if (!o.table_name) o.table_name = pd_statestore_defaults().table_name;
   TRY(pd_statestore_check(&o, err));
   *options = o;

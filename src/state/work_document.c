@@ -11,7 +11,7 @@
 
 #include <stdio.h>
 
-static const char *const status_names[] = {"pending", "investigating", "completed", "failed", "cancelled"};
+static const char *const status_names[] = {"pending", "investigating", "completed", "failed", "cancelled", NULL};
 
 const char *pd_work_status_name(pd_work_status status)
 {
@@ -56,96 +56,70 @@ pd_code pd_work_uuid(char out[37], pd_error *err)
 
 /* ---- reading ---- */
 
-enum {
-  ID,
-  STATUS,
-  TITLE,
-  INPUT,
-  OWNER,
-  TOKEN,
-  ATTEMPTS,
-  ATTEMPTS_MAX,
-  PROGRESS,
-  RESULT,
-  ERROR,
-  REASON,
-  CREATED,
-  UPDATED,
-  CLAIMED,
-  LEASE,
-  FINISHED,
-  MEMBER_COUNT
+/* A document as it lies there; times may have another program's form. */
+typedef struct document {
+  pd_work_item item;
+  pd_json title, input, progress, result, error, reason, created, updated, claimed, lease, finished;
+} document;
+
+#define ITEM(name, kind_, member)                                                                                                          \
+  {                                                                                                                                        \
+    name, kind_, PD_BIND_AT(document, item.member)                                                                                         \
+  }
+#define ITEM_OR_NONE(name, kind_, member)                                                                                                  \
+  {                                                                                                                                        \
+    name, kind_, PD_BIND_AT(document, item.member), .is_optional = true                                                                    \
+  }
+#define ANY(name, member)                                                                                                                  \
+  {                                                                                                                                        \
+    name, PD_BIND_JSON, PD_BIND_AT(document, member), .is_optional = true                                                                  \
+  }
+
+static const pd_bind members[] = {
+  ITEM("id", PD_BIND_TEXT, id),
+  {"status", PD_BIND_NAME, PD_BIND_AT(document, item.status), .names = status_names},
+  ITEM_OR_NONE("token", PD_BIND_TEXT, token),
+  ITEM_OR_NONE("owner", PD_BIND_TEXT, owner),
+  ITEM_OR_NONE("attempts", PD_BIND_NUMBER, attempts),
+  ITEM_OR_NONE("attempts_max", PD_BIND_NUMBER, attempts_max),
+  ANY("title", title),
+  ANY("input", input),
+  ANY("progress", progress),
+  ANY("result", result),
+  ANY("error", error),
+  ANY("reason", reason),
+  ANY("created_at", created),
+  ANY("updated_at", updated),
+  ANY("claimed_at", claimed),
+  ANY("lease_until", lease),
+  ANY("finished_at", finished),
 };
 
-static const char *const member_names[MEMBER_COUNT] = {
-  [ID] = "id",
-  [STATUS] = "status",
-  [TITLE] = "title",
-  [INPUT] = "input",
-  [OWNER] = "owner",
-  [TOKEN] = "token",
-  [ATTEMPTS] = "attempts",
-  [ATTEMPTS_MAX] = "attempts_max",
-  [PROGRESS] = "progress",
-  [RESULT] = "result",
-  [ERROR] = "error",
-  [REASON] = "reason",
-  [CREATED] = "created_at",
-  [UPDATED] = "updated_at",
-  [CLAIMED] = "claimed_at",
-  [LEASE] = "lease_until",
-  [FINISHED] = "finished_at",
-};
-
-/* One walk over the document, whatever its size; of a member that is there twice the first one counts. */
-static void find_members(pd_json object, pd_json out[MEMBER_COUNT])
+static pd_work_item item_of(const document *d)
 {
-  pd_json key, value;
-  pd_json_walk walk = pd_json_walk_begin(object);
-  for (int i = 0; i < MEMBER_COUNT; i++) out[i] = (pd_json){.kind = PD_JSON_NONE};
-  while (pd_json_walk_next(&walk, &key, &value))
-    for (int i = 0; i < MEMBER_COUNT; i++)
-      if (out[i].kind == PD_JSON_NONE && pd_json_is(key, member_names[i])) out[i] = value;
-}
-
-/* A string of at most `size` - 1 bytes, or nothing. */
-static bool take_text(pd_json value, char *out, size_t size)
-{
-  return value.kind == PD_JSON_NONE || value.kind == PD_JSON_NULL || pd_json_copy_text(value, out, size);
-}
-
-static bool take_count(pd_json value, uint64_t *out)
-{
-  *out = 0;
-  return value.kind == PD_JSON_NONE || value.kind == PD_JSON_NULL || pd_json_u64(value, out);
+  pd_work_item item = d->item;
+  item.title = d->title.raw;
+  item.input = d->input.raw;
+  item.progress = d->progress.raw;
+  item.result = d->result.raw;
+  item.error = d->error.raw;
+  item.reason = d->reason.raw;
+  item.created_ms = pd_json_time(d->created);
+  item.updated_ms = pd_json_time(d->updated);
+  item.claimed_ms = pd_json_time(d->claimed);
+  item.lease_until_ms = pd_json_time(d->lease);
+  item.finished_ms = pd_json_time(d->finished);
+  return item;
 }
 
 pd_code pd_work_parse(pd_bytes json, pd_work_item *out, pd_error *err)
 {
-  pd_json object, m[MEMBER_COUNT];
-  pd_work_item item = {.status = PD_WORK_PENDING};
-  if (pd_json_parse(json, &object, NULL) || object.kind != PD_JSON_OBJECT)
-    return pd_error_set(err, PD_CORRUPT, "this is no work item: a work item is a JSON object");
-  find_members(object, m);
-  if (!take_text(m[ID], item.id, sizeof item.id) || !pd_work_id_check(pd_text(item.id)))
-    return pd_error_set(err, PD_CORRUPT, "this is no work item: it has no id");
-  if (!pd_work_status_parse(m[STATUS], &item.status))
-    return pd_error_set(err, PD_CORRUPT, "work item '%s' has no status that work items have", item.id);
-  if (!take_text(m[TOKEN], item.token, sizeof item.token) || !take_text(m[OWNER], item.owner, sizeof item.owner) ||
-      !take_count(m[ATTEMPTS], &item.attempts) || !take_count(m[ATTEMPTS_MAX], &item.attempts_max))
-    return pd_error_set(err, PD_CORRUPT, "work item '%s': token, owner or attempts are not what work items have", item.id);
-  item.title = m[TITLE].raw;
-  item.input = m[INPUT].raw;
-  item.progress = m[PROGRESS].raw;
-  item.result = m[RESULT].raw;
-  item.error = m[ERROR].raw;
-  item.reason = m[REASON].raw;
-  item.created_ms = pd_json_time(m[CREATED]);
-  item.updated_ms = pd_json_time(m[UPDATED]);
-  item.claimed_ms = pd_json_time(m[CLAIMED]);
-  item.lease_until_ms = pd_json_time(m[LEASE]);
-  item.finished_ms = pd_json_time(m[FINISHED]);
-  *out = item;
+  document d = {0};
+  pd_error why = {0};
+  pd_code code = pd_bind_parse(json, members, COUNT_OF(members), PD_BIND_LOOSE, &d, &why);
+  if (!code && !pd_work_id_check(pd_text(d.item.id))) code = pd_error_set(&why, PD_INVALID, "its id is not one of work items");
+  if (code) return pd_error_set(err, PD_CORRUPT, "this is not a work item: %.300s", why.message);
+  *out = item_of(&d);
   return PD_OK;
 }
 
@@ -194,26 +168,27 @@ pd_code pd_work_write(pd_bytes json, const pd_work_item *item, pd_buf *out, pd_e
   TRY(quote(item->token, &t.token, err));
   snprintf(id, sizeof id, "\"%s\"", item->id);
   snprintf(t.status, sizeof t.status, "\"%s\"", pd_work_status_name(item->status));
-  pd_json_change changes[MEMBER_COUNT] = {
-    [ID] = {"id", pd_text(id)},
-    [STATUS] = {"status", pd_text(t.status)},
-    [TITLE] = {"title", item->title},
-    [INPUT] = {"input", item->input},
-    [OWNER] = {"owner", pd_buf_bytes(&t.owner)},
-    [TOKEN] = {"token", pd_buf_bytes(&t.token)},
-    [ATTEMPTS] = {"attempts", number(item->attempts, t.attempts)},
-    [ATTEMPTS_MAX] = {"attempts_max", number(item->attempts_max, t.attempts_max)},
-    [PROGRESS] = {"progress", item->progress},
-    [RESULT] = {"result", item->result},
-    [ERROR] = {"error", item->error},
-    [REASON] = {"reason", item->reason},
-    [CREATED] = {"created_at", moment(item->created_ms, t.times[0])},
-    [UPDATED] = {"updated_at", moment(item->updated_ms, t.times[1])},
-    [CLAIMED] = {"claimed_at", moment(item->claimed_ms, t.times[2])},
-    [LEASE] = {"lease_until", moment(item->lease_until_ms, t.times[3])},
-    [FINISHED] = {"finished_at", moment(item->finished_ms, t.times[4])},
+  /* as it is: another program may have its own form of times */
+  bool is_new = object.kind == PD_JSON_NONE;
+  pd_bytes created = is_new ? moment(item->created_ms, t.times[0]) : pd_json_member(object, "created_at").raw;
+  pd_json_change changes[] = {
+    {"id", pd_text(id)},
+    {"status", pd_text(t.status)},
+    {"title", item->title},
+    {"input", item->input},
+    {"owner", pd_buf_bytes(&t.owner)},
+    {"token", pd_buf_bytes(&t.token)},
+    {"attempts", number(item->attempts, t.attempts)},
+    {"attempts_max", number(item->attempts_max, t.attempts_max)},
+    {"progress", item->progress},
+    {"result", item->result},
+    {"error", item->error},
+    {"reason", item->reason},
+    {"created_at", created},
+    {"updated_at", moment(item->updated_ms, t.times[1])},
+    {"claimed_at", moment(item->claimed_ms, t.times[2])},
+    {"lease_until", moment(item->lease_until_ms, t.times[3])},
+    {"finished_at", moment(item->finished_ms, t.times[4])},
   };
-  if (object.kind != PD_JSON_NONE) /* as it is: another program may have its own form of times */
-    changes[CREATED] = (pd_json_change){"created_at", pd_json_member(object, "created_at").raw};
-  return pd_json_change_members(object, changes, MEMBER_COUNT, out, err);
+  return pd_json_change_members(object, changes, COUNT_OF(changes), out, err);
 }

@@ -1,5 +1,6 @@
 /* mailbox_letter.c: a letter's two values, its fixed part and its state, and its place. Invariant M1 is in mailbox.h. */
 #include "base/base.h"
+#include "base/bind.h"
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/sha256.h"
@@ -36,72 +37,76 @@ void pd_mail_item_done(pd_mail_item *item)
   pd_buf_done(&item->text);
 }
 
-static bool take_time(pd_json object, const char *name, int64_t *out)
-{
-  pd_json value = pd_json_member(object, name);
-  if (value.kind == PD_JSON_NONE) return true;
-  return pd_json_i64(value, out) && *out >= 0;
-}
-
-static bool take_u32(pd_json object, const char *name, uint32_t *out)
-{
-  uint64_t number;
-  if (!pd_json_u64(pd_json_member(object, name), &number) || number > UINT32_MAX) return false;
-  *out = (uint32_t)number;
-  return true;
-}
-
-/* A member as a C string in item->text, which has room for all of them from the beginning; "" if it is absent. */
-static bool take_text(pd_mail_item *item, pd_json object, const char *name, const char **out)
-{
-  pd_json value = pd_json_member(object, name);
-  *out = "";
-  if (value.kind == PD_JSON_NONE) return true;
-  size_t start = item->text.size;
-  if (pd_json_decode(value, &item->text, NULL) || pd_buf_byte(&item->text, 0, NULL)) return false;
-  *out = (const char *)item->text.data + start;
-  return true;
-}
-
-static bool decode_fixed(pd_mail_item *item)
-{
-  pd_letter *l = &item->letter;
-  pd_json fixed, body;
-  int64_t priority;
-  if (pd_json_parse(pd_buf_bytes(&item->fixed), &fixed, NULL)) return false;
-  body = pd_json_member(fixed, "body");
-  l->body = body.raw;
-  if (body.kind == PD_JSON_NONE || !pd_json_i64(pd_json_member(fixed, "priority"), &priority)) return false;
-  if (priority < -PD_MAIL_PRIORITY_MAX || priority > PD_MAIL_PRIORITY_MAX) return false;
-  l->priority = (int32_t)priority;
-  return take_text(item, fixed, "kind", &l->kind) && take_text(item, fixed, "sender", &l->sender) &&
-         take_text(item, fixed, "dedupe_key", &l->dedupe_key) && take_time(fixed, "created_at", &l->created_ms) &&
-         take_u32(fixed, "attempts_max", &l->attempts_max) && pd_json_u64(pd_json_member(fixed, "generation"), &l->generation);
-}
-
-static bool decode_state(pd_mail_item *item)
-{
-  pd_letter *l = &item->letter;
+/* A letter's two values are made of these, sorted by name. */
+typedef struct written {
+  pd_letter l;
+  pd_json body, priority;
   const char *status;
-  pd_json state;
-  if (pd_json_parse(pd_buf_bytes(&item->state), &state, NULL)) return false;
-  pd_json by = pd_json_member(state, "superseded_by");
-  if (by.kind != PD_JSON_NONE && !pd_json_u64(by, &l->superseded_by)) return false;
-  return take_text(item, state, "status", &status) && pd_mail_status_parse(status, &l->status) &&
-         take_u32(state, "attempts", &l->attempts) && take_time(state, "updated_at", &l->updated_ms) &&
-         take_time(state, "retry_at", &l->retry_ms) && take_text(item, state, "claimed_by", &l->claimed_by) &&
-         take_text(item, state, "token", &l->token) && take_time(state, "lease_until", &l->lease_until_ms) &&
-         take_text(item, state, "error", &l->error);
+} written;
+
+#define LETTER(name, kind_, member)                                                                                                        \
+  {                                                                                                                                        \
+    name, kind_, PD_BIND_AT(written, l.member)                                                                                             \
+  }
+#define LETTER_OR_NONE(name, kind_, member)                                                                                                \
+  {                                                                                                                                        \
+    name, kind_, PD_BIND_AT(written, l.member), .is_optional = true                                                                        \
+  }
+
+static const pd_bind fixed_members[] = {
+  LETTER("attempts_max", PD_BIND_NUMBER, attempts_max),
+  {"body", PD_BIND_JSON, PD_BIND_AT(written, body)},
+  LETTER_OR_NONE("created_at", PD_BIND_MS, created_ms),
+  LETTER_OR_NONE("dedupe_key", PD_BIND_KEPT, dedupe_key),
+  LETTER("generation", PD_BIND_NUMBER, generation),
+  LETTER_OR_NONE("kind", PD_BIND_KEPT, kind),
+  {"priority", PD_BIND_JSON, PD_BIND_AT(written, priority)}, /* may be negative */
+  LETTER_OR_NONE("sender", PD_BIND_KEPT, sender),
+};
+
+static const pd_bind state_members[] = {
+  LETTER("attempts", PD_BIND_NUMBER, attempts),
+  LETTER_OR_NONE("claimed_by", PD_BIND_KEPT, claimed_by),
+  LETTER_OR_NONE("error", PD_BIND_KEPT, error),
+  LETTER_OR_NONE("lease_until", PD_BIND_MS, lease_until_ms),
+  LETTER_OR_NONE("retry_at", PD_BIND_MS, retry_ms),
+  {"status", PD_BIND_KEPT, PD_BIND_AT(written, status)},
+  LETTER_OR_NONE("superseded_by", PD_BIND_NUMBER, superseded_by),
+  LETTER_OR_NONE("token", PD_BIND_KEPT, token),
+  LETTER_OR_NONE("updated_at", PD_BIND_MS, updated_ms),
+};
+
+static bool read_members(pd_bytes text, const pd_bind *table, size_t count, written *out, pd_buf *texts)
+{
+  pd_json object;
+  return !pd_json_parse(text, &object, NULL) && !pd_bind_keep(object, table, count, PD_BIND_LOOSE, out, texts, NULL);
+}
+
+static bool decode_fixed(pd_mail_item *item, written *w)
+{
+  int64_t priority;
+  if (!read_members(pd_buf_bytes(&item->fixed), fixed_members, COUNT_OF(fixed_members), w, &item->text)) return false;
+  if (!pd_json_i64(w->priority, &priority) || priority < -PD_MAIL_PRIORITY_MAX || priority > PD_MAIL_PRIORITY_MAX) return false;
+  w->l.priority = (int32_t)priority;
+  w->l.body = w->body.raw;
+  return true;
+}
+
+static bool decode_state(pd_mail_item *item, written *w)
+{
+  return read_members(pd_buf_bytes(&item->state), state_members, COUNT_OF(state_members), w, &item->text) &&
+         pd_mail_status_parse(w->status, &w->l.status);
 }
 
 pd_code pd_mail_decode(uint64_t number, pd_mail_item *item, pd_error *err)
 {
   char key[PD_MAIL_KEY_SIZE];
-  item->letter = (pd_letter){.number = number};
+  written w = {.l = {.number = number, .kind = "", .sender = "", .dedupe_key = "", .claimed_by = "", .token = "", .error = ""}};
   pd_buf_clear(&item->text);
-  TRY(pd_buf_reserve(&item->text, item->fixed.size + item->state.size, err)); /* no text is longer decoded, with its NUL, than it was */
-  if (!decode_fixed(item)) return pd_leased_corrupt(pd_mail_key("mail", number, key), "", err);
-  if (!decode_state(item)) return pd_leased_corrupt(pd_mail_key("letter", number, key), "", err);
+  TRY(pd_buf_reserve(&item->text, item->fixed.size + item->state.size, err)); /* for both: what the first one kept does not move */
+  if (!decode_fixed(item, &w)) return pd_leased_corrupt(pd_mail_key("mail", number, key), "", err);
+  if (!decode_state(item, &w)) return pd_leased_corrupt(pd_mail_key("letter", number, key), "", err);
+  item->letter = w.l;
   return PD_OK;
 }
 
@@ -119,53 +124,30 @@ pd_code pd_mail_read(pd_mail_tx *tx, uint64_t number, pd_mail_item *out, pd_erro
 
 /* ---- encoding ---- */
 
-static void put_time_if(pd_json_writer *w, const char *key, int64_t time_ms)
-{
-  if (time_ms) pd_json_put_number(w, key, (uint64_t)time_ms);
-}
-
-pd_code pd_mail_put_fixed(pd_mail_tx *tx, const pd_letter *letter, pd_error *err)
-{
-  CLEANUP(pd_buf_done) pd_buf text = {0};
-  char key[PD_MAIL_KEY_SIZE], priority[16];
-  pd_json body;
-  TRY(pd_json_parse(letter->body, &body, err));
-  pd_json_writer w = {.out = &text, .err = err};
-  pd_json_open(&w, '{');
-  pd_json_put_number(&w, "attempts_max", letter->attempts_max);
-  pd_json_key(&w, "body");
-  pd_json_value(&w, body);
-  put_time_if(&w, "created_at", letter->created_ms);
-  pd_json_put_said(&w, "dedupe_key", letter->dedupe_key);
-  pd_json_put_number(&w, "generation", letter->generation);
-  pd_json_put_said(&w, "kind", letter->kind);
-  snprintf(priority, sizeof priority, "%d", (int)letter->priority);
-  pd_json_key(&w, "priority");
-  pd_json_raw(&w, pd_text(priority));
-  pd_json_put_said(&w, "sender", letter->sender);
-  pd_json_close(&w, '}');
-  TRY(w.code);
-  return pd_edit_put(tx->l.edit, pd_text(pd_mail_key("mail", letter->number, key)), pd_buf_bytes(&text), PD_ANY_VERSION, err);
-}
-
-static pd_code put_state(pd_mail_tx *tx, const pd_letter *letter, pd_error *err)
+static pd_code put_members(pd_mail_tx *tx, const char *noun, const pd_bind *table, size_t count, const written *from, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf text = {0};
   char key[PD_MAIL_KEY_SIZE];
   pd_json_writer w = {.out = &text, .err = err};
-  pd_json_open(&w, '{');
-  pd_json_put_number(&w, "attempts", letter->attempts);
-  pd_json_put_said(&w, "claimed_by", letter->claimed_by);
-  pd_json_put_said(&w, "error", letter->error);
-  put_time_if(&w, "lease_until", letter->lease_until_ms);
-  put_time_if(&w, "retry_at", letter->retry_ms);
-  pd_json_put_text(&w, "status", pd_mail_status_name(letter->status));
-  if (letter->superseded_by) pd_json_put_number(&w, "superseded_by", letter->superseded_by);
-  pd_json_put_said(&w, "token", letter->token);
-  put_time_if(&w, "updated_at", letter->updated_ms);
-  pd_json_close(&w, '}');
+  pd_bind_object(&w, table, count, from);
   TRY(w.code);
-  return pd_edit_put(tx->l.edit, pd_text(pd_mail_key("letter", letter->number, key)), pd_buf_bytes(&text), PD_ANY_VERSION, err);
+  return pd_edit_put(tx->l.edit, pd_text(pd_mail_key(noun, from->l.number, key)), pd_buf_bytes(&text), PD_ANY_VERSION, err);
+}
+
+pd_code pd_mail_put_fixed(pd_mail_tx *tx, const pd_letter *letter, pd_error *err)
+{
+  char priority[16];
+  written w = {.l = *letter};
+  TRY(pd_json_parse(letter->body, &w.body, err));
+  snprintf(priority, sizeof priority, "%d", (int)letter->priority);
+  w.priority = (pd_json){pd_text(priority), PD_JSON_NUMBER};
+  return put_members(tx, "mail", fixed_members, COUNT_OF(fixed_members), &w, err);
+}
+
+static pd_code put_state(pd_mail_tx *tx, const pd_letter *letter, pd_error *err)
+{
+  written w = {.l = *letter, .status = pd_mail_status_name(letter->status)};
+  return put_members(tx, "letter", state_members, COUNT_OF(state_members), &w, err);
 }
 
 /* ---- places ---- */

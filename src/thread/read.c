@@ -1,5 +1,6 @@
 /* read.c: state, messages and change sets, at any version. Messages and change sets of the past are read at the head (R4). */
 #include "base/base.h"
+#include "base/bind.h"
 #include "base/buf.h"
 #include "base/error.h"
 #include "thread/changeset.h"
@@ -156,11 +157,11 @@ static pd_code join_messages(pd_thread *t, const pd_change_parts *parts, pd_buf 
   return code == PD_NOT_FOUND ? w.code : code;
 }
 
-static pd_code take_text(pd_json value, pd_buf *out, size_t *out_at, pd_error *err)
+/* "" if it is absent. */
+static pd_code keep_text(pd_json value, pd_buf *out, size_t *out_at, pd_error *err)
 {
   *out_at = out->size;
-  if (value.kind != PD_JSON_NONE) TRY(pd_json_decode(value, out, err));
-  return pd_buf_byte(out, 0, err);
+  return value.kind == PD_JSON_NONE ? pd_buf_byte(out, 0, err) : pd_json_append_text(value, out, err);
 }
 
 static pd_code show_change(pd_thread *t, uint64_t version, pd_bytes text, const pd_entry *entry, pd_delta_visit visit, void *ctx,
@@ -174,8 +175,8 @@ static pd_code show_change(pd_thread *t, uint64_t version, pd_bytes text, const 
   size_t run_at = 0, reason_at = 0;
   pd_code code = pd_change_parse(text, &parts, &why);
   if (!code && parts.version != version) code = pd_error_set(&why, PD_CORRUPT, "it is of another version");
-  if (!code) code = take_text(parts.run_id, &texts, &run_at, &why);
-  if (!code) code = take_text(parts.reason, &texts, &reason_at, &why);
+  if (!code) code = keep_text(parts.run_id, &texts, &run_at, &why);
+  if (!code) code = keep_text(parts.reason, &texts, &reason_at, &why);
   TRY(pd_thread_stored(t->id, pd_thread_key(PD_KEY_CHANGE, version, key), code, &why, err));
   TRY(join_messages(t, &parts, &messages, err));
   TRY(pd_change_show(&parts, pd_buf_bytes(&messages), &json, err));

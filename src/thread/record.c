@@ -1,5 +1,6 @@
 /* record.c: the small records of a thread: who it is (`thread`) and where it is (`version`). Members are written sorted by name. */
 #include "base/base.h"
+#include "base/bind.h"
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/json_merge.h"
@@ -56,29 +57,6 @@ pd_code pd_thread_check_text(const char *text, size_t size_max, const char *what
   return PD_OK;
 }
 
-/* ---- texts in one buffer ---- */
-
-/* Where a text begins in the buffer; the pointers are made when it has stopped growing. */
-typedef struct text_place {
-  const char **slot;
-  size_t at;
-  bool is_there;
-} text_place;
-
-static pd_code take_text(pd_buf *texts, pd_json value, const char *name, text_place *place, pd_error *err)
-{
-  if (value.kind == PD_JSON_NONE) return PD_OK;
-  place->at = texts->size;
-  place->is_there = true;
-  pd_error why;
-  pd_code code = pd_json_decode(value, texts, &why);
-  if (code == PD_NO_MEMORY && err) *err = why;
-  if (code == PD_NO_MEMORY) return code;
-  if (!code && memchr(texts->data + place->at, 0, texts->size - place->at)) code = PD_INVALID;
-  if (code) return pd_error_set(err, PD_INVALID, "'%s' is no text", name);
-  return pd_buf_byte(texts, 0, err);
-}
-
 /* ---- thread ---- */
 
 void pd_identity_done(pd_identity *identity)
@@ -111,28 +89,37 @@ pd_code pd_identity_write(const pd_identity *identity, pd_buf *out, pd_error *er
   return w.code;
 }
 
-enum { ID_CREATED, ID_FROM, ID_FROM_VERSION, ID_FORKS, ID_ID, ID_META, ID_OWNER, ID_PARENT, ID_SINCE, ID_COUNT };
+#define NO_VERSION UINT64_MAX
 
-static pd_code take_texts(pd_identity *made, const pd_json_field *f, pd_error *err)
+typedef struct written {
+  pd_identity id;
+  pd_json meta;
+} written;
+
+static const pd_bind identity_members[] = {
+  {"created_at", PD_BIND_MS, PD_BIND_AT(written, id.created_ms)},
+  {"forked_from", PD_BIND_KEPT, PD_BIND_AT(written, id.forked_from), .is_optional = true},
+  {"forked_version", PD_BIND_NUMBER, PD_BIND_AT(written, id.forked_version), .is_optional = true},
+  {"forks", PD_BIND_NUMBER, PD_BIND_AT(written, id.forks)},
+  {"id", PD_BIND_KEPT, PD_BIND_AT(written, id.id)},
+  {"meta", PD_BIND_JSON, PD_BIND_AT(written, meta), .is_optional = true},
+  {"owner", PD_BIND_KEPT, PD_BIND_AT(written, id.owner), .is_optional = true},
+  {"parent", PD_BIND_KEPT, PD_BIND_AT(written, id.parent), .is_optional = true},
+  {"since", PD_BIND_NUMBER, PD_BIND_AT(written, id.since)},
+};
+
+static pd_code keep_meta(pd_json meta, pd_buf *out, pd_error *err)
 {
-  text_place places[] = {{.slot = &made->id}, {.slot = &made->owner}, {.slot = &made->parent}, {.slot = &made->forked_from}};
-  static const int fields[] = {ID_ID, ID_OWNER, ID_PARENT, ID_FROM};
-  size_t meta_at;
-  for (size_t i = 0; i < COUNT_OF(places); i++) TRY(take_text(&made->texts, f[fields[i]].value, f[fields[i]].name, &places[i], err));
-  meta_at = made->texts.size;
-  if (f[ID_META].value.kind != PD_JSON_NONE) {
-    if (f[ID_META].value.kind != PD_JSON_OBJECT) return pd_error_set(err, PD_INVALID, "'meta' is no object");
-    TRY(pd_json_unique(f[ID_META].value, err));
-    TRY(pd_json_canonical(f[ID_META].value, &made->texts, err));
-  }
-  for (size_t i = 0; i < COUNT_OF(places); i++) *places[i].slot = places[i].is_there ? (const char *)made->texts.data + places[i].at : "";
-  made->meta = (pd_bytes){made->texts.data + meta_at, made->texts.size - meta_at};
-  return PD_OK;
+  if (meta.kind == PD_JSON_NONE) return PD_OK;
+  if (meta.kind != PD_JSON_OBJECT) return pd_error_set(err, PD_INVALID, "'meta' is not an object");
+  TRY(pd_json_unique(meta, err));
+  return pd_json_canonical(meta, out, err);
 }
 
-static pd_code check_identity(const pd_identity *made, bool has_id, pd_error *err)
+static pd_code check_identity(const pd_identity *made, pd_error *err)
 {
-  if (!has_id) return pd_error_set(err, PD_INVALID, "'id' is missing");
+  if ((*made->forked_from != 0) != (made->forked_version != NO_VERSION))
+    return pd_error_set(err, PD_INVALID, "one of 'forked_from' and 'forked_version' is missing");
   TRY(pd_thread_id_check(made->id, "thread", err));
   if (*made->parent) TRY(pd_thread_id_check(made->parent, "parent thread", err));
   if (*made->forked_from) TRY(pd_thread_id_check(made->forked_from, "forked thread", err));
@@ -142,63 +129,43 @@ static pd_code check_identity(const pd_identity *made, bool has_id, pd_error *er
   return PD_OK;
 }
 
-static pd_code parse_identity(pd_json value, pd_identity *made, pd_error *err)
-{
-  pd_json_field f[ID_COUNT] = {{"created_at", {{0}, 0}}, {"forked_from", {{0}, 0}}, {"forked_version", {{0}, 0}},
-                               {"forks", {{0}, 0}},      {"id", {{0}, 0}},          {"meta", {{0}, 0}},
-                               {"owner", {{0}, 0}},      {"parent", {{0}, 0}},      {"since", {{0}, 0}}};
-  TRY(pd_json_fields(value, f, ID_COUNT, err));
-  TRY(take_texts(made, f, err));
-  if (!pd_json_i64(f[ID_CREATED].value, &made->created_ms) || made->created_ms < 0)
-    return pd_error_set(err, PD_INVALID, "'created_at' is no time");
-  bool has_from = f[ID_FROM].value.kind != PD_JSON_NONE;
-  if (has_from != (f[ID_FROM_VERSION].value.kind != PD_JSON_NONE) ||
-      (has_from && !pd_json_u64(f[ID_FROM_VERSION].value, &made->forked_version)))
-    return pd_error_set(err, PD_INVALID, "'forked_version' is no version");
-  if (!pd_json_u64(f[ID_FORKS].value, &made->forks)) return pd_error_set(err, PD_INVALID, "'forks' is no number");
-  if (!pd_json_u64(f[ID_SINCE].value, &made->since)) return pd_error_set(err, PD_INVALID, "'since' is no version");
-  return check_identity(made, f[ID_ID].value.kind != PD_JSON_NONE, err);
-}
-
 pd_code pd_identity_parse(pd_json value, pd_identity *out, pd_error *err)
 {
-  CLEANUP(pd_identity_done) pd_identity made = {0};
-  TRY(parse_identity(value, &made, err));
-  *out = made;
-  made.texts = (pd_buf){0};
+  CLEANUP(pd_buf_done) pd_buf texts = {0};
+  written w = {.id = {.owner = "", .parent = "", .forked_from = "", .forked_version = NO_VERSION}};
+  TRY(keep_meta(pd_json_member(value, "meta"), &texts, err)); /* first: its canonical form may be longer, and texts would move */
+  size_t meta_size = texts.size;
+  TRY(pd_bind_keep(value, identity_members, COUNT_OF(identity_members), PD_BIND_STRICT, &w, &texts, err));
+  w.id.meta = (pd_bytes){texts.data, meta_size};
+  TRY(check_identity(&w.id, err));
+  if (w.id.forked_version == NO_VERSION) w.id.forked_version = 0;
+  *out = w.id;
+  out->texts = texts;
+  texts = (pd_buf){0};
   return PD_OK;
 }
 
 /* ---- version ---- */
 
+static const pd_bind head_members[] = {
+  {"active_run", PD_BIND_TEXT, PD_BIND_AT(pd_thread_head, active_run), .is_optional = true},
+  {"messages", PD_BIND_NUMBER, PD_BIND_AT(pd_thread_head, messages)},
+  {"runs", PD_BIND_NUMBER, PD_BIND_AT(pd_thread_head, runs)},
+  {"time", PD_BIND_MS, PD_BIND_AT(pd_thread_head, time_ms)},
+  {"version", PD_BIND_NUMBER, PD_BIND_AT(pd_thread_head, version)},
+};
+
 pd_code pd_thread_head_write(const pd_thread_head *head, pd_buf *out, pd_error *err)
 {
   pd_json_writer w = {.out = out, .err = err};
-  pd_json_open(&w, '{');
-  put_optional(&w, "active_run", head->active_run);
-  pd_json_put_number(&w, "messages", head->messages);
-  pd_json_put_number(&w, "runs", head->runs);
-  pd_json_put_number(&w, "time", (uint64_t)head->time_ms);
-  pd_json_put_number(&w, "version", head->version);
-  pd_json_close(&w, '}');
+  pd_bind_object(&w, head_members, COUNT_OF(head_members), head);
   return w.code;
 }
 
 pd_code pd_thread_head_parse(pd_bytes text, pd_thread_head *out, pd_error *err)
 {
-  enum { ACTIVE, MESSAGES, RUNS, TIME, VERSION, COUNT };
-  pd_json_field f[COUNT] = {
-    {"active_run", {{0}, 0}}, {"messages", {{0}, 0}}, {"runs", {{0}, 0}}, {"time", {{0}, 0}}, {"version", {{0}, 0}}};
-  CLEANUP(pd_buf_done) pd_buf run = {.size_max = PD_THREAD_ID_SIZE_MAX};
   pd_thread_head head = {0};
-  pd_json json;
-  TRY(pd_json_parse(text, &json, err));
-  TRY(pd_json_fields(json, f, COUNT, err));
-  bool is_good = pd_json_u64(f[MESSAGES].value, &head.messages) && pd_json_u64(f[RUNS].value, &head.runs) &&
-                 pd_json_i64(f[TIME].value, &head.time_ms) && pd_json_u64(f[VERSION].value, &head.version);
-  if (!is_good) return pd_error_set(err, PD_INVALID, "a number is missing");
-  if (f[ACTIVE].value.kind != PD_JSON_NONE) TRY(pd_json_decode(f[ACTIVE].value, &run, err));
-  if (run.size) memcpy(head.active_run, run.data, run.size);
+  TRY(pd_bind_parse(text, head_members, COUNT_OF(head_members), PD_BIND_STRICT, &head, err));
   *out = head;
   return PD_OK;
 }

@@ -25,12 +25,6 @@ static pd_code call(pd_server *server, const char *capability, const pd_buf *inp
   return pd_json_parse(pd_buf_bytes(out), answer, err);
 }
 
-/* A member that is a text and has room; else "". */
-static void take_text(pd_json object, const char *key, char *out, size_t size)
-{
-  if (!pd_json_copy_text(pd_json_member(object, key), out, size)) out[0] = 0;
-}
-
 /* ---- revoking ---- */
 
 static pd_code revoke_token(pd_server *server, const char *token_id, pd_error *err)
@@ -51,40 +45,65 @@ void pd_link_revoke(pd_server *server)
   server->link_token[0] = 0;
 }
 
+typedef struct listed {
+  char id[PD_TOKEN_ID_SIZE], label[160], role[16];
+} listed;
+
+static const pd_bind listed_members[] = {
+  {"token_id", PD_BIND_TEXT, PD_BIND_AT(listed, id)},
+  {"label", PD_BIND_TEXT, PD_BIND_AT(listed, label)},
+  {"role", PD_BIND_TEXT, PD_BIND_AT(listed, role)},
+};
+
+/* Made by a server, for its link? Other tokens may lack a label, or have one that is longer. */
+static bool is_of_link(pd_json item, listed *out)
+{
+  if (pd_bind_read(item, listed_members, COUNT_OF(listed_members), PD_BIND_LOOSE, out, NULL)) return false;
+  return strncmp(out->label, LABEL, strlen(LABEL)) == 0 && strcmp(out->role, "operator") == 0;
+}
+
+typedef struct cursor {
+  char next[PAGE_CURSOR_SIZE];
+} cursor;
+
+static const pd_bind page_members[] = {{"next_cursor", PD_BIND_TEXT, PD_BIND_AT(cursor, next), .is_optional = true}};
+
 /* L1: what servers that were killed left behind. */
-static pd_code revoke_page(pd_server *server, char cursor[PAGE_CURSOR_SIZE], pd_error *err)
+static pd_code revoke_page(pd_server *server, cursor *at, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf input = {0};
   CLEANUP(pd_buf_done) pd_buf out = {0};
+  listed token;
   pd_json answer, item;
   pd_json_writer w = {.out = &input, .err = err};
   pd_json_open(&w, '{');
   pd_json_put_number(&w, "limit", PAGE_COUNT);
-  if (*cursor) pd_json_put_text(&w, "cursor", cursor);
+  pd_json_put_said(&w, "cursor", at->next);
   pd_json_close(&w, '}');
   TRY(w.code);
   TRY(call(server, "tokens.list", &input, &out, &answer, err));
   pd_json_walk walk = pd_json_walk_begin(pd_json_member(answer, "tokens"));
-  while (pd_json_walk_next(&walk, NULL, &item)) {
-    char id[PD_TOKEN_ID_SIZE] = "", label[160] = "";
-    take_text(item, "token_id", id, sizeof id);
-    take_text(item, "label", label, sizeof label);
-    if (strncmp(label, LABEL, strlen(LABEL)) == 0 && pd_json_is(pd_json_member(item, "role"), "operator"))
-      TRY(revoke_token(server, id, err));
-  }
-  take_text(answer, "next_cursor", cursor, PAGE_CURSOR_SIZE);
-  return PD_OK;
+  while (pd_json_walk_next(&walk, NULL, &item))
+    if (is_of_link(item, &token)) TRY(revoke_token(server, token.id, err));
+  *at = (cursor){0};
+  return pd_bind_read(answer, page_members, COUNT_OF(page_members), PD_BIND_LOOSE, at, err);
 }
 
 static pd_code revoke_old(pd_server *server, pd_error *err)
 {
-  char cursor[PAGE_CURSOR_SIZE] = "";
-  do TRY(revoke_page(server, cursor, err));
-  while (*cursor);
+  cursor at = {0};
+  do TRY(revoke_page(server, &at, err));
+  while (*at.next);
   return PD_OK;
 }
 
 /* ---- making ---- */
+
+static const pd_bind made_members[] = {
+  {"token_id", PD_BIND_TEXT, PD_BIND_AT(pd_link, token_id)},
+  {"token", PD_BIND_TEXT, PD_BIND_AT(pd_link, token)},
+  {"expires_at", PD_BIND_TEXT, PD_BIND_AT(pd_link, expires_at), .is_optional = true},
+};
 
 static pd_code make_token(pd_server *server, uint64_t ttl_s, pd_link *out, pd_error *err)
 {
@@ -95,10 +114,8 @@ static pd_code make_token(pd_server *server, uint64_t ttl_s, pd_link *out, pd_er
   TRY(pd_buf_printf(&input, err, "{\"role\":\"operator\",\"label\":\"" LABEL ", process %ld\",\"expires_in\":%llu}", (long)getpid(),
                     (unsigned long long)ttl_s));
   TRY(call(server, "tokens.create", &input, &answer_text, &answer, err));
-  take_text(answer, "token_id", server->link_token, sizeof server->link_token);
-  take_text(answer, "token_id", out->token_id, sizeof out->token_id);
-  take_text(answer, "token", out->token, sizeof out->token);
-  take_text(answer, "expires_at", out->expires_at, sizeof out->expires_at);
+  TRY(pd_bind_read(answer, made_members, COUNT_OF(made_members), PD_BIND_LOOSE, out, err));
+  snprintf(server->link_token, sizeof server->link_token, "%s", out->token_id);
   return PD_OK;
 }
 
