@@ -8,8 +8,13 @@
 
 pd_code pd_array_grow(void *array, size_t count, size_t *capacity, size_t size, const char *what, pd_error *err)
 {
+  return pd_array_grow_from(16, array, count, capacity, size, what, err);
+}
+
+pd_code pd_array_grow_from(size_t first, void *array, size_t count, size_t *capacity, size_t size, const char *what, pd_error *err)
+{
   if (count < *capacity) return PD_OK;
-  size_t bigger = *capacity ? *capacity * 2 : 16;
+  size_t bigger = *capacity ? *capacity * 2 : first;
   void *old;
   memcpy(&old, array, sizeof old); /* the caller's pointer is of another type */
   void *grown = realloc(old, bigger * size);

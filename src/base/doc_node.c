@@ -1,6 +1,7 @@
 /* doc_node.c: nodes made from JSON, read and written. Recursion is as deep as values nest (PD_DOC_DEPTH_MAX) and their trees are high. */
 #include "base/doc_node.h"
 
+#include "base/array.h"
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
@@ -127,12 +128,7 @@ pd_code pd_node_reserve(pd_node *array, pd_error *err)
 {
   if (array->count < array->capacity) return PD_OK;
   if (array->count > PD_DOC_INDEX_MAX) return pd_error_set(err, PD_LIMIT, "an array of more than %u items", PD_DOC_INDEX_MAX);
-  size_t bigger = array->capacity ? array->capacity * 2 : 4; /* most arrays are small, and there may be many */
-  pd_node **items = realloc(array->items, bigger * sizeof *items);
-  if (!items) return pd_error_memory(err, "a JSON array");
-  array->items = items;
-  array->capacity = bigger;
-  return PD_OK;
+  return pd_array_grow_from(4, &array->items, array->count, &array->capacity, sizeof(pd_node *), "a JSON array", err); /* most are small */
 }
 
 void pd_node_item_put(pd_node *array, size_t index, pd_node *item)

@@ -321,7 +321,7 @@ static pd_code stage_planned(pd_store *s, const pd_intent *intent, pd_ref_slot *
   if (!code) code = apply_plan(s, p, &rec, intent, slot, root, &head, record_at, err);
   if (code) {
     s->pending.bytes.size = record_at;
-    while (s->pending.blob_count > blobs_before) pd_buf_done(&s->pending.blobs[--s->pending.blob_count]);
+    while (s->pending.blob_count > blobs_before) pd_buf_done(&s->pending.blobs[--s->pending.blob_count].bytes);
     return code;
   }
   for (size_t i = 0; i < p->count; i++) {

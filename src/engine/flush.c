@@ -38,8 +38,8 @@
 static pd_code put_blobs(pd_store *s, const pd_batch *batch, pd_error *err)
 {
   for (size_t i = 0; i < batch->blob_count; i++) {
-    pd_bytes blob = pd_buf_bytes(&batch->blobs[i]);
-    TRY(s->ops->bag_put(s->backend, &batch->blob_ids[i], &blob, 1, err));
+    pd_bytes blob = pd_buf_bytes(&batch->blobs[i].bytes);
+    TRY(s->ops->bag_put(s->backend, &batch->blobs[i].id, &blob, 1, err));
   }
   return PD_OK;
 }

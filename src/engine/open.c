@@ -512,7 +512,6 @@ static void free_store(pd_store *s)
   for (size_t i = 0; i < COUNT_OF(batches); i++) {
     pd_buf_done(&batches[i]->bytes);
     free(batches[i]->staged);
-    free(batches[i]->blob_ids);
     free(batches[i]->blobs);
   }
   pd_segments_trim(s, 0);

@@ -86,12 +86,16 @@ typedef struct pd_staged {
   pd_catalog_frame frame; /* keyframe */
 } pd_staged;
 
+typedef struct pd_batch_value {
+  pd_id id;
+  pd_buf bytes;
+} pd_batch_value;
+
 typedef struct pd_batch {
   pd_buf bytes;
   pd_staged *staged;
   size_t count, capacity;
-  pd_id *blob_ids; /* large values, to be put into the bag first */
-  pd_buf *blobs;
+  pd_batch_value *blobs; /* large values, to be put into the bag first */
   size_t blob_count, blob_capacity;
 } pd_batch;
 

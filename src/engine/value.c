@@ -58,7 +58,7 @@ static pd_code take_slice(void *ctx, uint64_t seq, pd_bytes record, pd_error *er
 static const pd_buf *find_blob(const pd_batch *batch, const pd_id *id)
 {
   for (size_t i = 0; i < batch->blob_count; i++)
-    if (pd_id_equal(&batch->blob_ids[i], id)) return &batch->blobs[i];
+    if (pd_id_equal(&batch->blobs[i].id, id)) return &batch->blobs[i].bytes;
   return NULL;
 }
 
