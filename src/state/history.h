@@ -55,6 +55,20 @@ PD_MUST_USE pd_code pd_history_put_value(pd_frame *frame, pd_view *view, pd_byte
 /* A member that is a text, or null if it is empty. */
 void pd_out_next(pd_frame *frame, const char *name, pd_bytes next);
 
+/* Members, each unless it says nothing. */
+void pd_out_who(pd_frame *frame, const char *author, const char *run, const char *reason);
+
+/* The versions of the input `key`, newest first, a page of the input `limit`. */
+typedef struct pd_version_page {
+  pd_frame *frame;
+  void (*put)(pd_frame *frame, const pd_version_info *version); /* the members before who and why */
+  uint64_t limit, count;
+  char next[PD_ID_HEX_SIZE]; /* the commit that the next page begins with; "": this is the last */
+} pd_version_page;
+
+/* The member `versions`: those that the key has had up to `at`. */
+PD_MUST_USE pd_code pd_out_versions(pd_version_page *page, pd_store *store, const char *at, pd_error *err);
+
 /* Who, when and why, and the changes that an answer shows of one record. */
 typedef struct pd_change_filter {
   pd_bytes key, prefix, after; /* empty: any */

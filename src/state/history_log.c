@@ -237,37 +237,51 @@ pd_code pd_cap_history_show(pd_frame *frame, pd_error *err)
 
 /* ---- key: the versions of one ---- */
 
-typedef struct versions {
-  pd_frame *frame;
-  uint64_t limit, count;
-  char next[CURSOR_SIZE];
-} versions;
+void pd_out_who(pd_frame *frame, const char *author, const char *run, const char *reason)
+{
+  pd_out_said(frame, "author", author);
+  pd_out_said(frame, "run", run);
+  pd_out_said(frame, "reason", reason);
+}
 
 static bool write_version(void *ctx, const pd_version_info *version)
 {
-  versions *v = ctx;
-  pd_frame *frame = v->frame;
-  if (v->count == v->limit || frame->out.code) {
-    pd_id_hex(&version->commit, v->next);
+  pd_version_page *page = ctx;
+  pd_frame *frame = page->frame;
+  if (page->count == page->limit || frame->out.code) {
+    pd_id_hex(&version->commit, page->next);
     return false;
   }
-  v->count++;
+  page->count++;
   pd_json_open(&frame->out, '{');
+  page->put(frame, version);
+  pd_out_who(frame, version->author, version->run, version->reason);
+  pd_json_close(&frame->out, '}');
+  return true;
+}
+
+pd_code pd_out_versions(pd_version_page *page, pd_store *store, const char *at, pd_error *err)
+{
+  pd_frame *frame = page->frame;
+  pd_json_key(&frame->out, "versions");
+  pd_json_open(&frame->out, '[');
+  TRY(pd_history(store, at, pd_in_text(frame, "key"), page->limit + 1, write_version, page, err));
+  pd_json_close(&frame->out, ']');
+  return frame->out.code;
+}
+
+static void put_version(pd_frame *frame, const pd_version_info *version)
+{
   pd_json_put_number(&frame->out, "version", version->entry.version);
   pd_out_id(frame, "value_id", &version->entry.value_id);
   pd_json_put_number(&frame->out, "size", version->entry.size);
   pd_out_id(frame, "commit", &version->commit);
   pd_out_time(frame, "time", version->entry.updated_ms);
-  pd_out_said(frame, "author", version->author);
-  pd_out_said(frame, "run", version->run);
-  pd_out_said(frame, "reason", version->reason);
-  pd_json_close(&frame->out, '}');
-  return true;
 }
 
 pd_code pd_cap_history_key(pd_frame *frame, pd_error *err)
 {
-  versions v = {.frame = frame, .limit = (uint64_t)pd_in_int(frame, "limit", 100)};
+  pd_version_page page = {.frame = frame, .put = put_version, .limit = (uint64_t)pd_in_int(frame, "limit", 100)};
   bool has_cursor = pd_in_text(frame, "cursor").size > 0;
   pd_point_in point = {0};
   pd_store *store;
@@ -276,14 +290,11 @@ pd_code pd_cap_history_key(pd_frame *frame, pd_error *err)
   if (store) TRY(pd_history_point(frame, store, has_cursor ? "cursor" : "at", NULL, &point, err));
   TRY(pd_brink(frame, err)); /* F5 */
   if (!store) return pd_history_no_key(frame, "main", err);
-  pd_json_key(&frame->out, "versions");
-  pd_json_open(&frame->out, '[');
-  pd_code code = pd_history(store, point.at, pd_in_text(frame, "key"), v.limit + 1, write_version, &v, err);
+  pd_code code = pd_out_versions(&page, store, point.at, err);
   if (code == PD_NOT_FOUND) return pd_history_no_key(frame, point.at, err);
   TRY(code);
-  pd_json_close(&frame->out, ']');
-  pd_json_put_number(&frame->out, "count", v.count);
-  pd_out_next(frame, "next_cursor", pd_text(v.next));
+  pd_json_put_number(&frame->out, "count", page.count);
+  pd_out_next(frame, "next_cursor", pd_text(page.next));
   return frame->out.code;
 }
 
@@ -310,9 +321,7 @@ static bool write_line(void *ctx, const pd_blame_line *line)
   pd_out_id(frame, "commit", &line->commit);
   pd_json_put_number(&frame->out, "version", line->version);
   pd_out_time(frame, "time", line->time_ms);
-  pd_out_said(frame, "author", line->author);
-  pd_out_said(frame, "run", line->run);
-  pd_out_said(frame, "reason", line->reason);
+  pd_out_who(frame, line->author, line->run, line->reason);
   if (!line->is_known) pd_json_put_bool(&frame->out, "is_older", true);
   pd_json_close(&frame->out, '}');
   return true;

@@ -56,9 +56,7 @@ static void put_record(pd_frame *frame, const pd_record *record)
   pd_out_id(frame, "commit", &record->commit.id);
   pd_out_id(frame, "tree", &record->commit.tree);
   put_ids(frame, "parents", record->parents, record->parent_count);
-  pd_out_said(frame, "author", record->author);
-  pd_out_said(frame, "run", record->run);
-  pd_out_said(frame, "reason", record->reason);
+  pd_out_who(frame, record->author, record->run, record->reason);
   pd_json_put_number(&frame->out, "time_ms", (uint64_t)record->time_ms);
   pd_json_key(&frame->out, "changes");
   pd_json_open(&frame->out, '[');
@@ -188,48 +186,21 @@ pd_code pd_cap_store_log(pd_frame *frame, pd_error *err)
 
 /* ---- the versions of a key ---- */
 
-typedef struct store_versions {
-  pd_frame *frame;
-  uint64_t limit, count;
-  char next[PD_ID_HEX_SIZE];
-} store_versions;
-
-static void put_who(pd_frame *frame, const char *author, const char *run, const char *reason)
+static void put_version(pd_frame *frame, const pd_version_info *version)
 {
-  pd_out_said(frame, "author", author);
-  pd_out_said(frame, "run", run);
-  pd_out_said(frame, "reason", reason);
-}
-
-static bool write_version(void *ctx, const pd_version_info *version)
-{
-  store_versions *v = ctx;
-  pd_frame *frame = v->frame;
-  if (v->count == v->limit || frame->out.code) {
-    pd_id_hex(&version->commit, v->next);
-    return false;
-  }
-  v->count++;
-  pd_json_open(&frame->out, '{');
   pd_out_entry(frame, &version->entry);
   pd_out_id(frame, "commit", &version->commit);
-  put_who(frame, version->author, version->run, version->reason);
-  pd_json_close(&frame->out, '}');
-  return true;
 }
 
 pd_code pd_cap_store_history(pd_frame *frame, pd_error *err)
 {
-  store_versions v = {.frame = frame, .limit = (uint64_t)pd_in_int(frame, "limit", 1000)};
+  pd_version_page page = {.frame = frame, .put = put_version, .limit = (uint64_t)pd_in_int(frame, "limit", 1000)};
   char at[PD_STORE_AT_SIZE];
   pd_store *store;
   TRY(pd_store_open_for(frame, PD_STORE_READ, &store, err));
   TRY(pd_store_at(frame, store, "at", at, err));
-  pd_json_key(&frame->out, "versions");
-  pd_json_open(&frame->out, '[');
-  TRY(pd_history(store, at, pd_in_text(frame, "key"), v.limit + 1, write_version, &v, err));
-  pd_json_close(&frame->out, ']');
-  if (*v.next) pd_json_put_text(&frame->out, "next_at", v.next);
+  TRY(pd_out_versions(&page, store, at, err));
+  pd_json_put_said(&frame->out, "next_at", page.next);
   return frame->out.code;
 }
 
@@ -257,7 +228,7 @@ static bool write_line(void *ctx, const pd_blame_line *line)
   pd_json_put_number(&frame->out, "seq", line->seq);
   pd_json_put_number(&frame->out, "version", line->version);
   pd_json_put_number(&frame->out, "time_ms", (uint64_t)line->time_ms);
-  put_who(frame, line->author, line->run, line->reason);
+  pd_out_who(frame, line->author, line->run, line->reason);
   pd_json_close(&frame->out, '}');
   return true;
 }
