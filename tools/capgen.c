@@ -6,7 +6,8 @@
  *   capgen docs  FOLDER FILE...    FOLDER/NAME.md, FOLDER/NAME.schema.json and FOLDER/README.md (checked in; a test finds stale ones)
  *   capgen facts - FILE...         every promise on a line: capability, how the names of its tests begin, sentence
  *
- * common.json among the files has the errors that every capability may answer with. A file that is not as it should be is refused with
+ * common.json among the files has the errors that every capability may answer with, and by name those that several share: there the name
+ * stands in the list of a capability's errors. A file that is not as it should be is refused with
  * its name and what is wrong, and nothing is written.
  */
 #include "capgen.h"
@@ -18,6 +19,7 @@
 capability capgen_caps[CAPGEN_FILES_MAX];
 size_t capgen_count;
 pd_json capgen_common;
+static pd_json shared_errors;
 static pd_buf common_bytes;
 
 void capgen_refuse(const char *path, const char *fmt, ...)
@@ -109,6 +111,16 @@ void capgen_cell(FILE *f, const char *text)
   }
 }
 
+bool capgen_next_error(const char *path, pd_json_walk *walk, pd_json *out)
+{
+  if (!pd_json_walk_next(walk, NULL, out)) return false;
+  if (out->kind != PD_JSON_STRING) return true;
+  const char *name = capgen_text(path, *out);
+  *out = pd_json_member(shared_errors, name);
+  if (out->kind == PD_JSON_NONE) capgen_refuse(path, "common.json has no shared error '%s'", name);
+  return true;
+}
+
 static void check_members(const capability *c)
 {
   static const char *const known[] = {"name", "summary", "when_to_use",  "permission", "needs_agent", "inputs",   "outputs",
@@ -145,6 +157,14 @@ const char *capgen_permission(const capability *c)
   return capgen_word(c, "permission", value, permissions, COUNT_OF(permissions));
 }
 
+/* When all files are read, and before anything is written. */
+static void check_errors(const capability *c)
+{
+  pd_json error;
+  pd_json_walk walk = pd_json_walk_begin(pd_json_member(c->json, "errors"));
+  while (capgen_next_error(c->path, &walk, &error)) continue;
+}
+
 static void add_file(const char *path)
 {
   if (capgen_count == CAPGEN_FILES_MAX) capgen_refuse(path, "too many files");
@@ -156,6 +176,7 @@ static void add_file(const char *path)
   const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
   if (strcmp(base, "common.json") == 0) {
     capgen_common = pd_json_member(c->json, "errors");
+    shared_errors = pd_json_member(c->json, "shared");
     common_bytes = c->bytes;
     return;
   }
@@ -209,7 +230,7 @@ static void print_facts(void)
       fact(c, "effect", number, capgen_member(c, item, "description"));
     }
     walk = pd_json_walk_begin(pd_json_member(c->json, "errors"));
-    while (pd_json_walk_next(&walk, NULL, &item)) fact(c, "err", capgen_member(c, item, "code"), capgen_member(c, item, "description"));
+    while (capgen_next_error(c->path, &walk, &item)) fact(c, "err", capgen_member(c, item, "code"), capgen_member(c, item, "description"));
   }
 }
 int main(int argc, char **argv)
@@ -220,6 +241,7 @@ int main(int argc, char **argv)
   }
   atexit(free_kept);
   for (int i = 3; i < argc; i++) add_file(argv[i]);
+  for (size_t i = 0; i < capgen_count; i++) check_errors(&capgen_caps[i]);
   qsort(capgen_caps, capgen_count, sizeof capgen_caps[0], by_name);
   if (strcmp(argv[1], "table") == 0) {
     capgen_table(argv[2]);

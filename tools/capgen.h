@@ -34,6 +34,8 @@ const char *capgen_needed(const capability *c, const char *key);
 /* The value as JSON on one line. */
 const char *capgen_line(pd_json value);
 bool capgen_is_listed(pd_json list, const char *text);
+/* The next of a list of errors: an object, also where the list has the name of a shared one. */
+bool capgen_next_error(const char *path, pd_json_walk *walk, pd_json *out);
 /* A cell of a table in Markdown: no line breaks, no bars. */
 void capgen_cell(FILE *f, const char *text);
 

@@ -68,7 +68,7 @@ static void docs_errors(FILE *f, const char *path, pd_json errors)
 {
   pd_json error, recovery;
   pd_json_walk walk = pd_json_walk_begin(errors);
-  while (pd_json_walk_next(&walk, NULL, &error)) {
+  while (capgen_next_error(path, &walk, &error)) {
     fprintf(f, "- **%s**: %s\n", capgen_text(path, pd_json_member(error, "code")), capgen_text(path, pd_json_member(error, "description")));
     pd_json_walk inner = pd_json_walk_begin(pd_json_member(error, "recovery"));
     while (pd_json_walk_next(&inner, NULL, &recovery))

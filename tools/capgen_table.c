@@ -97,7 +97,7 @@ static void table_errors(FILE *f, const char *path, const char *suffix, pd_json 
   size_t n = 0;
   pd_json error, recovery;
   pd_json_walk walk = pd_json_walk_begin(errors);
-  for (; pd_json_walk_next(&walk, NULL, &error); n++) {
+  for (; capgen_next_error(path, &walk, &error); n++) {
     fprintf(f, "static const pd_recovery recovery_%s_%zu[] = {", suffix, n);
     pd_json_walk inner = pd_json_walk_begin(pd_json_member(error, "recovery"));
     while (pd_json_walk_next(&inner, NULL, &recovery)) {
@@ -112,7 +112,7 @@ static void table_errors(FILE *f, const char *path, const char *suffix, pd_json 
   bool is_common = strcmp(suffix, "common") == 0;
   fprintf(f, is_common ? "const pd_cap_error pd_common_errors[] = {\n" : "static const pd_cap_error errors_%s[] = {\n", suffix);
   walk = pd_json_walk_begin(errors);
-  for (n = 0; pd_json_walk_next(&walk, NULL, &error); n++) {
+  for (n = 0; capgen_next_error(path, &walk, &error); n++) {
     fputs("  {", f);
     c_text(f, capgen_text(path, pd_json_member(error, "code")));
     fputs(", ", f);

@@ -42,6 +42,12 @@ planted 's/"permission": "autonomous"/"permission": "anybody"/'
 refuses plant__a_permission_that_does_not_exist_is_refused 'permission "anybody" is not known'
 planted 's/"permission": "autonomous"/"permission": ""/'
 refuses plant__an_empty_permission_is_refused 'permission "" is not known'
+planted 's/"errors": \[/"errors": ["any:Nothing", /'
+refuses plant__a_shared_error_that_does_not_exist_is_refused "common.json has no shared error 'any:Nothing'"
+planted 's/"errors": \[/"errors": ["any:InvalidId", /'
+"$capgen" table "$work/table.c" "$root/capabilities/common.json" "$work/state.planted.json" >"$work/out" 2>&1 &&
+  grep -q '"InvalidId"' "$work/table.c"
+say plant__a_shared_error_is_one_of_the_capability $?
 
 compile() { # a function of this body
   printf '#include "state/run.h"\n\nstatic pd_code planted(pd_frame *frame, pd_error *err)\n{\n  %s\n}\n' "$body" >"$work/planted.c"
