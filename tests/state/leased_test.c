@@ -6,6 +6,7 @@
 
 #include "base/base.h"
 #include "base/buf.h"
+#include "leased/leased.h"
 #include "support/fault_backend.h"
 #include "support/temp_folder.h"
 
@@ -334,6 +335,51 @@ static void leased__a_disk_that_fails_at_the_ack_loses_and_doubles_nothing(void 
   for_each_user("fault:memory:leased", fail_after);
 }
 
+/* ---- the head's condition ---- */
+
+typedef struct counter {
+  uint64_t next;
+} counter;
+
+static const pd_bind counter_members[] = {{"next", PD_BIND_NUMBER, PD_BIND_AT(counter, next)}};
+
+typedef struct drawing {
+  pd_store *store;
+  int runs;
+  uint64_t number; /* what was drawn */
+} drawing;
+
+/* The next number, and another one is drawn between reading the head and writing it, the first time. */
+static pd_code draw(void *ctx, pd_edit *edit, pd_error *err)
+{
+  drawing *d = ctx;
+  pd_leased_tx tx;
+  counter head = {0};
+  if (pd_leased_begin(&tx, edit, "head", 0, counter_members, COUNT_OF(counter_members), &head, err)) fail_msg("%s", err->message);
+  if (!d->runs++ && pd_put(d->store, pd_text("head"), pd_text("{\"next\":1}"), &(pd_note){.ref = "main"}, NULL, err))
+    fail_msg("%s", err->message);
+  d->number = head.next++;
+  pd_code code = pd_leased_stage_head(&tx, counter_members, COUNT_OF(counter_members), &head, err);
+  pd_leased_end(&tx);
+  return code;
+}
+
+static void leased__a_head_that_changed_since_it_was_read_is_not_written_over(void **state)
+{
+  (void)state;
+  pd_error err = {0};
+  pd_buf text = {0};
+  drawing d = {0};
+  assert_int_equal(pd_store_open("memory:", "main", NULL, &d.store, &err), PD_OK);
+  if (pd_leased_update(d.store, &(pd_note){.ref = "main"}, draw, &d, NULL, NULL, &err)) fail_msg("%s", err.message);
+  assert_int_equal(d.runs, 2);
+  assert_int_equal(d.number, 1); /* 0 was drawn meanwhile */
+  assert_int_equal(pd_get(d.store, NULL, pd_text("head"), &text, NULL, &err), PD_OK);
+  assert_true(pd_bytes_equal(pd_buf_bytes(&text), pd_text("{\"next\":2}")));
+  pd_buf_done(&text);
+  assert_int_equal(pd_store_close(d.store, &err), PD_OK);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -342,6 +388,7 @@ int main(void)
     cmocka_unit_test(leased__gc_between_take_and_ack_changes_nothing),
     cmocka_unit_test(leased__a_holder_killed_before_its_ack_loses_no_item),
     cmocka_unit_test(leased__processes_that_take_at_once_get_each_item_once),
+    cmocka_unit_test(leased__a_head_that_changed_since_it_was_read_is_not_written_over),
     cmocka_unit_test(leased__a_disk_that_fails_at_the_ack_loses_and_doubles_nothing),
   };
   return cmocka_run_group_tests_name("leased queues", tests, NULL, NULL);

@@ -6,8 +6,8 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/stores.h"
+#include "state/one_world.h"
 #include "state/queue.h"
-#include "state/world.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -21,22 +21,6 @@
 
 #include <cmocka.h>
 
-static world w;
-
-static int set_up(void **state)
-{
-  (void)state;
-  world_open(&w, NULL);
-  return 0;
-}
-
-static int tear_down(void **state)
-{
-  (void)state;
-  world_close(&w);
-  return 0;
-}
-
 static bool is_at(const char *store_name, const char *ref, const char *key)
 {
   pd_store *store;
@@ -46,12 +30,6 @@ static bool is_at(const char *store_name, const char *ref, const char *key)
   pd_home_return(w.home, store);
   pd_buf_done(&value);
   return code == PD_OK;
-}
-
-static void send(const char *from, const char *to, const char *body)
-{
-  w.agent = from;
-  world_okf(&w, "queue.send", "{\"to\":\"%s\",\"body\":%s}", to, body);
 }
 
 /* The agent writes something: now it has a store. */

@@ -1,5 +1,5 @@
 /* queue_test.c: the agents' message queues: queue.send, receive, ack, count, and pd_queue_push. */
-#include "state/world.h"
+#include "state/one_world.h"
 
 #include "base/base.h"
 #include "base/buf.h"
@@ -13,30 +13,6 @@
 #include <stdlib.h>
 
 #include <cmocka.h>
-
-static world w;
-
-static int set_up(void **state)
-{
-  (void)state;
-  world_open(&w, NULL);
-  return 0;
-}
-
-static int tear_down(void **state)
-{
-  (void)state;
-  world_close(&w);
-  return 0;
-}
-
-#define OUT(path, text) assert_string_equal(world_out(&w, path), text)
-
-static void send(const char *from, const char *to, const char *body)
-{
-  w.agent = from;
-  if (world_callf(&w, "queue.send", "{\"to\":\"%s\",\"body\":%s}", to, body)) fail_msg("send: %s", w.err.message);
-}
 
 static void count_is(const char *agent, const char *unread, const char *in_flight)
 {

@@ -1,5 +1,5 @@
 /* room_test.c: what one agent may keep, over all its tiers, and what may lie in queues (quota.h, queue.h); and that `system` is pruned. */
-#include "state/world.h"
+#include "state/one_world.h"
 
 #include "base/base.h"
 #include "base/buf.h"
@@ -13,22 +13,6 @@
 #include <stdlib.h>
 
 #include <cmocka.h>
-
-static world w;
-
-static int set_up(void **state)
-{
-  (void)state;
-  world_open(&w, NULL);
-  return 0;
-}
-
-static int tear_down(void **state)
-{
-  (void)state;
-  world_close(&w);
-  return 0;
-}
 
 /* A JSON string of `size` letters; static. */
 static const char *letters(size_t size)

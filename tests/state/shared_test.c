@@ -1,5 +1,5 @@
 /* shared_test.c: state.shared.get, set, delete, list, as seed 001 has them. Watching is in watch_test.c. */
-#include "state/world.h"
+#include "state/one_world.h"
 
 #include "base/base.h"
 #include "base/clock.h"
@@ -15,22 +15,6 @@
 
 #include <cmocka.h>
 
-static world w;
-
-static int set_up(void **state)
-{
-  (void)state;
-  world_open(&w, NULL);
-  return 0;
-}
-
-static int tear_down(void **state)
-{
-  (void)state;
-  world_close(&w);
-  return 0;
-}
-
 static void set(const char *agent, const char *key, const char *value, unsigned expected)
 {
   w.agent = agent;
@@ -42,8 +26,6 @@ static void get(const char *key)
 {
   assert_int_equal(world_callf(&w, "state.shared.get", "{\"key\":\"%s\"}", key), PD_OK);
 }
-
-#define OUT(path, text) assert_string_equal(world_out(&w, path), text)
 
 /* ---- get ---- */
 

@@ -1,5 +1,5 @@
 /* watch_test.c: state.shared.watch and unwatch: what is told, to whom, until when, and after what. */
-#include "state/world.h"
+#include "state/one_world.h"
 
 #include "base/base.h"
 #include "base/buf.h"
@@ -15,24 +15,7 @@
 
 #include <cmocka.h>
 
-static world w;
 static char subscription[PD_SUBSCRIPTION_ID_SIZE];
-
-static int set_up(void **state)
-{
-  (void)state;
-  world_open(&w, NULL);
-  return 0;
-}
-
-static int tear_down(void **state)
-{
-  (void)state;
-  world_close(&w);
-  return 0;
-}
-
-#define OUT(path, text) assert_string_equal(world_out(&w, path), text)
 
 /* As another agent, without touching w's session. */
 static void set_in(pd_home *home, const char *agent, const char *key, const char *value, unsigned expected)

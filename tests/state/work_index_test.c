@@ -1,5 +1,5 @@
 /* work_index_test.c: the index of an agent's work items: a key an item, the list of older stores, and StateStores beside it. */
-#include "state/world.h"
+#include "state/one_world.h"
 
 #include "base/base.h"
 #include "base/buf.h"
@@ -15,30 +15,12 @@
 
 #include <cmocka.h>
 
-static world w;
-
 static int set_up_buffered(void **state)
 {
   (void)state;
   world_open(&w, "[store]\nflush = \"1s\"\n"); /* for tests that are not about syncs */
   return 0;
 }
-
-static int set_up(void **state)
-{
-  (void)state;
-  world_open(&w, NULL);
-  return 0;
-}
-
-static int tear_down(void **state)
-{
-  (void)state;
-  world_close(&w);
-  return 0;
-}
-
-#define OUT(path, text) assert_string_equal(world_out(&w, path), text)
 
 static void fails(const char *capability, const char *error, const char *action, const char *fmt, ...)
   __attribute__((format(printf, 4, 5)));
