@@ -104,6 +104,9 @@ PD_API PD_MUST_USE pd_code pd_storage_epoch(pd_storage *storage, const char *age
 /* The latest snapshot of `agent_id` replaces what `out` holds. PD_NOT_FOUND if there is none; PD_CORRUPT if what is there is no sound
  * snapshot of this agent: it is left as it is. */
 PD_API PD_MUST_USE pd_code pd_storage_load(pd_storage *storage, const char *agent_id, pd_buf *out, pd_error *err);
+/* The same from the agent's own store, as `perdure:` keeps it there, for those who have the store open: nothing is opened. The snapshot is
+ * not checked (pd_snapshot_check). */
+PD_API PD_MUST_USE pd_code pd_storage_load_store(pd_store *store, const char *agent_id, pd_buf *out, pd_error *err);
 /* Remove what is stored, sound or not, and fence whoever holds the agent. PD_NOT_FOUND if there is nothing.
  * `perdure:` deletes the ref; the bytes go with gc. */
 PD_API PD_MUST_USE pd_code pd_storage_delete(pd_storage *storage, const char *agent_id, pd_error *err);

@@ -37,6 +37,7 @@ static void name_list_done(name_list *list)
 
 /* The storage that was opened last: most agents share one. */
 typedef struct last_storage {
+  pd_grant grant; /* the caller's, on the stores of the home; {0}: none */
   char uri[4097];
   pd_storage *storage; /* NULL: it could not be opened */
   pd_error why;
@@ -109,8 +110,26 @@ static void storage_of(const pd_home *home, const pd_supervised *is, char *out, 
   pd_agent_config_done(&config);
 }
 
+/* From the store that the home has open already. *out_is_open is false if it has not: then it is not opened for this either, or a list
+ * would close the stores of those who work. */
+static pd_code load_open(const pd_home *home, const last_storage *last, const char *uri, const char *agent, pd_buf *out, bool *out_is_open,
+                         pd_error *err)
+{
+  size_t size = strlen("perdure:");
+  pd_held *held = NULL;
+  if (strncmp(uri, "perdure:", size) == 0 && strcmp(uri + size, home->uri) == 0) held = pd_home_hold_opened(&last->grant, agent);
+  *out_is_open = held != NULL;
+  if (!held) return PD_OK;
+  pd_code code = pd_storage_load_store(held->store, agent, out, err);
+  pd_home_let(last->grant.home, held);
+  return code;
+}
+
 static pd_code load(const pd_home *home, last_storage *last, const char *uri, const char *agent, pd_buf *out, pd_error *err)
 {
+  bool is_open;
+  pd_code found = load_open(home, last, uri, agent, out, &is_open, err);
+  if (is_open) return found;
   if (strcmp(home->uri, "memory:") == 0 && strcmp(uri, "perdure:memory:") == 0)
     return pd_error_set(err, PD_NOT_FOUND, "a private store in memory has no snapshots that others could have saved");
   if (strcmp(last->uri, uri) != 0) {
@@ -176,10 +195,11 @@ static void write_agent(pd_frame *frame, last_storage *last, const char *agent)
 pd_code pd_cap_agents_list(pd_frame *frame, pd_error *err)
 {
   CLEANUP(name_list_done) name_list list = {0};
-  CLEANUP(last_storage_done) last_storage last = {0};
+  CLEANUP(last_storage_done) last_storage last = {.grant = frame->grant};
   size_t limit = (size_t)pd_in_int(frame, "limit", LIMIT), count = 0;
   char after[PD_NAME_SIZE_MAX + 1] = "";
   if (!pd_in_string(frame, "after", after, sizeof after)) *after = 0;
+  if (frame->ctx->is_operator) TRY(pd_authorise_operator(frame->ctx, frame->capability->name, false, &last.grant, err));
   TRY(list_names(frame, &list, err));
   pd_json_key(&frame->out, "agents");
   pd_json_open(&frame->out, '[');

@@ -89,9 +89,9 @@ static pd_code store_of(perdure_storage *s, const char *agent, bool must_exist, 
   return PD_OK;
 }
 
-static pd_code no_snapshot(const perdure_storage *s, const char *agent, pd_error *err)
+static pd_code no_snapshot(const char *uri, const char *agent, pd_error *err)
 {
-  return pd_error_set(err, PD_NOT_FOUND, "no snapshot of agent '%s' in %.300s", agent, s->uri);
+  return pd_error_set(err, PD_NOT_FOUND, "no snapshot of agent '%s' in %.300s", agent, uri);
 }
 
 /* ---- saving -------------------------------------------------------------------------------------------------------- */
@@ -453,7 +453,7 @@ static pd_code next_piece(void *ctx, pd_piece_kind kind, pd_bytes *out_name, pd_
 }
 
 /* R3 */
-static pd_code check_empty(perdure_storage *s, pd_view *view, const char *agent, pd_error *err)
+static pd_code check_empty(const char *uri, pd_view *view, const char *agent, pd_error *err)
 {
   CLEANUP(iter_done) pd_iter *iter = NULL;
   pd_scan scan = {.keys_only = true};
@@ -462,18 +462,18 @@ static pd_code check_empty(perdure_storage *s, pd_view *view, const char *agent,
   pd_code code;
   do code = pd_iter_next(iter, &entry, NULL, err);
   while (!code && pd_bytes_equal(entry.key, pd_text(EPOCH_KEY)));
-  if (code == PD_NOT_FOUND) return no_snapshot(s, agent, err);
+  if (code == PD_NOT_FOUND) return no_snapshot(uri, agent, err);
   if (code) return code;
-  return pd_error_set(err, PD_CORRUPT, "the ref '%s' of agent '%s' in %.200s has keys, but no snapshot", PD_SNAPSHOT_REF, agent, s->uri);
+  return pd_error_set(err, PD_CORRUPT, "the ref '%s' of agent '%s' in %.200s has keys, but no snapshot", PD_SNAPSHOT_REF, agent, uri);
 }
 
 /* The snapshot of a commit: all of its pieces are of one moment, whatever is saved meanwhile. */
-static pd_code load_from(perdure_storage *s, pd_view *view, const char *agent, pd_storage_take take, void *ctx, pd_error *err)
+static pd_code load_from(const char *uri, pd_view *view, const char *agent, pd_storage_take take, void *ctx, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf frame = {0}, window = {0}, document = {.size_max = 2 * PD_SNAPSHOT_SIZE_MAX};
   CLEANUP(reader_done) reader r = {.view = view};
   pd_code code = pd_view_get(view, pd_text(pd_piece_prefix(PD_PIECE_SNAPSHOT)), &frame, NULL, err);
-  if (code == PD_NOT_FOUND) return check_empty(s, view, agent, err);
+  if (code == PD_NOT_FOUND) return check_empty(uri, view, agent, err);
   if (code) return code;
   code = pd_view_get(view, pd_text(pd_piece_prefix(PD_PIECE_WINDOW)), &window, NULL, err);
   if (code == PD_NOT_FOUND) return pd_error_set(err, PD_CORRUPT, "the snapshot of agent '%s' has no piece 'window'", agent);
@@ -487,18 +487,35 @@ static pd_code find_head(perdure_storage *s, const char *agent, pd_store **out, 
 {
   pd_code code = store_of(s, agent, true, out, err);
   if (!code) code = pd_ref_get(*out, PD_SNAPSHOT_REF, out_ref, err);
-  return code == PD_NOT_FOUND ? no_snapshot(s, agent, err) : code;
+  return code == PD_NOT_FOUND ? no_snapshot(s->uri, agent, err) : code;
 }
 
 static pd_code load_marked(void *handle, const char *agent, pd_storage_take take, void *ctx, pd_storage_mark *out_mark, pd_error *err)
 {
+  perdure_storage *s = handle;
   CLEANUP(view_done) pd_view *view = NULL;
   pd_store *store;
   pd_ref ref;
   TRY(find_head(handle, agent, &store, &ref, err));
   TRY(view_at(store, &ref.commit, &view, err));
   TRY(read_mark(view, out_mark, err));
-  return load_from(handle, view, agent, take, ctx, err);
+  return load_from(s->uri, view, agent, take, ctx, err);
+}
+
+static pd_code take_whole(void *ctx, pd_bytes document, pd_error *err)
+{
+  return pd_buf_append(ctx, document.data, document.size, err);
+}
+
+pd_code pd_storage_load_store(pd_store *store, const char *agent_id, pd_buf *out, pd_error *err)
+{
+  static const char where[] = "its own store";
+  CLEANUP(view_done) pd_view *view = NULL;
+  pd_buf_clear(out);
+  pd_code code = pd_view_open(store, PD_SNAPSHOT_REF, &view, err);
+  if (code == PD_NOT_FOUND) return no_snapshot(where, agent_id, err);
+  TRY(code);
+  return load_from(where, view, agent_id, take_whole, out, err);
 }
 
 /* Is there something stored: not only a ref that a claim made, or a crash left without its first commit. */
@@ -511,25 +528,26 @@ static pd_code has_snapshot(perdure_storage *s, const char *agent, bool *out, pd
   pd_code code = find_head(s, agent, &store, &ref, err);
   if (code) return code == PD_NOT_FOUND ? PD_OK : code;
   TRY(view_at(store, &ref.commit, &view, err));
-  code = check_empty(s, view, agent, err);
+  code = check_empty(s->uri, view, agent, err);
   *out = code == PD_CORRUPT; /* it has keys */
   return code == PD_CORRUPT || code == PD_NOT_FOUND ? PD_OK : code;
 }
 
 static pd_code remove_ref(void *handle, const char *agent, pd_error *err)
 {
+  perdure_storage *s = handle;
   pd_store *store;
   pd_ref ref;
   pd_note note = {.reason = "snapshot deleted"};
   bool is_there;
   uint64_t epoch;
   TRY(has_snapshot(handle, agent, &is_there, err));
-  if (!is_there) return no_snapshot(handle, agent, err);
+  if (!is_there) return no_snapshot(s->uri, agent, err);
   TRY(find_head(handle, agent, &store, &ref, err));
   TRY(last_epoch(store, &epoch, err));
   if (epoch) TRY(count_epoch(store, &epoch, err)); /* whoever held it does not any more */
   pd_code code = pd_ref_delete(store, PD_SNAPSHOT_REF, &note, err);
-  return code == PD_NOT_FOUND ? no_snapshot(handle, agent, err) : code;
+  return code == PD_NOT_FOUND ? no_snapshot(s->uri, agent, err) : code;
 }
 
 /* ---- all of them --------------------------------------------------------------------------------------------------- */
@@ -616,6 +634,7 @@ static pd_code ticks(void *handle, const char *agent, pd_storage_tick_visit visi
 
 static pd_code load_tick(void *handle, const char *agent, uint64_t tick_index, pd_storage_take take, void *ctx, pd_error *err)
 {
+  perdure_storage *s = handle;
   CLEANUP(view_done) pd_view *view = NULL;
   pd_store *store;
   pd_ref ref;
@@ -627,7 +646,7 @@ static pd_code load_tick(void *handle, const char *agent, uint64_t tick_index, p
     return pd_error_set(err, PD_NOT_FOUND, "agent '%s' has no snapshot of tick %llu", agent, (unsigned long long)tick_index);
   }
   TRY(pd_view_open_commit(store, &walk.commit, &view, err));
-  return load_from(handle, view, agent, take, ctx, err);
+  return load_from(s->uri, view, agent, take, ctx, err);
 }
 
 const pd_storage_ops pd_storage_perdure = {

@@ -1,6 +1,10 @@
 /* supervise_test.c: agent.toml, the supervisor's lock and note, agents.list, and what process.record takes of a supervisor. */
 #include "state/world.h"
 
+#include "base/base.h"
+#include "state/home.h"
+#include "support/fault_backend.h"
+
 #include <perdure/agent.h>
 #include <perdure/supervise.h>
 #include <setjmp.h>
@@ -283,6 +287,49 @@ static void agents__status_and_tick_come_from_the_home_by_default(void **state)
   world_close(&w);
 }
 
+/* The home has the store open: its snapshot is read there, also if another program saved it, and nothing is opened. */
+static void agents__a_store_that_is_open_is_not_opened_again(void **state)
+{
+  (void)state;
+  world w;
+  pd_storage *storage = NULL;
+  fault_backend_install();
+  world_open_at(&w, "fault:memory:agents", NULL);
+  world_ok(&w, "process.record", "{\"event\":\"started\",\"name\":\"n\"}"); /* so `system` is there */
+  world_ok(&w, "state.persistent.set", "{\"key\":\"k\",\"value\":1}");
+  assert_int_equal(pd_storage_open("perdure:fault:memory:agents", &storage, &w.err), PD_OK);
+  assert_int_equal(pd_storage_save(storage, "main", pd_text(snapshot), &w.err), PD_OK);
+  pd_storage_close(storage);
+  for (int is_operator = 0; is_operator < 2; is_operator++) {
+    w.is_operator = is_operator;
+    fault_backend_plan((fault_plan){.at = 1, .how = FAULT_BEFORE, .ops = FAULT_OPEN});
+    world_ok(&w, "agents.list", "{}");
+    assert_false(fault_backend_fired());
+    fault_backend_plan((fault_plan){0});
+    world_want(&w, "agents.0.status", "\"BUSY\"");
+    world_want(&w, "agents.0.tick", "42");
+  }
+  world_close(&w);
+}
+
+static void agents__a_store_that_is_not_open_stays_closed(void **state)
+{
+  (void)state;
+  world w;
+  char uri[4096];
+  pd_storage *storage = NULL;
+  world_open(&w, NULL);
+  snprintf(uri, sizeof uri, "perdure:%s", w.uri);
+  assert_int_equal(pd_storage_open(uri, &storage, &w.err), PD_OK);
+  assert_int_equal(pd_storage_save(storage, "main", pd_text(snapshot), &w.err), PD_OK);
+  pd_storage_close(storage);
+  w.is_operator = true;
+  world_ok(&w, "agents.list", "{}");
+  world_want(&w, "agents.0.tick", "42");
+  assert_false(pd_home_is_open(w.home, "main")); /* a list of many agents does not close the stores of those who work */
+  world_close(&w);
+}
+
 static void agents__the_last_activity_is_the_later_of_call_and_save(void **state)
 {
   (void)state;
@@ -392,6 +439,8 @@ int main(void)
     cmocka_unit_test(supervisor__a_damaged_note_is_corrupt),
     cmocka_unit_test(supervisor__a_home_without_a_folder_has_none),
     cmocka_unit_test(agents__status_and_tick_come_from_the_home_by_default),
+    cmocka_unit_test(agents__a_store_that_is_open_is_not_opened_again),
+    cmocka_unit_test(agents__a_store_that_is_not_open_stays_closed),
     cmocka_unit_test(agents__the_last_activity_is_the_later_of_call_and_save),
     cmocka_unit_test(agents__an_agent_sees_itself_and_the_operator_all),
     cmocka_unit_test(agents__a_storage_that_cannot_be_read_is_a_problem_of_that_agent),
