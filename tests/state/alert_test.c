@@ -2,6 +2,7 @@
 #include "state/world.h"
 
 #include "base/base.h"
+#include "state/home.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -280,6 +281,65 @@ static void process_record__in_all_fields__come_back_newest_first(void **state)
   world_close(&w);
 }
 
+/* ---- decision 099: alerts and process events are the operator's, in one store ---- */
+
+static void note_both(world *w)
+{
+  send_one(w, "error", "t");
+  world_ok(w, "process.record", "{\"event\":\"crashed\",\"name\":\"n\"}");
+}
+
+static void journal__an_agent_without_a_store_gets_none_by_telling_something(void **state)
+{
+  (void)state;
+  world w;
+  bool has_store = true;
+  world_open(&w, NULL);
+  w.agent = "fresh";
+  note_both(&w);
+  assert_int_equal(pd_home_has_agent(w.home, "fresh", &has_store, &w.err), PD_OK);
+  assert_false(has_store);
+  world_close(&w);
+}
+
+static void journal__an_agent_that_has_used_up_its_quota_can_still_tell(void **state)
+{
+  (void)state;
+  world w;
+  world_open(&w, NULL);
+  w.home->config.agent_quota_bytes = 1;
+  world_fails(&w, "threads.create", "{\"thread_id\":\"t\"}", "QuotaExceeded", NULL);
+  note_both(&w);
+  world_ok(&w, "alerts.list", "{}");
+  world_want(&w, "total", "1");
+  world_close(&w);
+}
+
+static void journal__the_operators_lists_open_no_agents_store(void **state)
+{
+  (void)state;
+  world w;
+  world_open(&w, NULL);
+  for (int i = 0; i < 20; i++) {
+    char name[16];
+    snprintf(name, sizeof name, "agent%d", i);
+    w.agent = name;
+    world_ok(&w, "state.persistent.set", "{\"key\":\"k\",\"value\":1}");
+    note_both(&w);
+  }
+  w.agent = "";
+  w.is_operator = true;
+  world_restart(&w);
+  world_ok(&w, "alerts.list", "{}");
+  world_want(&w, "total", "20");
+  world_ok(&w, "process.list", "{}");
+  world_want(&w, "total", "20");
+  pd_open_info info;
+  pd_home_open_info(w.home, &info);
+  assert_int_equal(info.open_count, 0);
+  world_close(&w);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -293,6 +353,9 @@ int main(void)
     cmocka_unit_test(alerts_acknowledge__is_the_operators_and_happens_once),
     cmocka_unit_test(alerts_acknowledge__err_AlertNotFound__for_whatever_is_no_alert),
     cmocka_unit_test(process_record__in_all_fields__come_back_newest_first),
+    cmocka_unit_test(journal__an_agent_without_a_store_gets_none_by_telling_something),
+    cmocka_unit_test(journal__an_agent_that_has_used_up_its_quota_can_still_tell),
+    cmocka_unit_test(journal__the_operators_lists_open_no_agents_store),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -159,6 +159,37 @@ static void restore__what_was_erased_since_does_not_come_back(void **state)
   world_close(&w);
 }
 
+/* ---- what is told of agents ---- */
+
+/* Decision 099: that an agent crashed, and why, is what an operator restores it for. */
+static void restore__alerts_and_process_events_since_then_stay(void **state)
+{
+  (void)state;
+  world w;
+  open_with_state(&w);
+  char *id = create(&w, "{}");
+  w.now_ms += 1000;
+  change_all(&w);
+  w.is_operator = false;
+  w.agent = "main";
+  world_ok(&w, "alerts.send", "{\"severity\":\"critical\",\"title\":\"seen\",\"message\":\"m\"}");
+  char *alert = out_text_of(&w, "alert_id");
+  world_ok(&w, "alerts.send", "{\"severity\":\"critical\",\"title\":\"new\",\"message\":\"m\"}");
+  world_ok(&w, "process.record", "{\"event\":\"crashed\",\"name\":\"main\",\"signal\":\"SIGSEGV\"}");
+  w.is_operator = true;
+  world_okf(&w, "alerts.acknowledge", "{\"alert_id\":\"%s\"}", alert);
+  restore_ok(&w, id);
+  assert_string_equal(get(&w, "main", "plan"), "1");
+  world_ok(&w, "alerts.list", "{\"unacknowledged\":true}");
+  world_want(&w, "count", "1");
+  world_want(&w, "alerts.0.title", "\"new\"");
+  world_ok(&w, "process.list", "{}");
+  world_want(&w, "events.0.event", "\"crashed\"");
+  free(alert);
+  free(id);
+  world_close(&w);
+}
+
 /* ---- before joint commits ---- */
 
 static void restore__one_that_an_older_perdure_decided_is_carried_out(void **state)
@@ -301,6 +332,7 @@ int main(void)
     cmocka_unit_test(restore__a_full_disk_in_the_switch_leaves_the_old_state),
     cmocka_unit_test(snapshot_restore__a_full_disk_in_the_switch_leaves_the_old_state),
     cmocka_unit_test(restore__what_was_erased_since_does_not_come_back),
+    cmocka_unit_test(restore__alerts_and_process_events_since_then_stay),
     cmocka_unit_test(restore__one_that_an_older_perdure_decided_is_carried_out),
     cmocka_unit_test(backup_list__out_missing__names_a_backup_whose_file_is_gone),
     cmocka_unit_test(backup_list__what_backup_keep_removed_is_not_missing),
