@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/json_merge.h"
+#include "base/json_pick.h"
 #include "base/random.h"
 
 #include <stdio.h>

@@ -5,6 +5,7 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "base/json_pick.h"
 
 typedef struct writer {
   pd_json_writer w;

@@ -5,15 +5,6 @@
 #include "base/buf.h"
 #include "base/error.h"
 
-size_t pd_json_count(pd_json list)
-{
-  size_t count = 0;
-  pd_json value;
-  pd_json_walk walk = pd_json_walk_begin(list);
-  while (pd_json_walk_next(&walk, NULL, &value)) count++;
-  return count;
-}
-
 pd_json pd_ledger_find(pd_json list, const char *name, const char *text)
 {
   pd_json entry;

@@ -33,6 +33,5 @@ pd_json pd_ledger_find(pd_json list, const char *name, const char *text);
 /* A member that is text, decoded; false if it is none, or is empty or too long for an id. */
 bool pd_ledger_id(pd_json entry, const char *name, pd_agent_id *out);
 uint64_t pd_ledger_number(pd_json entry, const char *name);
-size_t pd_json_count(pd_json list);
 
 #endif

@@ -46,6 +46,19 @@ pd_code pd_buf_append(pd_buf *buf, const void *data, size_t size, pd_error *err)
   return PD_OK;
 }
 
+pd_code pd_buf_append_all(pd_buf *buf, const pd_bytes *parts, size_t count, pd_error *err)
+{
+  size_t size = 0;
+  for (size_t i = 0; i < count; i++)
+    if (__builtin_add_overflow(size, parts[i].size, &size)) return pd_error_set(err, PD_LIMIT, "the parts of a buffer are too large");
+  TRY(pd_buf_reserve(buf, size, err));
+  for (size_t i = 0; i < count; i++) {
+    if (parts[i].size) memcpy(buf->data + buf->size, parts[i].data, parts[i].size);
+    buf->size += parts[i].size;
+  }
+  return PD_OK;
+}
+
 pd_code pd_buf_byte(pd_buf *buf, uint8_t byte, pd_error *err)
 {
   return pd_buf_append(buf, &byte, 1, err);

@@ -7,6 +7,8 @@
 /* Room for `more` bytes after size. PD_LIMIT past size_max, PD_NO_MEMORY. */
 PD_MUST_USE pd_code pd_buf_reserve(pd_buf *buf, size_t more, pd_error *err);
 PD_MUST_USE pd_code pd_buf_append(pd_buf *buf, const void *data, size_t size, pd_error *err);
+/* All of them, one after the other, or none. */
+PD_MUST_USE pd_code pd_buf_append_all(pd_buf *buf, const pd_bytes *parts, size_t count, pd_error *err);
 PD_MUST_USE pd_code pd_buf_byte(pd_buf *buf, uint8_t byte, pd_error *err);
 PD_MUST_USE pd_code pd_buf_printf(pd_buf *buf, pd_error *err, const char *fmt, ...) PD_PRINTF(3, 4);
 /* pd_buf_done of a secret. Reserve its room first: what a growing buffer leaves behind is not wiped. */

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/json_merge.h"
+#include "base/json_pick.h"
 
 #include <stdlib.h>
 
@@ -266,6 +267,31 @@ pd_json pd_json_member(pd_json object, const char *key)
       if (pd_json_is(name, key)) return value;
   }
   return (pd_json){{NULL, 0}, PD_JSON_NONE};
+}
+
+size_t pd_json_count(pd_json container)
+{
+  size_t count = 0;
+  pd_json_walk walk = pd_json_walk_begin(container);
+  while (pd_json_walk_next(&walk, NULL, &(pd_json){0})) count++;
+  return count;
+}
+
+pd_json_fit pd_json_pick(pd_json object, const char *const *names, size_t stride, size_t count, bool refuses_unknown, pd_json *out,
+                         pd_json *out_key, size_t *out_index)
+{
+  pd_json value;
+  pd_json_walk walk = pd_json_walk_begin(object);
+  while (object.kind == PD_JSON_OBJECT && pd_json_walk_next(&walk, out_key, &value)) {
+    size_t i = 0;
+    while (i < count && !pd_json_is(*out_key, *(const char *const *)(const void *)((const char *)names + i * stride))) i++;
+    *out_index = i;
+    if (i == count && refuses_unknown) return PD_JSON_UNKNOWN;
+    if (i == count) continue;
+    if (out[i].kind != PD_JSON_NONE) return PD_JSON_TWICE;
+    out[i] = value;
+  }
+  return PD_JSON_FITS;
 }
 
 static pd_json_field *find_field(pd_json_field *fields, size_t count, pd_json name)

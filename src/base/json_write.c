@@ -89,7 +89,8 @@ void pd_json_text(pd_json_writer *w, pd_bytes text)
 
 void pd_json_key(pd_json_writer *w, const char *key)
 {
-  pd_json_text(w, pd_text(key));
+  begin_value(w);
+  add_string(w, (pd_bytes){key, strlen(key)});
   add(w, ":", 1);
   w->needs_comma = false;
 }
@@ -150,7 +151,7 @@ void pd_json_raw(pd_json_writer *w, pd_bytes json)
 
 void pd_json_put_text(pd_json_writer *w, const char *key, const char *text)
 {
-  pd_json_put_bytes(w, key, pd_text(text));
+  pd_json_put_bytes(w, key, (pd_bytes){text, strlen(text)});
 }
 
 void pd_json_put_bytes(pd_json_writer *w, const char *key, pd_bytes text)

@@ -38,15 +38,16 @@ static bool has_room(pd_bytes name, const pd_buf *key)
 static pd_code add_name(pd_bytes name, pd_buf *out, pd_error *err)
 {
   const char *at = name.data;
+  size_t run = 0; /* where what needs no escape begins */
   TRY(pd_buf_byte(out, '/', err));
   for (size_t i = 0; i < name.size; i++) {
     const char *escape = escape_of(at, i);
-    if (escape)
-      TRY(pd_buf_append(out, escape, 2, err));
-    else
-      TRY(pd_buf_byte(out, (uint8_t)at[i], err));
+    if (!escape) continue;
+    const pd_bytes parts[] = {{at + run, i - run}, {escape, 2}};
+    TRY(pd_buf_append_all(out, parts, COUNT_OF(parts), err));
+    run = i + 1;
   }
-  return PD_OK;
+  return pd_buf_append(out, at + run, name.size - run, err);
 }
 
 pd_code pd_stateleaf_key_step(const pd_doc_step *step, pd_buf *key, bool *out_is_whole, pd_error *err)

@@ -140,6 +140,19 @@ static void bytes__a_prefix_is_no_longer_than_the_whole(void **state)
   assert_false(pd_bytes_starts(bytes_of(NULL, 0), pd_text("a")));
 }
 
+static void buf__parts_are_appended_all_or_none(void **state)
+{
+  (void)state;
+  pd_buf buf = {.size_max = 8};
+  const pd_bytes parts[] = {{"ab", 2}, {NULL, 0}, {"cde", 3}}, huge[] = {{"x", SIZE_MAX}, {"y", 1}};
+  assert_int_equal(pd_buf_append_all(&buf, parts, 3, NULL), PD_OK);
+  assert_true(pd_bytes_equal(pd_buf_bytes(&buf), pd_text("abcde")));
+  assert_int_equal(pd_buf_append_all(&buf, parts, 3, NULL), PD_LIMIT);
+  assert_int_equal(pd_buf_append_all(&buf, huge, 2, NULL), PD_LIMIT);
+  assert_int_equal(buf.size, 5);
+  pd_buf_done(&buf);
+}
+
 static void utf8__well_formed_text_passes(void **state)
 {
   (void)state;
@@ -214,6 +227,7 @@ int main(void)
     cmocka_unit_test(number__text_is_what_printf_writes),
     cmocka_unit_test(bytes__order_is_that_of_unsigned_bytes_shorter_first),
     cmocka_unit_test(bytes__a_prefix_is_no_longer_than_the_whole),
+    cmocka_unit_test(buf__parts_are_appended_all_or_none),
     cmocka_unit_test(utf8__well_formed_text_passes),
     cmocka_unit_test(utf8__ill_formed_text_is_refused),
     cmocka_unit_test(utf8__nothing_past_the_end_is_read),

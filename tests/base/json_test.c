@@ -1,5 +1,6 @@
 /* json_test.c: the strict scanner, the walkers, strings and numbers, and the writer of src/base/json.h. */
 #include "base/json.h"
+#include "base/json_pick.h"
 
 #include "base/base.h"
 #include "base/buf.h"
@@ -474,6 +475,34 @@ static void json__bytes_that_are_no_utf8_are_written_as_replacements(void **stat
   }
 }
 
+static void json__members_are_picked_by_name_in_one_walk(void **state)
+{
+  static const char *const names[] = {"a", "b"};
+  pd_json out[2] = {0}, key;
+  size_t index;
+  (void)state;
+  assert_int_equal(pd_json_pick(parsed("{\"b\":1,\"x\":[2],\"\\u0061\":3}"), names, sizeof names[0], 2, false, out, &key, &index),
+                   PD_JSON_FITS);
+  assert_true(pd_bytes_equal(out[0].raw, pd_text("3")));
+  assert_true(pd_bytes_equal(out[1].raw, pd_text("1")));
+  memset(out, 0, sizeof out);
+  assert_int_equal(pd_json_pick(parsed("{\"b\":1,\"x\":[2],\"a\":3}"), names, sizeof names[0], 2, true, out, &key, &index),
+                   PD_JSON_UNKNOWN);
+  assert_true(pd_json_is(key, "x"));
+  assert_int_equal(out[0].kind, PD_JSON_NONE); /* it stops there */
+  memset(out, 0, sizeof out);
+  assert_int_equal(pd_json_pick(parsed("{\"a\":1,\"b\":2,\"b\":3}"), names, sizeof names[0], 2, false, out, &key, &index), PD_JSON_TWICE);
+  assert_int_equal(index, 1);
+  assert_true(pd_bytes_equal(out[1].raw, pd_text("2")));
+  memset(out, 0, sizeof out);
+  assert_int_equal(pd_json_pick(parsed("{}"), names, sizeof names[0], 2, true, out, &key, &index), PD_JSON_FITS);
+  assert_int_equal(pd_json_pick(parsed("[1,2]"), names, sizeof names[0], 2, true, out, &key, &index), PD_JSON_FITS);
+  assert_int_equal(pd_json_pick(parsed("{\"a\":1}"), NULL, 8, 0, true, out, &key, &index), PD_JSON_UNKNOWN);
+  assert_int_equal(out[0].kind, PD_JSON_NONE);
+  assert_int_equal(pd_json_count(parsed("[1,[2,3],{\"a\":4}]")), 3);
+  assert_int_equal(pd_json_count(parsed("{}")), 0);
+}
+
 static void json__a_value_is_copied_without_its_white_space(void **state)
 {
   (void)state;
@@ -523,6 +552,7 @@ int main(void)
     cmocka_unit_test(json__the_writer_sets_commas_and_escapes),
     cmocka_unit_test(json__what_is_written_reads_back_the_same),
     cmocka_unit_test(json__bytes_that_are_no_utf8_are_written_as_replacements),
+    cmocka_unit_test(json__members_are_picked_by_name_in_one_walk),
     cmocka_unit_test(json__a_value_is_copied_without_its_white_space),
     cmocka_unit_test(json__a_full_buffer_sticks_as_an_error),
   };
