@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "state/tiers.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -27,6 +28,7 @@ struct pd_audit {
   char message[256];
   pthread_t thread;
   bool has_thread, is_closing, is_urgent;
+  atomic_bool is_roomy; /* there is room for many more, and a thread that writes them: nobody has to wait */
   pd_audit_joined *joined;
 };
 
@@ -111,13 +113,8 @@ static pd_code append_line(pd_audit_batch *batch, const pd_audit_entry *entry, c
     .has_commit = entry->commit != NULL,
   };
   if (entry->commit) line->commit = *entry->commit;
-  for (int i = 0; i < PD_AUDIT_TEXT_COUNT; i++) {
-    line->sizes[i] = (uint16_t)texts[i].size;
-    if (pd_buf_append(&batch->texts, texts[i].data, texts[i].size, NULL)) {
-      batch->texts.size = line->text_at;
-      return PD_NO_MEMORY;
-    }
-  }
+  for (int i = 0; i < PD_AUDIT_TEXT_COUNT; i++) line->sizes[i] = (uint16_t)texts[i].size;
+  TRY(pd_buf_append_all(&batch->texts, texts, PD_AUDIT_TEXT_COUNT, NULL));
   batch->count++;
   return PD_OK;
 }
@@ -246,6 +243,14 @@ static bool has_thread(pd_audit *audit)
   return audit->has_thread;
 }
 
+/* Under `lock`, after whatever changes it. */
+static void note_room(pd_audit *audit)
+{
+  const pd_audit_batch *waiting = &audit->waiting;
+  bool is_near = waiting->count >= PD_AUDIT_LINES_MAX / 4 * 3 || waiting->texts.size >= PD_AUDIT_TEXTS_MAX / 4 * 3;
+  atomic_store_explicit(&audit->is_roomy, audit->has_thread && !is_near, memory_order_relaxed);
+}
+
 /* ---- the front ---- */
 
 /* Room for one more line, A5. Under `lock`. */
@@ -275,6 +280,7 @@ void pd_audit_add(pd_home *home, const pd_audit_entry *entry)
   bool is_first = audit->waiting.count == 1;
   if (audit->waiting.count > PD_AUDIT_LINES_MAX / 2) audit->is_urgent = is_first = true;
   if (!is_now && is_first) pthread_cond_signal(&audit->wake);
+  note_room(audit);
   pthread_mutex_unlock(&audit->lock);
   if (is_now && write_until(audit, ticket, NULL)) {
     pthread_mutex_lock(&audit->lock);
@@ -293,6 +299,7 @@ bool pd_audit_add_hasty(pd_home *home, const pd_audit_entry *entry)
   if (is_urgent) audit->is_urgent = true;
   if (!audit->is_closing && has_thread(audit) && (is_urgent || audit->waiting.count == 1))
     pthread_cond_signal(&audit->wake); /* without a thread, the next call or the close writes it */
+  note_room(audit);
   pthread_mutex_unlock(&audit->lock);
   return is_added;
 }
@@ -315,11 +322,12 @@ bool pd_audit_must_wait(pd_home *home)
 {
   pd_audit *audit = home->audit;
   if (!home->config.audit_flush_ms) return true;
+  if (atomic_load_explicit(&audit->is_roomy, memory_order_relaxed)) return false;
   pthread_mutex_lock(&audit->lock);
-  bool is_near = audit->waiting.count >= PD_AUDIT_LINES_MAX / 4 * 3 || audit->waiting.texts.size >= PD_AUDIT_TEXTS_MAX / 4 * 3;
-  bool must_wait = is_near || !has_thread(audit);
+  (void)has_thread(audit);
+  note_room(audit);
   pthread_mutex_unlock(&audit->lock);
-  return must_wait;
+  return !atomic_load_explicit(&audit->is_roomy, memory_order_relaxed);
 }
 
 pd_code pd_audit_flush(pd_home *home, pd_error *err)

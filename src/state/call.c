@@ -347,7 +347,7 @@ static void prepare(pd_frame *frame, const pd_ctx *ctx, const pd_input *input, p
   pd_buf_clear(out);
 }
 
-/* What came of it, to caller and audit. */
+/* What came of it, to caller and audit. The frame's parts are still to be freed. */
 static pd_code conclude(pd_frame *frame, pd_code code, pd_buf *out, pd_error *err)
 {
   if (code) {
@@ -359,7 +359,6 @@ static pd_code conclude(pd_frame *frame, pd_code code, pd_buf *out, pd_error *er
   bool is_active = *frame->agent && !frame->ctx->is_operator && !frame->ctx->is_onlooker && frame->capability->handling.is_activity;
   if (is_active) pd_activity_note(frame->home, frame->agent, frame->now_ms);
   pd_threads_let(frame, code == PD_OK); /* before its store */
-  free_parts(frame);
   return code;
 }
 
@@ -382,7 +381,9 @@ static pd_code call_with(const pd_ctx *ctx, const pd_input *input, pd_code parse
   prepare(&frame, ctx, input, out, err);
   pd_code code = run(&frame, parsed, err);
   if (!code && ctx->wait && ctx->wait->is_waiting) return put_off(&frame, out);
-  return conclude(&frame, code, out, err);
+  code = conclude(&frame, code, out, err);
+  free_parts(&frame);
+  return code;
 }
 
 pd_code pd_call_input(const pd_ctx *ctx, const pd_input *input, pd_buf *out, pd_error *err)
@@ -452,15 +453,25 @@ pd_code pd_frame_must_wait(pd_frame *frame, pd_error *err)
   return pd_error_set(err, PD_LIMIT, "%s has to wait", frame->capability->name); /* for nobody's eyes */
 }
 
-pd_code pd_frame_store(pd_frame *frame, const char *name, pd_store **out, pd_error *err)
+/* What was held without waiting; NULL: it could not be. */
+static pd_code take_held(pd_frame *frame, pd_held *held, pd_store **out, pd_error *err)
 {
-  bool is_own = strcmp(name, PD_STORE_SHARED) != 0;
-  if (!pd_frame_is_hurried(frame)) return is_own ? pd_frame_own(frame, true, out, err) : pd_home_store(frame->home, name, true, out, err);
-  pd_held *held = pd_home_hold_written(&frame->grant, name);
   if (!held) return pd_frame_must_wait(frame, err);
   hold(frame, held);
   *out = held->store;
   return PD_OK;
+}
+
+pd_code pd_frame_own_ready(pd_frame *frame, pd_store **out, pd_error *err)
+{
+  return take_held(frame, pd_home_hold_ready(&frame->grant, frame->agent), out, err);
+}
+
+pd_code pd_frame_store(pd_frame *frame, const char *name, pd_store **out, pd_error *err)
+{
+  bool is_own = strcmp(name, PD_STORE_SHARED) != 0;
+  if (!pd_frame_is_hurried(frame)) return is_own ? pd_frame_own(frame, true, out, err) : pd_home_store(frame->home, name, true, out, err);
+  return take_held(frame, pd_home_hold_written(&frame->grant, name), out, err);
 }
 
 static void free_begun(pd_begun *begun)

@@ -88,7 +88,9 @@ PD_MUST_USE pd_code pd_frame_must_wait(pd_frame *frame, pd_error *err);
 /* The store of the agent that calls; borrowed until the call is over. Made if it is not there and `create`, which says that it will be
  * written to; else PD_NOT_FOUND. */
 PD_MUST_USE pd_code pd_frame_own(pd_frame *frame, bool create, pd_store **out, pd_error *err);
-/* The same, but *out is NULL if there is none. */
+/* The same where calls may be hurried: pd_frame_must_wait unless it is open and can be had at once. */
+PD_MUST_USE pd_code pd_frame_own_ready(pd_frame *frame, pd_store **out, pd_error *err);
+/* As pd_frame_own, but *out is NULL if there is none. */
 PD_MUST_USE pd_code pd_frame_own_or_none(pd_frame *frame, pd_store **out, pd_error *err);
 /* The store of the agent that calls, or PD_STORE_SHARED, which will be written to; made if it is not there. Where calls may be hurried. */
 PD_MUST_USE pd_code pd_frame_store(pd_frame *frame, const char *name, pd_store **out, pd_error *err);

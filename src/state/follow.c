@@ -29,10 +29,9 @@ typedef struct pd_feed {
   pd_follows *follows;
   struct pd_feed *next;
   char name[PD_NAME_SIZE_MAX + 1];
-  pd_store *store; /* the thread's; borrowed. NULL: it does not exist yet */
-  pd_watch *watch; /* the thread's. NULL: to be opened at `position` */
-  /* under the lock */
-  unsigned refs; /* followers; those that are being opened count */
+  pd_store *store;  /* the thread's; borrowed. NULL: it does not exist yet */
+  pd_watch *watch;  /* the thread's. NULL: to be opened at `position` */
+  atomic_uint refs; /* followers; those that are being opened count. Changed under the lock, as all that follows */
   bool is_opening, is_telling;
   pd_follower *first;
   pd_watch_cursor position; /* what lies before was given to those who have joined */
@@ -93,9 +92,11 @@ static void collection_done(collection *c)
 
 static pd_code keep(collection *c, const pd_watch_event *event, pd_error *err)
 {
-  const char *const texts[] = {event->ref, event->author, event->run, event->reason};
-  for (size_t i = 0; i < COUNT_OF(texts); i++) TRY(pd_buf_append(&c->texts, texts[i], strlen(texts[i]) + 1, err));
-  TRY(pd_buf_append(&c->texts, event->key.data, event->key.size, err));
+  const char *const names[] = {event->ref, event->author, event->run, event->reason};
+  pd_bytes texts[COUNT_OF(names) + 1];
+  for (size_t i = 0; i < COUNT_OF(names); i++) texts[i] = (pd_bytes){names[i], strlen(names[i]) + 1};
+  texts[COUNT_OF(names)] = event->key;
+  TRY(pd_buf_append_all(&c->texts, texts, COUNT_OF(texts), err));
   c->events[c->count++] = *event;
   return PD_OK;
 }
@@ -225,6 +226,7 @@ static void follow_on(pd_feed *feed, collection *c)
 static bool is_over(pd_feed *feed)
 {
   pd_follows *follows = feed->follows;
+  if (feed->refs) return false;
   pthread_mutex_lock(&follows->lock);
   bool is_unused = feed->refs == 0;
   if (is_unused) {

@@ -64,7 +64,9 @@ int64_t pd_home_now(pd_home *home);
 PD_MUST_USE pd_code pd_home_hold(const pd_grant *grant, const char *name, bool create, pd_held **out, pd_error *err);
 /* The same if it is open already; NULL else, and if `grant` is not for it. */
 pd_held *pd_home_hold_opened(const pd_grant *grant, const char *name);
-/* The same if it has been written to as well. Never waits. */
+/* The same, and it never waits for one that is just being opened or closed: NULL then, too. */
+pd_held *pd_home_hold_ready(const pd_grant *grant, const char *name);
+/* The same if it has been written to as well. */
 pd_held *pd_home_hold_written(const pd_grant *grant, const char *name);
 /* Takes NULL. */
 void pd_home_let(pd_home *home, pd_held *held);

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/json_merge.h"
+#include "base/json_pick.h"
 #include "base/sha256.h"
 #include "state/call.h"
 
@@ -124,9 +125,7 @@ static pd_code check_integer(const pd_input *input, const pd_field *field, pd_js
 
 static pd_code check_items(const pd_input *input, const pd_field *field, pd_json value, pd_error *err)
 {
-  size_t count = 0;
-  pd_json_walk walk = pd_json_walk_begin(value);
-  while (pd_json_walk_next(&walk, NULL, &(pd_json){0})) count++;
+  size_t count = pd_json_count(value);
   if (count >= field->size_min && count <= field->size_max) return PD_OK;
   return bad(input, field->name, err, count < field->size_min ? "has too few items" : "has too many items");
 }
@@ -174,14 +173,14 @@ static pd_code refuse_unknown(const pd_input *input, pd_json key, pd_error *err)
 /* Each member to its slot. */
 static pd_code take_fields(pd_input *input, pd_json object, pd_error *err)
 {
-  pd_json key, value;
-  pd_json_walk walk = pd_json_walk_begin(object);
-  while (pd_json_walk_next(&walk, &key, &value)) {
-    size_t i = 0;
-    while (i < input->capability->field_count && !pd_json_is(key, input->capability->fields[i].name)) i++;
-    if (i == input->capability->field_count) return refuse_unknown(input, key, err);
-    if (input->fields[i].kind != PD_JSON_NONE) return bad(input, input->capability->fields[i].name, err, "appears twice");
-    input->fields[i] = value;
+  const pd_capability *capability = input->capability;
+  pd_json key;
+  size_t index;
+  const char *const *names = capability->field_count ? &capability->fields[0].name : NULL;
+  switch (pd_json_pick(object, names, sizeof capability->fields[0], capability->field_count, true, input->fields, &key, &index)) {
+  case PD_JSON_UNKNOWN: return refuse_unknown(input, key, err);
+  case PD_JSON_TWICE: return bad(input, capability->fields[index].name, err, "appears twice");
+  case PD_JSON_FITS: break;
   }
   return PD_OK;
 }
@@ -212,22 +211,29 @@ void pd_input_done(pd_input *input)
   pd_buf_done(&input->copy);
 }
 
-static void hash_text(pd_hash *hash, const char *text)
+/* What is hashed, piece by piece. */
+typedef struct pieces {
+  pd_bytes items[2 + 3 * PD_FIELD_COUNT_MAX];
+  size_t count;
+  char sizes[PD_FIELD_COUNT_MAX][24];
+} pieces;
+
+static void add_text(pieces *p, const char *text)
 {
-  pd_hash_add(hash, text, strlen(text));
+  p->items[p->count++] = (pd_bytes){text, strlen(text)};
 }
 
-/* name:size:bytes */
-static void hash_field(pd_hash *hash, const char *name, pd_bytes bytes)
+/* name:size:bytes; `size` has room for :size: */
+static void add_field(pieces *p, const char *name, pd_bytes bytes, char size[24])
 {
-  char size[24];
-  char *at = size + sizeof size;
+  char *at = size + 23;
+  *at = 0;
   *--at = ':';
-  for (size_t left = bytes.size; left || at == size + sizeof size - 1; left /= 10) *--at = (char)('0' + left % 10);
-  hash_text(hash, name);
-  pd_hash_add(hash, ":", 1);
-  pd_hash_add(hash, at, (size_t)(size + sizeof size - at));
-  pd_hash_add(hash, bytes.data, bytes.size);
+  for (size_t left = bytes.size; left || at == size + 22; left /= 10) *--at = (char)('0' + left % 10);
+  *--at = ':';
+  add_text(p, name);
+  add_text(p, at);
+  p->items[p->count++] = bytes;
 }
 
 /* Is the value's text its canonical one? The input was looked at when it was parsed; only DEL is not told there, which strings may have as
@@ -240,29 +246,39 @@ static bool is_canonical(const pd_input *input, pd_json value)
   return is_plain && !memchr(value.raw.data, 0x7F, value.raw.size);
 }
 
+/* The canonical text of a field that is another than what was given: behind those in `texts`. Its place is known when all are there. */
+static pd_code make_canonical(pd_json value, pd_buf *texts, pd_bytes *out, pd_error *err)
+{
+  size_t before = texts->size;
+  TRY(pd_buf_reserve(texts, value.raw.size, err));
+  TRY(pd_json_canonical(value, texts, err));
+  *out = (pd_bytes){NULL, texts->size - before};
+  return PD_OK;
+}
+
 /* name:size:bytes for each field that is there, so that no two inputs share a text. */
 static pd_code hash_input(const pd_input *input, pd_id *out, pd_error *err)
 {
-  CLEANUP(pd_buf_done) pd_buf value = {0};
-  pd_hash hash;
-  pd_hash_init(&hash);
-  hash_text(&hash, input->capability->name);
-  pd_hash_add(&hash, "\n", 1);
+  CLEANUP(pd_buf_done) pd_buf texts = {0};
+  pieces p;
+  p.count = 0;
+  add_text(&p, input->capability->name);
+  add_text(&p, "\n");
   for (size_t i = 0; i < input->capability->field_count; i++) {
-    const pd_field *field = &input->capability->fields[i];
-    if (input->fields[i].kind == PD_JSON_NONE) continue;
-    pd_bytes bytes = input->texts[i];
-    if (field->type != PD_FIELD_STRING && is_canonical(input, input->fields[i])) {
-      bytes = input->fields[i].raw;
-    } else if (field->type != PD_FIELD_STRING) {
-      pd_buf_clear(&value);
-      TRY(pd_buf_reserve(&value, input->fields[i].raw.size, err));
-      TRY(pd_json_canonical(input->fields[i], &value, err));
-      bytes = pd_buf_bytes(&value);
-    }
-    hash_field(&hash, field->name, bytes);
+    pd_json value = input->fields[i];
+    if (value.kind == PD_JSON_NONE) continue;
+    bool is_text = input->capability->fields[i].type == PD_FIELD_STRING;
+    pd_bytes bytes = is_text ? input->texts[i] : value.raw;
+    if (!is_text && !is_canonical(input, value)) TRY(make_canonical(value, &texts, &bytes, err));
+    add_field(&p, input->capability->fields[i].name, bytes, p.sizes[i]);
   }
-  *out = pd_hash_end(&hash);
+  const uint8_t *at = texts.data;
+  for (size_t i = 0; i < p.count; i++) {
+    if (p.items[i].data) continue;
+    p.items[i].data = at;
+    at += p.items[i].size;
+  }
+  *out = pd_sha256_parts(p.items, p.count);
   return PD_OK;
 }
 

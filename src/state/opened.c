@@ -28,13 +28,11 @@ typedef enum entry_state { OPENING, OPEN, CLOSING } entry_state;
 typedef struct entry {
   pd_held held; /* first: what others see */
   entry_state state;
-  bool stays;          /* shared, system: not counted, held for ever */
-  bool is_kept;        /* it was written to: what gc keeps there is as configured */
-  bool is_keeping;     /* somebody sees to that just now */
-  unsigned holds;      /* 0: it is in the list */
-  int64_t left_ms;     /* when it was let go last; monotonic */
-  struct entry *older; /* the list of those that nobody holds */
-  struct entry *newer; /* … */
+  bool stays;              /* shared, system: not counted, held for ever */
+  bool is_kept;            /* it was written to: what gc keeps there is as configured */
+  bool is_keeping;         /* somebody sees to that just now */
+  atomic_uint holds;       /* more of them only under the lock, fewer at any time */
+  _Atomic int64_t left_ms; /* when it was let go last; monotonic */
 } entry;
 
 struct pd_opened {
@@ -43,9 +41,8 @@ struct pd_opened {
   pthread_cond_t changed; /* an entry's state, or is_keeping */
   pthread_cond_t work;    /* for the closer */
   pd_map entries;         /* by name */
-  entry *oldest, *newest;
-  size_t count; /* agents' stores, those included that are being closed */
-  size_t max;
+  atomic_size_t count;    /* agents' stores, those included that are being closed */
+  atomic_size_t max;
   bool is_in_memory;      /* O6 */
   int64_t idle_before_ms; /* those let go before are to be closed */
   uint64_t opened_count, closed_count;
@@ -111,21 +108,30 @@ static void drop(pd_opened *o, entry *e)
   free(pd_map_remove(&o->entries, pd_text(e->held.name)));
 }
 
-static void hold(pd_opened *o, entry *e)
+static void hold(entry *e)
 {
-  if (e->stays || e->holds++) return;
-  *(e->older ? &e->older->newer : &o->oldest) = e->newer;
-  *(e->newer ? &e->newer->older : &o->newest) = e->older;
-  e->older = e->newer = NULL;
+  if (!e->stays) atomic_fetch_add(&e->holds, 1);
 }
 
-static void let_go(pd_opened *o, entry *e)
+/* Needs no lock. It may be closed from here on. */
+static void let_go(entry *e)
 {
-  if (e->stays || --e->holds) return;
-  e->left_ms = pd_clock_monotonic_ms();
-  e->older = o->newest;
-  *(o->newest ? &o->newest->newer : &o->oldest) = e;
-  o->newest = e;
+  if (e->stays) return;
+  atomic_store(&e->left_ms, pd_clock_monotonic_ms());
+  atomic_fetch_sub(&e->holds, 1);
+}
+
+/* The one that was let go longest ago, of those that nobody holds; NULL: there is none. All are looked at: that is nothing beside closing
+ * one, and those who hold and let go have no list to keep. */
+static entry *oldest(pd_opened *o)
+{
+  entry *found = NULL;
+  size_t at = 0;
+  for (entry *e; (e = pd_map_next(&o->entries, &at));) {
+    if (e->stays || e->state != OPEN || atomic_load(&e->holds)) continue;
+    if (!found || atomic_load(&e->left_ms) < atomic_load(&found->left_ms)) found = e;
+  }
+  return found;
 }
 
 /* ---- closing; under the lock, but for where they open it ---- */
@@ -158,8 +164,7 @@ static bool close_store(pd_opened *o, entry *e)
   if (!is_flushed) {
     count_closed(&o->closed, &counters, UINT64_MAX); /* times -1: it goes on counting */
     e->state = OPEN;
-    e->holds = 1;
-    let_go(o, e); /* as the newest: others may be closed meanwhile */
+    atomic_store(&e->left_ms, pd_clock_monotonic_ms()); /* as the newest: others may be closed meanwhile */
   } else {
     o->closed_count++;
     o->count--;
@@ -169,28 +174,23 @@ static bool close_store(pd_opened *o, entry *e)
   return is_flushed;
 }
 
-/* False: none can be closed. */
-static bool close_oldest(pd_opened *o)
+/* False: it cannot be closed, or there is none. */
+static bool close_one(pd_opened *o, entry *e)
 {
-  entry *e = o->oldest;
   if (!e || o->is_in_memory) return false;
-  hold(o, e); /* while gc runs, others may have it */
+  hold(e); /* while gc runs, others may have it */
   bool is_kept = e->is_kept;
   pthread_mutex_unlock(&o->lock);
   if (is_kept && pd_gc_auto(e->held.store, NULL, NULL, NULL)) is_kept = false; /* it is tried again next time */
   pthread_mutex_lock(&o->lock);
-  if (e->holds > 1) {
-    e->holds--;
-    return true;
-  }
-  e->holds = 0;
+  if (atomic_fetch_sub(&e->holds, 1) > 1) return true;
   e->state = CLOSING;
   return close_store(o, e);
 }
 
-static bool has_idle(const pd_opened *o)
+static bool close_oldest(pd_opened *o)
 {
-  return o->oldest && o->oldest->left_ms < o->idle_before_ms;
+  return close_one(o, oldest(o));
 }
 
 /* Each that nobody holds now, once: one that cannot be flushed is not tried in a circle. False: none was closed. */
@@ -198,7 +198,11 @@ static bool close_some(pd_opened *o)
 {
   int64_t begun_ms = pd_clock_monotonic_ms();
   bool has_closed = false;
-  while (!o->must_stop && (o->count > o->max || has_idle(o)) && o->oldest && o->oldest->left_ms <= begun_ms) has_closed |= close_oldest(o);
+  for (entry *e; !o->must_stop && (e = oldest(o));) {
+    int64_t left_ms = atomic_load(&e->left_ms);
+    if (left_ms > begun_ms || (o->count <= o->max && left_ms >= o->idle_before_ms)) break;
+    has_closed |= close_one(o, e);
+  }
   return has_closed;
 }
 
@@ -214,7 +218,7 @@ static void *keep_closing(void *ctx)
 
 static void wake_closer(pd_opened *o)
 {
-  if (!o->oldest || o->is_in_memory || o->must_stop) return;
+  if (o->is_in_memory || o->must_stop) return;
   if (!o->has_closer) {
     sigset_t all, before; /* signals are for the threads of the program */
     sigfillset(&all);
@@ -284,7 +288,7 @@ static pd_code add_open(pd_opened *o, const char *name, bool create, entry **out
   o->opened_count++;
   *out = e;
   if (e->stays) return PD_OK;
-  e->holds = 1;
+  hold(e);
   o->count++;
   make_room(o);                                       /* afterwards: who asks for an agent that is not there closes nobody's store */
   while (has_no_files() && close_oldest(o)) continue; /* it takes some more when it is first written to */
@@ -324,12 +328,12 @@ static pd_code hold_store(pd_home *home, const char *name, bool create, pd_held 
   pthread_mutex_lock(&o->lock);
   entry *e = find_settled(o, name);
   if (e)
-    hold(o, e);
+    hold(e);
   else
     code = add_open(o, name, create, &e, err);
   if (!code && create && !e->is_kept) {
     code = keep(o, e, err);
-    if (code) let_go(o, e);
+    if (code) let_go(e);
   }
   if (!code) *out = &e->held;
   pthread_mutex_unlock(&o->lock);
@@ -349,7 +353,7 @@ static pd_held *hold_if(const pd_grant *grant, const char *name, bool must_be_ke
   pthread_mutex_lock(&o->lock);
   entry *e = may_wait ? find_settled(o, name) : find(o, name);
   if (e && (e->state != OPEN || (must_be_kept && !e->is_kept))) e = NULL;
-  if (e) hold(o, e);
+  if (e) hold(e);
   pthread_mutex_unlock(&o->lock);
   return e ? &e->held : NULL;
 }
@@ -357,6 +361,11 @@ static pd_held *hold_if(const pd_grant *grant, const char *name, bool must_be_ke
 pd_held *pd_home_hold_opened(const pd_grant *grant, const char *name)
 {
   return hold_if(grant, name, false, true);
+}
+
+pd_held *pd_home_hold_ready(const pd_grant *grant, const char *name)
+{
+  return hold_if(grant, name, false, false);
 }
 
 pd_held *pd_home_hold_written(const pd_grant *grant, const char *name)
@@ -368,9 +377,10 @@ void pd_home_let(pd_home *home, pd_held *held)
 {
   pd_opened *o = home->opened;
   if (!held) return;
+  let_go((entry *)held);
+  if (o->count <= o->max) return; /* nearly always */
   pthread_mutex_lock(&o->lock);
-  let_go(o, (entry *)held);
-  if (o->count > o->max) wake_closer(o);
+  wake_closer(o);
   pthread_mutex_unlock(&o->lock);
 }
 
@@ -424,7 +434,7 @@ static pd_held **hold_all(pd_opened *o, size_t *out_count)
   pd_held **all = calloc(o->entries.count + 1, sizeof *all);
   for (entry *e; all && (e = pd_map_next(&o->entries, &at));)
     if (e->state == OPEN) {
-      hold(o, e);
+      hold(e);
       all[count++] = &e->held;
     }
   pthread_mutex_unlock(&o->lock);
@@ -482,7 +492,8 @@ void pd_home_close_idle(pd_home *home, uint64_t idle_ms)
   if (!idle_ms) return;
   pthread_mutex_lock(&o->lock);
   o->idle_before_ms = pd_clock_monotonic_ms() - (int64_t)idle_ms;
-  if (has_idle(o)) wake_closer(o);
+  const entry *e = oldest(o);
+  if (e && atomic_load(&e->left_ms) < o->idle_before_ms) wake_closer(o);
   pthread_mutex_unlock(&o->lock);
 }
 

@@ -7,6 +7,7 @@
  * P2  Reading never makes a store.
  */
 #include "base/base.h"
+#include "base/bind.h"
 #include "base/buf.h"
 #include "base/error.h"
 #include "state/history.h"
@@ -34,24 +35,31 @@ static pd_code check_answer(const pd_frame *frame, pd_error *err)
 
 /* ---- get ---- */
 
-static void write_found(pd_frame *frame, pd_bytes value, const pd_entry *entry)
-{
-  pd_json_key(&frame->out, "value");
-  pd_out_stored(&frame->out, value);
-  pd_json_put_number(&frame->out, "version", entry->version);
-  pd_json_put_bool(&frame->out, "found", true);
-  pd_out_time(frame, "created_at", entry->created_ms);
-  pd_out_time(frame, "updated_at", entry->updated_ms);
-}
+/* What is said of a value, found or not. */
+typedef struct answer {
+  uint64_t version;
+  bool is_found;
+  int64_t created_ms, updated_ms;
+} answer;
 
-static void write_not_found(pd_frame *frame)
+static const pd_bind answer_members[] = {
+  {"version", PD_BIND_NUMBER, PD_BIND_AT(answer, version)},
+  {"found", PD_BIND_BOOL, PD_BIND_AT(answer, is_found)},
+  {"created_at", PD_BIND_TIME, PD_BIND_AT(answer, created_ms)},
+  {"updated_at", PD_BIND_TIME, PD_BIND_AT(answer, updated_ms)},
+};
+
+/* `entry` NULL: there is none. */
+static void write_answer(pd_frame *frame, pd_bytes value, const pd_entry *entry)
 {
+  answer is = {0};
+  if (entry) is = (answer){entry->version, true, entry->created_ms, entry->updated_ms};
   pd_json_key(&frame->out, "value");
-  pd_json_null(&frame->out);
-  pd_json_put_number(&frame->out, "version", 0);
-  pd_json_put_bool(&frame->out, "found", false);
-  pd_out_time(frame, "created_at", 0);
-  pd_out_time(frame, "updated_at", 0);
+  if (entry)
+    pd_out_stored(&frame->out, value);
+  else
+    pd_json_null(&frame->out);
+  pd_bind_write(&frame->out, answer_members, COUNT_OF(answer_members), &is);
 }
 
 /* What can be seen of a key (P1). */
@@ -90,6 +98,13 @@ static pd_code get_version(pd_frame *frame, pd_store *store, pd_bytes key, uint6
   return code == PD_NOT_FOUND || code == PD_RETIRED ? no_version(frame, key, version, w.oldest, present.version, err) : code;
 }
 
+/* To open the store takes a look at the disk, as do versions of the past. */
+static pd_code find_store(pd_frame *frame, int64_t version, pd_store **out, pd_error *err)
+{
+  if (!pd_frame_is_hurried(frame)) return pd_frame_own_or_none(frame, out, err); /* P2 */
+  return version ? pd_frame_must_wait(frame, err) : pd_frame_own_ready(frame, out, err);
+}
+
 pd_code pd_cap_state_persistent_get(pd_frame *frame, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf value = {0};
@@ -97,23 +112,23 @@ pd_code pd_cap_state_persistent_get(pd_frame *frame, pd_error *err)
   int64_t version = pd_in_int(frame, "version", 0);
   pd_store *store;
   pd_entry entry;
-  bool is_closed = !pd_home_is_open(frame->home, frame->agent); /* to open it takes a look at the disk, as do versions of the past */
-  if ((version || is_closed) && pd_frame_is_hurried(frame)) return pd_frame_must_wait(frame, err);
-  TRY(pd_frame_own_or_none(frame, &store, err)); /* P2 */
+  TRY(find_store(frame, version, &store, err));
   pd_code code = PD_NOT_FOUND;
   if (version)
     TRY(code = get_version(frame, store, key, (uint64_t)version, &value, &entry, err));
   else if (store)
     code = pd_get(store, PD_STATE_REF, key, &value, &entry, err);
   if (code && code != PD_NOT_FOUND) return code;
-  if (code)
-    write_not_found(frame);
-  else
-    write_found(frame, pd_buf_bytes(&value), &entry);
+  write_answer(frame, pd_buf_bytes(&value), code ? NULL : &entry);
   return PD_OK;
 }
 
 /* ---- set ---- */
+
+static const pd_bind ack_members[] = {
+  {"version", PD_BIND_NUMBER, PD_BIND_AT(pd_ack, version)},
+  {"previous_version", PD_BIND_NUMBER, PD_BIND_AT(pd_ack, previous_version)},
+};
 
 pd_code pd_cap_state_persistent_set(pd_frame *frame, pd_error *err)
 {
@@ -125,8 +140,7 @@ pd_code pd_cap_state_persistent_set(pd_frame *frame, pd_error *err)
   TRY(pd_frame_store(frame, frame->agent, &store, err));
   TRY(pd_quota_room(frame, false, err));
   TRY(pd_quota_put(frame, store, &quota, pd_in_text(frame, "key"), pd_buf_bytes(&value), PD_ANY_VERSION, &ack, err));
-  pd_json_put_number(&frame->out, "version", ack.version);
-  pd_json_put_number(&frame->out, "previous_version", ack.previous_version);
+  pd_bind_write(&frame->out, ack_members, COUNT_OF(ack_members), &ack);
   return PD_OK;
 }
 

@@ -268,6 +268,7 @@ pd_permission pd_policy_at_best(pd_home *home, const char *agent, const char *ca
   if (!found) return PD_PERMIT_BLOCKED;
   if (home->policy->path) look(home->policy, pd_home_now(home));
   begin_verdict(home, found, &verdict);
+  if (!atomic_load_explicit(&home->policy->has_rules, memory_order_relaxed)) return verdict.permission;
   pthread_rwlock_rdlock(&home->policy->lock);
   judge(home->policy, found, pd_text(agent), &none, &verdict);
   pthread_rwlock_unlock(&home->policy->lock);

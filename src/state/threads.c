@@ -56,7 +56,8 @@ pd_code pd_threads_hold(pd_frame *frame, pd_thread **out, pd_error *err)
 
 void pd_threads_let(pd_frame *frame, bool is_kept)
 {
-  if (frame->thread && is_kept)
+  if (!frame->thread) return;
+  if (is_kept)
     pd_thread_cache_put(frame->home->threads, frame->thread);
   else
     pd_thread_close(frame->thread);
