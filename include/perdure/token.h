@@ -52,6 +52,17 @@ PD_API PD_MUST_USE pd_code pd_token_check(pd_home *home, const char *text, pd_to
 
 /* The same without a copy, for whoever asks often: to be released before the home closes. It does not change. */
 PD_API PD_MUST_USE pd_code pd_token_find(pd_home *home, const char *text, const pd_token_info **out, pd_error *err);
+/* What one client gave last, for whoever it asks again and again over one connection. Zeros at first. For one thread at a time; to be
+ * forgotten before the home closes. */
+typedef struct pd_token_memory {
+  char text[PD_TOKEN_TEXT_SIZE];
+  const pd_token_info *token; /* held; NULL: nothing is remembered */
+  pd_store_mark mark;         /* of the store `system`, when the token was looked up */
+} pd_token_memory;
+/* pd_token_find; the same text is not looked up again while nobody wrote to the store `system`. */
+PD_API PD_MUST_USE pd_code pd_token_find_again(pd_home *home, const char *text, pd_token_memory *memory, const pd_token_info **out,
+                                               pd_error *err);
+PD_API void pd_token_forget(pd_token_memory *memory);
 /* One more release is owed. Of a token that pd_token_find answered. */
 PD_API const pd_token_info *pd_token_hold(const pd_token_info *token);
 PD_API void pd_token_release(const pd_token_info *token); /* takes NULL */

@@ -142,11 +142,16 @@ static bool is_good(pd_home *home, const pd_token *token, pd_id given)
   return *token->info.id && (is_it || is_old) && (!token->info.expires_ms || now_ms < token->info.expires_ms);
 }
 
+static bool is_same_mark(const pd_store_mark *a, const pd_store_mark *b)
+{
+  return a->published == b->published && a->tail == b->tail;
+}
+
 /* What is stored is what was kept when the store's mark was `then`. */
 static bool is_as_stored(pd_home *home, const pd_held_token *token, const pd_store_mark *then, const pd_store_mark *now)
 {
   pd_entry entry;
-  if (then->published == now->published && then->tail == now->tail) return true;
+  if (is_same_mark(then, now)) return true;
   return load(home, pd_text(token->token.info.id), NULL, &entry, NULL) == PD_OK && pd_id_equal(&entry.value_id, &token->value_id);
 }
 
@@ -160,7 +165,7 @@ static pd_code find_held(pd_home *home, const char *id, pd_id given, const pd_st
     pd_token_release(&token->token.info);
     token = NULL;
   }
-  *out_is_newer = !token || then.published != now->published || then.tail != now->tail;
+  *out_is_newer = !token || !is_same_mark(&then, now);
   if (!token) {
     TRY(read_held(home, id, &token, err));
     token->token.info.hash = given;
@@ -169,29 +174,67 @@ static pd_code find_held(pd_home *home, const char *id, pd_id given, const pd_st
   return PD_OK;
 }
 
-/* The token `id`, if `given` is the hash of a text of it that is good now; to be released. */
-static pd_code find_good(pd_home *home, const char *id, pd_id given, const pd_token_info **out, pd_error *err)
+/* The token `id`, if `given` is the hash of a text of it that is good now; to be released. `now`: the store's mark, taken before (K1). */
+static pd_code find_good(pd_home *home, const char *id, pd_id given, const pd_store_mark *now, const pd_token_info **out, pd_error *err)
 {
-  pd_store *store;
   pd_held_token *token;
   bool is_newer;
-  TRY(pd_tokens_store(home, &store, err));
-  pd_store_mark now = pd_store_newest(store); /* before it is read: K1 */
-  TRY(find_held(home, id, given, &now, &token, &is_newer, err));
+  TRY(find_held(home, id, given, now, &token, &is_newer, err));
   if (!is_good(home, &token->token, given)) {
     pd_token_release(&token->token.info);
     pd_tokens_forget(home->tokens, id, &given);
     return refuse(err);
   }
-  if (is_newer) pd_tokens_keep(home->tokens, token, &now);
+  if (is_newer) pd_tokens_keep(home->tokens, token, now);
   *out = &token->token.info;
+  return PD_OK;
+}
+
+static pd_code mark_now(pd_home *home, pd_store_mark *out, pd_error *err)
+{
+  pd_store *store;
+  TRY(pd_tokens_store(home, &store, err));
+  *out = pd_store_newest(store);
   return PD_OK;
 }
 
 pd_code pd_token_find(pd_home *home, const char *text, const pd_token_info **out, pd_error *err)
 {
+  pd_store_mark now;
   if (!is_formed(text)) return refuse(err);
-  return find_good(home, text + strlen(TEXT_BEGIN), pd_sha256(pd_text(text)), out, err);
+  TRY(mark_now(home, &now, err));
+  return find_good(home, text + strlen(TEXT_BEGIN), pd_sha256(pd_text(text)), &now, out, err);
+}
+
+/* ---- a client that asks again ---- */
+
+/* K1 holds here, too: nothing was written since the token was looked up. */
+static bool remembers(pd_home *home, const pd_token_memory *memory, const char *text, const pd_store_mark *now)
+{
+  return memory->token && is_same_mark(&memory->mark, now) && CRYPTO_memcmp(memory->text, text, PD_TOKEN_TEXT_SIZE) == 0 &&
+         is_good(home, (const pd_token *)memory->token, memory->token->hash);
+}
+
+pd_code pd_token_find_again(pd_home *home, const char *text, pd_token_memory *memory, const pd_token_info **out, pd_error *err)
+{
+  pd_store_mark now;
+  if (!is_formed(text)) return refuse(err);
+  TRY(mark_now(home, &now, err));
+  if (!remembers(home, memory, text, &now)) {
+    const pd_token_info *found;
+    pd_token_forget(memory);
+    TRY(find_good(home, text + strlen(TEXT_BEGIN), pd_sha256(pd_text(text)), &now, &found, err));
+    *memory = (pd_token_memory){.token = found, .mark = now};
+    memcpy(memory->text, text, PD_TOKEN_TEXT_SIZE);
+  }
+  *out = pd_token_hold(memory->token);
+  return PD_OK;
+}
+
+void pd_token_forget(pd_token_memory *memory)
+{
+  pd_token_release(memory->token);
+  explicit_bzero(memory, sizeof *memory);
 }
 
 pd_code pd_token_check(pd_home *home, const char *text, pd_token_info *out, pd_error *err)
@@ -215,8 +258,10 @@ bool pd_token_claimed(pd_home *home, const char *text, char out_id[PD_TOKEN_ID_S
 pd_code pd_token_recheck(pd_home *home, const pd_token_mark *mark, pd_error *err)
 {
   const pd_token_info *found;
+  pd_store_mark now;
   if (strlen(mark->id) != PD_TOKEN_ID_SIZE - 1) return refuse(err);
-  TRY(find_good(home, mark->id, mark->hash, &found, err));
+  TRY(mark_now(home, &now, err));
+  TRY(find_good(home, mark->id, mark->hash, &now, &found, err));
   pd_token_release(found);
   return PD_OK;
 }

@@ -6,6 +6,7 @@
  *     changes is refused or read by the next request, and nothing has to be invalidated.
  * K2  A token is kept by its id and the hash of the text that was given; a text that is not good is never kept and replaces nothing.
  *     One that is not good any more goes when its text is given: revoked tokens take no memory.
+ *     What a connection remembers (pd_token_memory) holds by K1, too, and is not looked up by anything but the text itself.
  * K3  Time is not part of it: expiry is judged at each look-up (token.c).
  */
 #include "base/base.h"

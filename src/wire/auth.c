@@ -134,13 +134,22 @@ static bool step_down(pd_caller *caller)
   return true;
 }
 
+/* Held for the caller. */
+static pd_code look_up(pd_request *request, const char *text, pd_error *err)
+{
+  pd_home *home = request->server->home;
+  const pd_token_info **token = &request->caller.token;
+  if (!request->conn) return pd_token_find(home, text, token, err);
+  return pd_token_find_again(home, text, &request->conn->known, token, err);
+}
+
 bool pd_auth_must_wait(pd_request *request)
 {
   pd_caller *caller = &request->caller;
   const char *text = request->server->options->no_auth && !is_home_command(request) ? NULL : token_of(request);
   if (!text) return false;
   pd_disk_refuse();
-  caller->has_token = pd_token_find(request->server->home, text, &caller->token, NULL) == PD_OK;
+  caller->has_token = look_up(request, text, NULL) == PD_OK;
   bool is_refused = pd_disk_allow();
   if (is_refused && caller->has_token) pd_token_release(caller->token); /* by what it knew: that may be of before */
   if (is_refused) caller->has_token = false;
@@ -154,7 +163,7 @@ static bool take_token(pd_request *request, const char *text)
   pd_error err = {0};
   const char *agent = pd_request_header(request, "Perdure-Agent"), *role = pd_request_header(request, "Perdure-Role");
   char claimed[PD_TOKEN_ID_SIZE] = "";
-  pd_code code = caller->has_token ? PD_OK : pd_token_find(request->server->home, text, &caller->token, &err);
+  pd_code code = caller->has_token ? PD_OK : look_up(request, text, &err);
   if (code && code != PD_DENIED) {
     pd_reply_error(request, &err);
     return false;

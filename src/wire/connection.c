@@ -63,6 +63,7 @@ static void end(pd_listener *listener, void **socket_context)
   conns->count--;
   listener->count--;
   pthread_mutex_unlock(&conns->lock);
+  pd_token_forget(&conn->known);
   free(conn);
   *socket_context = NULL;
 }

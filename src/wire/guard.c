@@ -73,13 +73,31 @@ static bool is_tls(const pd_request *request)
   return request->conn && request->conn->listener->is_tls;
 }
 
+/* Was it known to the request before, by the same options? */
+static bool is_remembered(const pd_conn *conn, const pd_serve_options *options, const char *given)
+{
+  return conn && conn->host_of == options && strcmp(conn->host, given) == 0;
+}
+
+static void remember(pd_conn *conn, const pd_serve_options *options, const char *given)
+{
+  if (!conn || strlen(given) >= sizeof conn->host) return;
+  memcpy(conn->host, given, strlen(given) + 1);
+  conn->host_of = options;
+}
+
 static bool admits_host(pd_request *request)
 {
   char host[HOST_SIZE];
   const char *given = pd_request_header(request, MHD_HTTP_HEADER_HOST);
+  const pd_serve_options *options = request->server->options;
   if (request->conn && request->conn->listener->is_unix) return true; /* no page can reach it */
+  if (given && is_remembered(request->conn, options, given)) return true;
   bool is_host = given && host_of(given, host);
-  if (is_host && is_known_host(request->server->options, host)) return true;
+  if (is_host && is_known_host(options, host)) {
+    remember(request->conn, options, given);
+    return true;
+  }
   if (is_host && is_tls(request) && pd_tls_is_named(request->server->tls, host)) return true; /* a page of another name has no such one */
   return refuse(request, "Host", "Use an address or localhost, or allow the name with --allow-host.", given);
 }

@@ -74,6 +74,10 @@ struct pd_conn {
   int64_t since_ms;
   pd_token_mark mark; /* of an answer that lasts: id "": there is none, or it needs no token */
   bool is_cut;        /* for that token's sake */
+  /* What the request before it had: a client mostly says the same again. */
+  pd_token_memory known;
+  const pd_serve_options *host_of; /* the options by which `host` is allowed */
+  char host[64];
 };
 
 typedef struct pd_conns {

@@ -1,7 +1,8 @@
 /*
  * shares.c: what one agent and one token may have of what all of them share: requests in flight, their bytes, streams, requests a second.
- * An agent's limit is its setting (server.agent_…), and never more than half of what there is in all; a token, which may be an operator's
- * that acts for many agents, has half of it. So the limits for all are never one's to use up.
+ * An agent's limit is its setting (server.agent_…), and never more than half of what there is in all; a token that acts for many agents,
+ * an operator's, has half of it. So the limits for all are never one's to use up. What an agent's own token has is part of what its agent
+ * has, whose limit is no larger: it is not counted a second time.
  *
  * Bytes: a body is counted before there is memory for it: by its Content-Length, or as it grows. Its answer is counted in its place until
  * it is sent. How large an answer is shows only when it is made, and then it has to be given: so a caller whose answers wait is refused
@@ -25,21 +26,27 @@ uint64_t pd_share_of(uint64_t wanted, uint64_t total)
   return wanted < half ? wanted : half;
 }
 
-/* No agent's name has a colon. "": there is no token. */
+/* A token that may act for many agents. */
+static bool has_share(const pd_caller *caller)
+{
+  return caller->has_token && caller->token->role != PD_ROLE_AGENT;
+}
+
+/* No agent's name has a colon. */
 static const char *token_name(const pd_caller *caller, char out[NAME_SIZE])
 {
-  snprintf(out, NAME_SIZE, "%s%s", caller->has_token ? "token:" : "", caller->has_token ? caller->token->id : "");
+  snprintf(out, NAME_SIZE, "token:%s", caller->token->id);
   return out;
 }
 
-/* For the agent and for the token, or for neither. `*out_whose`: who has too much. */
+/* For the agent and for a token that has a share, or for neither. `*out_whose`: who has too much. */
 static bool enter(pd_meter *meter, const pd_caller *caller, uint64_t agent_max, uint64_t total, const char **out_whose)
 {
   char token[NAME_SIZE];
   *out_whose = "agent ";
   if (*caller->agent && !pd_meter_enter(meter, caller->agent, pd_share_of(agent_max, total))) return false;
   *out_whose = "the token of ";
-  if (!*token_name(caller, token) || pd_meter_enter(meter, token, pd_share_of(total, total))) return true;
+  if (!has_share(caller) || pd_meter_enter(meter, token_name(caller, token), pd_share_of(total, total))) return true;
   if (*caller->agent) pd_meter_leave(meter, caller->agent);
   return false;
 }
@@ -48,7 +55,7 @@ static void leave(pd_meter *meter, const pd_caller *caller)
 {
   char token[NAME_SIZE];
   if (*caller->agent) pd_meter_leave(meter, caller->agent);
-  if (*token_name(caller, token)) pd_meter_leave(meter, token);
+  if (has_share(caller)) pd_meter_leave(meter, token_name(caller, token));
 }
 
 static const char *name_of(const pd_caller *caller)
@@ -125,7 +132,7 @@ static size_t accounts_of(const pd_request *request, char token[NAME_SIZE], acco
   uint64_t half = pd_share_of(settings->bytes_max, settings->bytes_max);
   size_t count = 0;
   if (*caller->agent) out[count++] = (account){caller->agent, agent_share(settings)};
-  if (*token_name(caller, token)) out[count++] = (account){token, half};
+  if (has_share(caller)) out[count++] = (account){token_name(caller, token), half};
   if (!count) out[count++] = (account){NOBODY, half};
   return count;
 }

@@ -119,6 +119,53 @@ static void token__one_that_is_not_good_any_more_is_not_kept(void **state)
   world_close(&w);
 }
 
+static pd_code find_again(world *w, pd_token_memory *memory, const char *given)
+{
+  const pd_token_info *found = NULL;
+  pd_code code = pd_token_find_again(w->home, given, memory, &found, NULL);
+  if (!code) assert_string_equal(found->agent, "writer");
+  pd_token_release(found);
+  return code;
+}
+
+/* What a connection remembers is no better than the token: it is rotated, expires, is written to by others, and goes. */
+static void token__what_a_connection_remembers_is_good_as_long_as_the_token_is(void **state)
+{
+  (void)state;
+  world w;
+  pd_token_memory memory = {.token = NULL};
+  char other[PD_TOKEN_TEXT_SIZE];
+  open_world(&w);
+  world_ok(&w, "tokens.create", "{\"role\":\"agent\",\"agent\":\"writer\",\"expires_in\":60}");
+  take(&w);
+  assert_int_equal(find_again(&w, &memory, text), PD_OK);
+  const pd_token_info *first = memory.token;
+  assert_int_equal(find_again(&w, &memory, text), PD_OK);
+  assert_ptr_equal(memory.token, first);
+  snprintf(other, sizeof other, "%s", text);
+  other[PD_TOKEN_TEXT_SIZE - 2] = other[PD_TOKEN_TEXT_SIZE - 2] == '0' ? '1' : '0';
+  assert_int_equal(find_again(&w, &memory, other), PD_DENIED);
+  assert_null(memory.token);
+  assert_int_equal(find_again(&w, &memory, "pd_"), PD_DENIED);
+  assert_int_equal(find_again(&w, &memory, text), PD_OK);
+  memcpy(other, text, sizeof other);
+  assert_int_equal(world_callf(&w, "tokens.rotate", "{\"token_id\":\"%s\",\"grace\":10}", id), PD_OK);
+  assert_int_equal(find_again(&w, &memory, other), PD_OK); /* its old text, for a while */
+  assert_int_equal(find_again(&w, &memory, other), PD_OK);
+  w.now_ms += 10000;
+  assert_int_equal(find_again(&w, &memory, other), PD_DENIED);
+  take(&w);
+  assert_int_equal(find_again(&w, &memory, text), PD_OK);
+  w.now_ms += 50000;
+  assert_int_equal(find_again(&w, &memory, text), PD_DENIED); /* expired */
+  w.now_ms -= 50000;
+  assert_int_equal(find_again(&w, &memory, text), PD_OK);
+  assert_int_equal(world_callf(&w, "tokens.revoke", "{\"token_id\":\"%s\"}", id), PD_OK);
+  assert_int_equal(find_again(&w, &memory, text), PD_DENIED);
+  pd_token_forget(&memory);
+  world_close(&w);
+}
+
 static void token__what_is_none_is_refused_with_one_answer(void **state)
 {
   (void)state;
@@ -390,6 +437,7 @@ int main(void)
     cmocka_unit_test(token__one_that_is_not_good_any_more_is_not_kept),
     cmocka_unit_test(token__a_new_one_is_good_and_says_whose_it_is),
     cmocka_unit_test(token__a_mark_is_good_as_long_as_its_text_is),
+    cmocka_unit_test(token__what_a_connection_remembers_is_good_as_long_as_the_token_is),
     cmocka_unit_test(token__what_is_none_is_refused_with_one_answer),
     cmocka_unit_test(token__only_its_hash_is_stored),
     cmocka_unit_test(tokens_list__pages_lead_to_every_token),
