@@ -296,17 +296,16 @@ static void take_notification(pd_mcp *mcp, const pd_mcp_peer *peer, const pd_mcp
   pd_mcp_listen_sweep(mcp, false);
 }
 
-/* What the message is, and its id for those who cancel. Returns 0 or a code of JSON-RPC. */
-static int read_message(pd_mcp *mcp, const pd_mcp_peer *peer, pd_json json, pd_mcp_exchange *exchange, pd_mcp_message *out, pd_error *err)
+/* A message that was read: what it is, or what is wrong with it. */
+typedef struct reading {
+  pd_mcp_message message;
+  int wrong; /* 0, or a code of JSON-RPC */
+  pd_error err;
+} reading;
+
+static void read_message(pd_json json, reading *out)
 {
-  int wrong = pd_mcp_message_read(json, out, err);
-  if (out->id.kind != PD_JSON_NONE && out->id.kind != PD_JSON_NULL) {
-    pthread_mutex_lock(&mcp->lock); /* who cancels looks at it */
-    snprintf(exchange->id, sizeof exchange->id, "%.*s", (int)out->id.raw.size, (const char *)out->id.raw.data);
-    exchange->session = peer->session ? peer->session->number : 0;
-    pthread_mutex_unlock(&mcp->lock);
-  }
-  return wrong;
+  out->wrong = pd_mcp_message_read(json, &out->message, &out->err);
 }
 
 /* One message, in its own exchange. */
@@ -321,16 +320,13 @@ static void act(pd_mcp *mcp, const pd_mcp_peer *peer, pd_json json, const pd_mcp
   if (message->kind != PD_MCP_NOTIFICATION) pd_mcp_ask_answer(mcp, peer, message);
 }
 
-static void take(pd_mcp *mcp, const pd_mcp_peer *peer, pd_json json, pd_mcp_exchange *exchange, bool is_batch)
+static void take(pd_mcp *mcp, const pd_mcp_peer *peer, pd_json json, const reading *read, pd_mcp_exchange *exchange, bool is_batch)
 {
-  pd_error err = {0};
-  pd_mcp_message message;
-  int wrong = read_message(mcp, peer, json, exchange, &message, &err);
-  if (!wrong) {
-    act(mcp, peer, json, &message, exchange, is_batch);
+  if (!read->wrong) {
+    act(mcp, peer, json, &read->message, exchange, is_batch);
     return;
   }
-  send_error(exchange, wrong, err.message, (pd_bytes){0}, 400);
+  send_error(exchange, read->wrong, read->err.message, (pd_bytes){0}, 400);
   pd_mcp_exchange_done(exchange, 400);
 }
 
@@ -362,10 +358,9 @@ static bool may_batch(pd_mcp *mcp, const pd_mcp_peer *peer)
 }
 
 /* One message too many in this second; a notification is dropped. */
-static void refuse_item(pd_mcp *mcp, const pd_mcp_peer *peer, pd_json json, pd_mcp_exchange *exchange, const pd_error *why)
+static void refuse_item(const reading *read, pd_mcp_exchange *exchange, const pd_error *why)
 {
-  pd_mcp_message message;
-  if (read_message(mcp, peer, json, exchange, &message, NULL) == 0 && message.kind != PD_MCP_REQUEST) return;
+  if (!read->wrong && read->message.kind != PD_MCP_REQUEST) return;
   send_error(exchange, PD_MCP_TOO_MANY, why->message, (pd_bytes){0}, 429);
 }
 
@@ -381,11 +376,13 @@ static void take_batch(pd_mcp *mcp, const pd_mcp_peer *peer, pd_json json, pd_mc
     pd_mcp_out out = {.send = batch_send, .ctx = &b};
     pd_mcp_exchange *part = NULL;
     pd_error err = {0};
-    if (++items > PD_MCP_BATCH_MAX || pd_mcp_exchange_new(mcp, &out, &part, NULL)) break;
+    reading read;
+    read_message(item, &read);
+    if (++items > PD_MCP_BATCH_MAX || pd_mcp_exchange_new(mcp, &out, read.message.id, peer->session, &part, NULL)) break;
     if (items == 1 || !peer->gate.admit || peer->gate.admit(peer->gate.ctx, &err) == PD_OK)
-      take(mcp, peer, item, part, true);
+      take(mcp, peer, item, &read, part, true);
     else
-      refuse_item(mcp, peer, item, part, &err);
+      refuse_item(&read, part, &err);
     pd_mcp_exchange_done(part, 200);
     pd_mcp_exchange_release(mcp, part);
   }
@@ -406,6 +403,7 @@ struct pd_mcp_job {
   pd_bytes text; /* what is read */
   pd_error err;  /* what is wrong with it as JSON */
   pd_json json;  /* PD_JSON_NONE then */
+  reading read;  /* of one message */
   bool is_batch;
   pd_mcp_exchange *exchange;
 };
@@ -417,19 +415,15 @@ static bool is_waiting(const pd_mcp_peer *peer)
 
 static bool accept_text(pd_mcp *mcp, const pd_mcp_peer *peer, const pd_mcp_out *out, pd_mcp_job *job)
 {
-  pd_mcp_message message;
-  if (pd_mcp_exchange_new(mcp, out, &job->exchange, NULL)) {
-    out->done(out->ctx, 503);
-    return false;
-  }
   if (job->text.size > PD_MCP_MESSAGE_SIZE_MAX)
     pd_error_set(&job->err, PD_LIMIT, "a message of %zu bytes; at most %zu", job->text.size, (size_t)PD_MCP_MESSAGE_SIZE_MAX);
   else if (pd_json_parse(job->text, &job->json, &job->err))
     job->json = (pd_json){0};
   job->is_batch = job->json.kind == PD_JSON_ARRAY && may_batch(mcp, peer);
-  if (!job->is_batch && job->json.kind != PD_JSON_NONE)
-    (void)!read_message(mcp, peer, job->json, job->exchange, &message, NULL); /* so that it can be cancelled from now on */
-  return true;
+  if (!job->is_batch && job->json.kind != PD_JSON_NONE) read_message(job->json, &job->read);
+  if (pd_mcp_exchange_new(mcp, out, job->read.message.id, peer->session, &job->exchange, NULL) == PD_OK) return true;
+  out->done(out->ctx, 503);
+  return false;
 }
 
 /* False: it waits, and is run again. */
@@ -442,7 +436,7 @@ static bool run_text(pd_mcp *mcp, const pd_mcp_peer *peer, pd_mcp_job *job)
   } else if (job->is_batch) {
     take_batch(mcp, peer, job->json, job->exchange);
   } else {
-    take(mcp, peer, job->json, job->exchange, false);
+    take(mcp, peer, job->json, &job->read, job->exchange, false);
     if (is_waiting(peer)) return false;
   }
   pd_mcp_exchange_release(mcp, job->exchange);
@@ -472,9 +466,9 @@ pd_mcp_job *pd_mcp_accept(pd_mcp *mcp, const pd_mcp_peer *peer, pd_bytes message
 
 bool pd_mcp_is_quick(const pd_mcp_job *job)
 {
-  pd_mcp_message message;
-  if (job->is_batch || pd_mcp_message_read(job->json, &message, NULL)) return false;
-  return message.kind == PD_MCP_NOTIFICATION || (message.kind == PD_MCP_REQUEST && strcmp(message.method, "ping") == 0);
+  const pd_mcp_message *message = &job->read.message;
+  if (job->is_batch || job->json.kind == PD_JSON_NONE || job->read.wrong) return false;
+  return message->kind == PD_MCP_NOTIFICATION || (message->kind == PD_MCP_REQUEST && strcmp(message->method, "ping") == 0);
 }
 
 size_t pd_mcp_job_size(const pd_mcp_job *job)

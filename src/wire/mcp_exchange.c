@@ -7,11 +7,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-pd_code pd_mcp_exchange_new(pd_mcp *mcp, const pd_mcp_out *out, pd_mcp_exchange **exchange, pd_error *err)
+pd_code pd_mcp_exchange_new(pd_mcp *mcp, const pd_mcp_out *out, pd_json id, const pd_mcp_session *session, pd_mcp_exchange **exchange,
+                            pd_error *err)
 {
   pd_mcp_exchange *e = calloc(1, sizeof *e);
   if (!e) return pd_error_memory(err, "an exchange");
   e->out = *out;
+  if (id.kind != PD_JSON_NONE && id.kind != PD_JSON_NULL) {
+    snprintf(e->id, sizeof e->id, "%.*s", (int)id.raw.size, (const char *)id.raw.data);
+    e->session = session ? session->number : 0;
+  }
   atomic_init(&e->refs, 1);
   pthread_mutex_init(&e->lock, NULL);
   pthread_mutex_lock(&mcp->lock);
@@ -46,10 +51,20 @@ void pd_mcp_exchange_release(pd_mcp *mcp, pd_mcp_exchange *exchange)
   free(exchange);
 }
 
+/* Under its lock. */
+static void end(pd_mcp_exchange *exchange, int status)
+{
+  if (exchange->out.done) exchange->out.done(exchange->out.ctx, status);
+  exchange->is_over = true;
+}
+
 void pd_mcp_exchange_send(pd_mcp_exchange *exchange, pd_bytes message, int status, bool is_last)
 {
   pthread_mutex_lock(&exchange->lock);
-  if (!exchange->is_over) exchange->out.send(exchange->out.ctx, message, status, is_last);
+  if (!exchange->is_over) {
+    exchange->out.send(exchange->out.ctx, message, status, is_last);
+    if (is_last) end(exchange, status);
+  }
   pthread_mutex_unlock(&exchange->lock);
 }
 
@@ -62,9 +77,9 @@ void pd_mcp_exchange_session(pd_mcp_exchange *exchange, const char *id)
 
 void pd_mcp_exchange_done(pd_mcp_exchange *exchange, int status)
 {
+  if (exchange->is_over) return; /* it stays so */
   pthread_mutex_lock(&exchange->lock);
-  if (!exchange->is_over && exchange->out.done) exchange->out.done(exchange->out.ctx, status);
-  exchange->is_over = true;
+  if (!exchange->is_over) end(exchange, status);
   pthread_mutex_unlock(&exchange->lock);
 }
 

@@ -27,7 +27,7 @@ pd_mcp_flow *pd_mcp_flow_new(pd_mcp_flows *flows, pd_mcp_session *session, bool 
   if (!f) return NULL;
   f->flows = flows;
   f->is_get = is_get;
-  f->refs = 1;
+  atomic_init(&f->refs, 1);
   f->spoke_ms = f->left_ms = pd_clock_monotonic_ms();
   f->message.size_max = f->stream.out.size_max = PD_MCP_MESSAGE_SIZE_MAX * 4;
   f->is_resumable = session != NULL;
@@ -39,27 +39,20 @@ pd_mcp_flow *pd_mcp_flow_new(pd_mcp_flows *flows, pd_mcp_session *session, bool 
     /* Older clients take an event without data for a broken message. */
     f->primes = strcmp(pd_mcp_session_revision(session), "2025-11-25") >= 0;
   }
-  pthread_mutex_lock(&flows->lock);
-  f->number = ++flows->next_number;
-  pthread_mutex_unlock(&flows->lock);
+  f->number = atomic_fetch_add(&flows->next_number, 1) + 1;
   pthread_mutex_init(&f->lock, NULL);
   return f;
 }
 
 pd_mcp_flow *pd_mcp_flow_hold(pd_mcp_flow *flow)
 {
-  pthread_mutex_lock(&flow->lock);
-  flow->refs++;
-  pthread_mutex_unlock(&flow->lock);
+  atomic_fetch_add(&flow->refs, 1);
   return flow;
 }
 
 void pd_mcp_flow_release(pd_mcp_flow *f)
 {
-  pthread_mutex_lock(&f->lock);
-  bool is_last = --f->refs == 0;
-  pthread_mutex_unlock(&f->lock);
-  if (!is_last) return;
+  if (atomic_fetch_sub(&f->refs, 1) > 1) return;
   pd_buf_done(&f->message);
   pd_sse_done(&f->stream);
   pthread_mutex_destroy(&f->lock);
@@ -180,15 +173,14 @@ void pd_mcp_flow_waiter(pd_mcp_flow *f, pd_waits *waits, pd_waiter *waiter)
 static void enlist(pd_mcp_flow *f)
 {
   pd_mcp_flows *flows = f->flows;
+  f->was_listed = true;
   pthread_mutex_lock(&flows->lock);
   if (!f->link) {
     f->next = flows->first;
     f->link = &flows->first;
     if (f->next) f->next->link = &f->next;
     flows->first = f;
-    pthread_mutex_lock(&f->lock);
-    f->refs++;
-    pthread_mutex_unlock(&f->lock);
+    atomic_fetch_add(&f->refs, 1);
   }
   pthread_mutex_unlock(&flows->lock);
 }
@@ -250,12 +242,11 @@ bool pd_mcp_flow_attend(pd_mcp_flow *f, pd_request *request, bool may_stream)
 /* The caller holds it, too. */
 static void unlist_and_let_go(pd_mcp_flow *f)
 {
+  if (!f->was_listed) return;
   pthread_mutex_lock(&f->flows->lock);
   bool is_ours = pd_mcp_flow_unlist(f);
   pthread_mutex_unlock(&f->flows->lock);
-  pthread_mutex_lock(&f->lock);
-  f->refs -= is_ours;
-  pthread_mutex_unlock(&f->lock);
+  if (is_ours) atomic_fetch_sub(&f->refs, 1);
 }
 
 void pd_mcp_flow_abandon(pd_mcp_flow *f)
@@ -363,8 +354,8 @@ static bool attach(pd_mcp_flow *f, pd_request *request, uint64_t at)
     free(t);
     return false;
   }
+  atomic_fetch_add(&f->refs, 1);
   pthread_mutex_lock(&f->lock);
-  f->refs++;
   pd_mcp_tap *before = f->tap;
   if (before) before->is_over = true;
   pd_mcp_flow_wake_tap(before);
@@ -398,21 +389,19 @@ void pd_mcp_flow_stream(pd_mcp_flow *f, pd_request *request)
   pd_reply_failure(request, MHD_HTTP_SERVICE_UNAVAILABLE, PD_NO_MEMORY, NULL, "Try again.", "out of memory");
 }
 
-/* One message, or none. */
+/* One message, or none. Under the lock. */
 static void reply_plain(pd_mcp_flow *f, pd_request *request)
 {
-  pthread_mutex_lock(&f->lock);
   pd_buf_done(&request->out);
   request->out = f->message;
   f->message = (pd_buf){0};
   request->type = f->count ? "application/json" : NULL;
   request->status = (unsigned)f->status;
-  pthread_mutex_unlock(&f->lock);
 }
 
 void pd_mcp_flow_answer(pd_mcp_flow *f, pd_request *request)
 {
-  pd_gone_forget(f->flows->gone, &f->leaver);
+  if (f->was_listed) pd_gone_forget(f->flows->gone, &f->leaver); /* it was attended to */
   pthread_mutex_lock(&f->lock);
   bool is_left = f->is_left && !f->is_done;
   if (is_left) { /* nobody reads it */
@@ -420,14 +409,12 @@ void pd_mcp_flow_answer(pd_mcp_flow *f, pd_request *request)
     f->status = MHD_HTTP_OK;
   }
   bool is_plain = f->is_done && f->count <= 1 && !f->is_stream;
+  if (is_plain) reply_plain(f, request);
   pthread_mutex_unlock(&f->lock);
   if (is_left) pd_mcp_hang_up(f->flows->mcp, f);
   if (is_plain) unlist_and_let_go(f);
   if (*f->new_session) pd_reply_header(request, "Mcp-Session-Id", f->new_session);
-  if (is_plain)
-    reply_plain(f, request);
-  else
-    pd_mcp_flow_stream(f, request);
+  if (!is_plain) pd_mcp_flow_stream(f, request);
 }
 
 /* ---- coming back ---- */

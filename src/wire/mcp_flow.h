@@ -25,7 +25,7 @@ typedef struct pd_mcp_flows {
   pd_gone *gone;
   pthread_mutex_t lock; /* of what follows */
   pd_mcp_flow *first;
-  uint64_t next_number;
+  _Atomic uint64_t next_number;
   size_t parked_size_max; /* PARKED_SIZE_MAX, but in tests */
   uint32_t boot;          /* random: ids of another process are not ours */
 } pd_mcp_flows;

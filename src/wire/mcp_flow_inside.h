@@ -34,7 +34,8 @@ struct pd_mcp_flow {
   char new_session[PD_MCP_SESSION_ID_SIZE]; /* that was made by the request; "": none */
   pd_mcp_tap *tap;
   int64_t spoke_ms, left_ms; /* left: when the last connection went */
-  unsigned refs;
+  atomic_uint refs;
+  bool was_listed;           /* ever: set before the flow is there */
   pd_mcp_flow *next, **link; /* in flows->first, under its lock; link NULL: not there */
 };
 

@@ -22,7 +22,7 @@
 struct pd_mcp_exchange {
   pthread_mutex_t lock; /* of is_over, and held while a callback runs */
   pd_mcp_out out;
-  bool is_over;
+  atomic_bool is_over;
   atomic_bool is_cancelled;
   atomic_uint refs;
   uint64_t session;                /* of the request: pd_mcp_session.number; 0: none, and then nobody but its own connection cancels it */
@@ -30,10 +30,12 @@ struct pd_mcp_exchange {
   pd_mcp_exchange *next, **link;   /* in pd_mcp.live; link NULL: not there */
 };
 
-PD_MUST_USE pd_code pd_mcp_exchange_new(pd_mcp *mcp, const pd_mcp_out *out, pd_mcp_exchange **exchange, pd_error *err);
+/* For a request of `session` with this id, by which it can be cancelled from now on; PD_JSON_NONE: it has none. */
+PD_MUST_USE pd_code pd_mcp_exchange_new(pd_mcp *mcp, const pd_mcp_out *out, pd_json id, const pd_mcp_session *session,
+                                        pd_mcp_exchange **exchange, pd_error *err);
 pd_mcp_exchange *pd_mcp_exchange_hold(pd_mcp_exchange *exchange);
 void pd_mcp_exchange_release(pd_mcp *mcp, pd_mcp_exchange *exchange); /* takes NULL */
-/* Nothing if it is over. */
+/* Nothing if it is over. After the last message it is. */
 void pd_mcp_exchange_send(pd_mcp_exchange *exchange, pd_bytes message, int status, bool is_last);
 void pd_mcp_exchange_session(pd_mcp_exchange *exchange, const char *id);
 void pd_mcp_exchange_done(pd_mcp_exchange *exchange, int status);

@@ -2,8 +2,10 @@
 #include "wire/mcp_message.h"
 
 #include "base/base.h"
+#include "base/bind.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "base/json_pick.h"
 
 typedef enum slot { AT_VERSION, AT_ID, AT_METHOD, AT_PARAMS, AT_RESULT, AT_ERROR, SLOT_COUNT } slot;
 
@@ -15,20 +17,6 @@ static int wrong(pd_error *err, const char *what)
   return PD_MCP_INVALID_REQUEST;
 }
 
-/* Members that JSON-RPC does not know are passed over; those that it knows may be there once. */
-static bool collect(pd_json json, pd_json *slots)
-{
-  pd_json key, value;
-  pd_json_walk walk = pd_json_walk_begin(json);
-  while (pd_json_walk_next(&walk, &key, &value))
-    for (size_t i = 0; i < SLOT_COUNT; i++) {
-      if (!pd_json_is(key, names[i])) continue;
-      if (slots[i].kind != PD_JSON_NONE) return false;
-      slots[i] = value;
-    }
-  return true;
-}
-
 static bool is_id(pd_json id)
 {
   int64_t number;
@@ -36,20 +24,11 @@ static bool is_id(pd_json id)
   return id.kind == PD_JSON_STRING || (id.kind == PD_JSON_NUMBER && pd_json_i64(id, &number));
 }
 
-static bool decode_method(pd_json method, char out[PD_MCP_METHOD_SIZE_MAX + 1])
-{
-  CLEANUP(pd_buf_done) pd_buf text = {.size_max = PD_MCP_METHOD_SIZE_MAX};
-  if (method.kind != PD_JSON_STRING || pd_json_decode(method, &text, NULL) || !text.size) return false;
-  if (memchr(text.data, 0, text.size)) return false;
-  memcpy(out, text.data, text.size);
-  out[text.size] = 0;
-  return true;
-}
-
 static int read_call(const pd_json *slots, pd_mcp_message *out, pd_error *err)
 {
   if (slots[AT_RESULT].kind != PD_JSON_NONE || slots[AT_ERROR].kind != PD_JSON_NONE) return wrong(err, "it has a method and an answer");
-  if (!decode_method(slots[AT_METHOD], out->method)) return wrong(err, "method is not a text of 1 to 128 bytes");
+  if (!pd_json_copy_text(slots[AT_METHOD], out->method, sizeof out->method) || !*out->method)
+    return wrong(err, "method is not a text of 1 to 128 bytes");
   out->kind = slots[AT_ID].kind == PD_JSON_NONE ? PD_MCP_NOTIFICATION : PD_MCP_REQUEST;
   if (slots[AT_ID].kind != PD_JSON_NONE && out->id.kind == PD_JSON_NONE)
     return wrong(err, "id is neither a text (of at most 510 bytes) nor an integer");
@@ -80,7 +59,9 @@ int pd_mcp_message_read(pd_json json, pd_mcp_message *out, pd_error *err)
   pd_json slots[SLOT_COUNT] = {0};
   *out = (pd_mcp_message){0};
   if (json.kind != PD_JSON_OBJECT) return wrong(err, "it is not an object");
-  bool is_unique = collect(json, slots);
+  pd_json key;
+  size_t index; /* members that JSON-RPC does not know are passed over; those that it knows may be there once */
+  bool is_unique = pd_json_pick(json, names, sizeof names[0], SLOT_COUNT, false, slots, &key, &index) == PD_JSON_FITS;
   if (is_id(slots[AT_ID])) out->id = slots[AT_ID];
   if (!is_unique) return wrong(err, "it has a member twice");
   if (!pd_json_is(slots[AT_VERSION], "2.0")) return wrong(err, "jsonrpc is not \"2.0\"");

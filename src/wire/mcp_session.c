@@ -65,7 +65,7 @@ pd_code pd_mcp_session_new(pd_mcp *mcp, const char *agent, const pd_mcp_out *pus
 {
   pd_mcp_session *s = new_session(mcp, agent, NULL);
   if (!s) return pd_error_memory(err, "a session");
-  pd_code code = pd_mcp_exchange_new(mcp, push, &s->listener.stream, err);
+  pd_code code = pd_mcp_exchange_new(mcp, push, (pd_json){0}, NULL, &s->listener.stream, err);
   if (code) {
     free(s);
     return code;
@@ -314,7 +314,7 @@ void pd_mcp_session_end(pd_mcp *mcp, pd_mcp_session *session)
 pd_code pd_mcp_session_stream(pd_mcp *mcp, pd_mcp_session *session, const pd_mcp_out *out, pd_error *err)
 {
   pd_mcp_exchange *stream = NULL;
-  TRY(pd_mcp_exchange_new(mcp, out, &stream, err));
+  TRY(pd_mcp_exchange_new(mcp, out, (pd_json){0}, NULL, &stream, err));
   pthread_mutex_lock(&mcp->lock);
   pd_mcp_exchange *before = session->listener.stream;
   session->listener.stream = stream;

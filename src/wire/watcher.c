@@ -82,6 +82,8 @@ void pd_watcher_stop(pd_watcher *w)
 
 /* ---- while it is live ---- */
 
+#define EVENT_SIZE 512 /* of most events */
+
 /* X5: the events of a batch as text, one after the other. */
 typedef struct texts {
   pd_buf all;
@@ -102,6 +104,7 @@ static const texts *texts_of(pd_follow_batch *batch)
   if (!t || batch->made) return t && t->is_whole ? t : NULL;
   batch->made = t;
   batch->made_free = free_texts;
+  if (pd_buf_reserve(&t->all, batch->count * EVENT_SIZE, NULL)) return NULL;
   for (size_t i = 0; i < batch->count; i++) {
     if (pd_sse_event(&t->all, &batch->events[i], NULL)) return NULL;
     t->ends[i] = t->all.size;
