@@ -228,7 +228,7 @@ pd_code row_watchers(bench *b, pd_error *err)
   news one = {0}, many = {0};
   char p99[2][BENCH_TEXT_SIZE];
   uint32_t watchers = b->sizes.wire_watchers, commits = b->sizes.wire_ms < 1000 ? COMMIT_COUNT / 10 : COMMIT_COUNT;
-  setenv("PERDURE_SERVER_AGENT_WATCHERS_MAX", "2048", 1); /* all of them are one agent's */
+  setenv("PERDURE_SERVER_CONNECTIONS_MAX", "131072", 1); /* all of them are one agent's, which has 1/64 */
   TRY(bench_daemon_start(b->dir, BENCH_DAEMON_PERDURE, &server, err));
   TRY(time_commits(server.port, 1, commits, &one, err));
   TRY(time_commits(server.port, watchers, commits, &many, err));

@@ -60,6 +60,7 @@ static void show(void *ctx, const pd_config_info *info)
   } else if (view->name) {
     out_printf(&view->cli->out, "%s\n", info->value);
     cli_say(view->cli, "%s; from: %s", info->about, info->origin);
+    cli_say(view->cli, "change it when %s", info->when);
   } else {
     print_line(view, info);
   }
@@ -79,18 +80,45 @@ static pd_code each(const config_source *from, void (*visit)(void *ctx, const pd
   return PD_OK;
 }
 
+static pd_code each_notice(const config_source *from, void (*visit)(void *ctx, const char *text), void *ctx, pd_error *err)
+{
+  const char *at = (const char *)from->far.notices.data, *end = at + from->far.notices.size;
+  if (!from->is_far) return pd_config_each_notice(from->home, NULL, visit, ctx, err);
+  for (; at < end; at += strlen(at) + 1) visit(ctx, at);
+  return PD_OK;
+}
+
+static void say_notice(void *ctx, const char *text)
+{
+  cli_say(ctx, "warning: %s", text);
+}
+
+static void put_notice(void *ctx, const char *text)
+{
+  pd_json_text(ctx, pd_text(text));
+}
+
 static pd_code print_config(config_view *view, const config_source *from, pd_error *err)
 {
   TRY(each(from, measure, view, err));
-  if (!view->cli->is_json) return each(from, show, view, err);
+  if (!view->cli->is_json) {
+    TRY(each_notice(from, say_notice, view->cli, err));
+    return each(from, show, view, err);
+  }
   pd_json_writer w = cli_json(view->cli, err);
   view->writer = &w;
   if (!view->name) pd_json_open(&w, '{');
   if (!view->name) pd_json_key(&w, "settings");
   if (!view->name) pd_json_open(&w, '[');
   TRY(each(from, show, view, err));
-  if (!view->name) pd_json_close(&w, ']');
-  if (!view->name) pd_json_close(&w, '}');
+  if (!view->name) {
+    pd_json_close(&w, ']');
+    pd_json_key(&w, "notices");
+    pd_json_open(&w, '[');
+    TRY(each_notice(from, put_notice, &w, err));
+    pd_json_close(&w, ']');
+    pd_json_close(&w, '}');
+  }
   return view->shown ? cli_json_end(view->cli, &w) : w.code;
 }
 
@@ -116,6 +144,7 @@ static pd_code check_file(cli_session *cli, const char *file, pd_error *err)
   pd_code code = pd_config_check(file, &count, err);
   if (code == PD_NOT_FOUND) cli->exit_code = CLI_EXIT_STORAGE; /* a file that is not there is no negative answer */
   if (code) return code;
+  TRY(pd_config_each_notice(NULL, file, say_notice, cli, err));
   if (!cli->is_json) {
     out_safe(&cli->out, pd_text(file));
     out_printf(&cli->out, ": fine, %zu %s\n", count, count == 1 ? "setting" : "settings");
@@ -130,6 +159,24 @@ static pd_code check_file(cli_session *cli, const char *file, pd_error *err)
   return cli_json_end(cli, &w);
 }
 
+typedef struct former_search {
+  const char *name;
+  char now[160]; /* "": it never was a setting */
+} former_search;
+
+static void match_former(void *ctx, const char *name, const char *now)
+{
+  former_search *search = ctx;
+  if (strcmp(name, search->name) == 0) snprintf(search->now, sizeof search->now, "%s", now);
+}
+
+static pd_code check_former(const char *name, pd_error *err)
+{
+  former_search search = {.name = name};
+  pd_config_each_former(match_former, &search);
+  return *search.now ? pd_error_set(err, PD_NOT_FOUND, "'%s' is no longer a setting; it is now %s", name, search.now) : PD_OK;
+}
+
 static pd_code run_config(cli_session *cli, const args_parsed *args, pd_error *err)
 {
   CLEANUP(source_done) config_source from = {0};
@@ -141,6 +188,7 @@ static pd_code run_config(cli_session *cli, const args_parsed *args, pd_error *e
   TRY(open_source(cli, &from, err));
   TRY(print_config(&view, &from, err));
   if (view.shown) return PD_OK;
+  TRY(check_former(view.name, err));
   snprintf(cli->hint, sizeof cli->hint, "did you mean '%s'?", view.near);
   return pd_error_set(err, PD_NOT_FOUND, "there is no setting '%.100s'", view.name);
 }
@@ -154,7 +202,8 @@ const cli_command cmd_config = {
   .usage = "[NAME]",
   .about = "Limits, times and quotas of a home, and where each value came from: the default, a line of\n"
            "FOLDER/perdure.toml, or a variable of the environment, which wins. `session.quota` is `quota` in the\n"
-           "table [session] of the file, and PERDURE_SESSION_QUOTA in the environment. With NAME: its value alone.\n\n"
+           "table [session] of the file, and PERDURE_SESSION_QUOTA in the environment. With NAME: its value alone,\n"
+           "and when to change it. What was a setting once is ignored, with a warning that says what it is now.\n\n"
            "Sizes: 500000, \"64 KiB\", \"50 MB\". Times: 500 (milliseconds), \"30s\", \"15m\", \"1h\", \"7d\". Lists: [\"a\", \"b\"]. A\n"
            "relative path in the file is taken from its folder.",
   .example = "$ perdure config\n$ perdure config session.quota\n$ PERDURE_SESSION_IDLE=10m perdure config session.idle --json\n"

@@ -1,5 +1,6 @@
 /* doctor.c: `doctor`: what could be wrong with this home, and what to do. */
 #include "base/base.h"
+#include "base/buf.h"
 #include "base/error.h"
 #include "commands.h"
 #include "far_home.h"
@@ -55,6 +56,36 @@ static void look_at_policy(const cli_session *cli, doctor_view *view, pd_severit
   *worst = PD_SEVERITY_ERROR;
 }
 
+typedef struct notice_view {
+  doctor_view *view;
+  pd_severity *worst;
+} notice_view;
+
+static void show_notice(void *ctx, const char *text)
+{
+  notice_view *n = ctx;
+  pd_diagnosis d = {.severity = PD_SEVERITY_WARNING, .agent = "", .what = text, .action = "remove it there"};
+  show_diagnosis(n->view, &d);
+  if (*n->worst < PD_SEVERITY_WARNING) *n->worst = PD_SEVERITY_WARNING;
+}
+
+/* …and nothing of settings. */
+static pd_code look_at_config(const cli_session *cli, doctor_view *view, pd_severity *worst, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf file = {0};
+  notice_view n = {view, worst};
+  pd_error why = {0};
+  if (cli->is_remote || strncmp(cli->uri, "sqlite:", 7) != 0) return PD_OK;
+  TRY(pd_buf_printf(&file, err, "%s/perdure.toml%c", cli->uri + 7, 0));
+  pd_code code = pd_config_each_notice(NULL, (const char *)file.data, show_notice, &n, &why);
+  if (!code || code == PD_NOT_FOUND) code = pd_config_each_notice(NULL, NULL, show_notice, &n, &why);
+  if (!code) return PD_OK;
+  pd_diagnosis d = {.severity = PD_SEVERITY_ERROR, .agent = "", .what = why.message, .action = "correct it: no home opens with it"};
+  show_diagnosis(view, &d);
+  *worst = PD_SEVERITY_ERROR;
+  return PD_OK;
+}
+
 static pd_code run_doctor(cli_session *cli, const args_parsed *args, pd_error *err)
 {
   (void)args;
@@ -70,6 +101,7 @@ static pd_code run_doctor(cli_session *cli, const args_parsed *args, pd_error *e
   }
   TRY(cli->is_remote ? far_doctor(cli, show_diagnosis, &view, &worst, err) : pd_doctor(cli->uri, show_diagnosis, &view, &worst, err));
   look_at_policy(cli, &view, &worst);
+  TRY(look_at_config(cli, &view, &worst, err));
   cli->exit_code = exit_of(worst);
   if (!cli->is_json) return PD_OK;
   pd_json_close(&w, ']');

@@ -73,12 +73,13 @@ void far_config_done(far_config *config)
 {
   free(config->infos);
   pd_buf_done(&config->texts);
+  pd_buf_done(&config->notices);
 }
 
 /* Places first: the texts move while they grow. */
 static pd_code add_setting(far_config *config, pd_json item, pd_error *err)
 {
-  static const char *const names[] = {"name", "value", "unit", "origin", "about"};
+  static const char *const names[] = {"name", "value", "unit", "origin", "about", "when"};
   size_t at[COUNT_OF(names)];
   for (size_t i = 0; i < COUNT_OF(names); i++) TRY(add_text(item, names[i], &config->texts, &at[i], err));
   TRY(pd_array_grow(&config->infos, config->count, &config->capacity, sizeof *config->infos, "the settings", err));
@@ -88,6 +89,7 @@ static pd_code add_setting(far_config *config, pd_json item, pd_error *err)
     .unit = (const char *)at[2],
     .origin = (const char *)at[3],
     .about = (const char *)at[4],
+    .when = (const char *)at[5],
     .number = number_of(item, "number"),
     .is_text = pd_json_member(item, "number").kind == PD_JSON_NONE,
     .number_default = number_of(item, "default"),
@@ -103,6 +105,10 @@ pd_code far_config_load(const cli_session *cli, far_config *out, pd_error *err)
   TRY(pd_json_parse(pd_buf_bytes(&body), &answer, err));
   for (pd_json_walk walk = pd_json_walk_begin(pd_json_member(answer, "settings")); pd_json_walk_next(&walk, NULL, &item);)
     TRY(add_setting(out, item, err));
+  for (pd_json_walk walk = pd_json_walk_begin(pd_json_member(answer, "notices")); pd_json_walk_next(&walk, NULL, &item);) {
+    TRY(pd_json_decode(item, &out->notices, err));
+    TRY(pd_buf_byte(&out->notices, 0, err));
+  }
   const char *base = (const char *)out->texts.data;
   for (size_t i = 0; i < out->count; i++) {
     pd_config_info *info = &out->infos[i];
@@ -111,6 +117,7 @@ pd_code far_config_load(const cli_session *cli, far_config *out, pd_error *err)
     info->unit = base + (uintptr_t)info->unit;
     info->origin = base + (uintptr_t)info->origin;
     info->about = base + (uintptr_t)info->about;
+    info->when = base + (uintptr_t)info->when;
   }
   return PD_OK;
 }

@@ -13,7 +13,8 @@ PD_MUST_USE pd_code far_doctor(const cli_session *cli, void (*visit)(void *ctx, 
 typedef struct far_config {
   pd_config_info *infos;
   size_t count, capacity;
-  pd_buf texts; /* of all of them: the infos point into it */
+  pd_buf texts;   /* of all of them: the infos point into it */
+  pd_buf notices; /* one after the other, each with its NUL */
 } far_config;
 
 PD_MUST_USE pd_code far_config_load(const cli_session *cli, far_config *out, pd_error *err);

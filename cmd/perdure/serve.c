@@ -72,7 +72,6 @@ static pd_code take_options(const cli_session *cli, const args_parsed *args, pd_
     .mcp_tools = args_get(args, "mcp-tools"),
     .mcp_approvals = args_get(args, "mcp-approvals"),
     .no_mcp_approvals = args_get(args, "no-mcp-approvals"),
-    .is_log_given = args_get(args, "log"),
     .is_level_given = args_get(args, "log-level"),
   };
   if (out->mcp_approvals && out->no_mcp_approvals)

@@ -128,18 +128,19 @@ PD_API void pd_sessions_sweep(pd_home *home);
 
 /* ---- configuration ------------------------------------------------------------------------------------------------- */
 
-/* A setting that is in force. Texts are borrowed until the visitor returns; name, unit and about have static storage. */
+/* A setting that is in force. Texts are borrowed until the visitor returns; name, unit, about and when have static storage. */
 typedef struct pd_config_info {
   const char *name;   /* "session.quota" */
   const char *value;  /* "50 MiB", "1h", "forever": as it may be written in perdure.toml. Of a text, "": not set */
-  const char *unit;   /* of the number: "count", "bytes", "ms", "days", "flag", "mode"; of a text "text", "choice", "file", "list" */
+  const char *unit;   /* of the number: "count", "bytes", "ms", "days", "flag"; of a text "text", "choice", "file", "list" */
   const char *origin; /* "default", FILE:LINE, or the name of a variable of the environment */
   const char *about;
+  const char *when; /* to change it: ends the sentence "change it when" */
   uint64_t number, number_default;
   bool is_text; /* the value is all there is, and there is no number */
 } pd_config_info;
 
-/* Append the setting as one JSON object: name, value, number, unit, default, origin, about; without the number if it is a text. */
+/* Append the setting as one JSON object: name, value, number, unit, default, origin, about, when; without the number if it is a text. */
 PD_API PD_MUST_USE pd_code pd_config_json(const pd_config_info *info, pd_buf *out, pd_error *err);
 
 /* Visit every setting, in the order of the manual. `home` may be NULL: what a home without perdure.toml would have. PD_INVALID then for a
@@ -149,6 +150,15 @@ PD_API PD_MUST_USE pd_code pd_config_each(pd_home *home, void (*visit)(void *ctx
  * pd_home_open. */
 PD_API PD_MUST_USE pd_code pd_config_each_now(pd_home *home, void (*visit)(void *ctx, const pd_config_info *info), void *ctx,
                                               pd_error *err);
+/* The limits of a server and a home that are not settings: one value for everybody, or following a setting. Named as settings are. */
+PD_API PD_MUST_USE pd_code pd_config_each_limit_now(pd_home *home, void (*visit)(void *ctx, const pd_config_info *info), void *ctx,
+                                                    pd_error *err);
+/* Visit what a person should look at in the home's file and the environment as they are now: each place that sets what is no longer a
+ * setting, and is ignored. `home` may be NULL: the environment alone; with `file`: that file alone. PD_INVALID as pd_home_open. */
+PD_API PD_MUST_USE pd_code pd_config_each_notice(pd_home *home, const char *file, void (*visit)(void *ctx, const char *text), void *ctx,
+                                                 pd_error *err);
+/* Visit the names that were settings once; `now`: what it is now, as "15s" or "a quarter of server.connections_max". */
+PD_API void pd_config_each_former(void (*visit)(void *ctx, const char *name, const char *now), void *ctx);
 /* Is everything in `file` right? PD_INVALID names the line and what is wrong there. `*out_count` (may be NULL): settings in it. */
 PD_API PD_MUST_USE pd_code pd_config_check(const char *file, size_t *out_count, pd_error *err);
 

@@ -38,20 +38,20 @@ typedef struct place {
 } place;
 
 static const pd_config_item numbers[] = {
-  {"quotas.persistent", PD_UNIT_BYTES, AT(persistent_quota_bytes), 0, 1, 1000 * TB, ""},
-  {"quotas.session", PD_UNIT_BYTES, AT(session_quota_bytes), 0, 1, TB, ""},
-  {"quotas.memory", PD_UNIT_BYTES, AT(memory_bytes), 0, 16 * MB, 1000 * TB, ""},
-  {"quotas.files", PD_UNIT_COUNT, AT(files_max), 0, 16, 1048576, ""},
-  {"restart.healthy", PD_UNIT_MS, AT(healthy_ms), 10 * SECOND, 0, 365 * DAY, ""},
-  {"restart.grace", PD_UNIT_MS, AT(grace_ms), 10 * SECOND, 0, DAY, ""},
+  {"quotas.persistent", PD_UNIT_BYTES, AT(persistent_quota_bytes), 0, 1, 1000 * TB, "", ""},
+  {"quotas.session", PD_UNIT_BYTES, AT(session_quota_bytes), 0, 1, TB, "", ""},
+  {"quotas.memory", PD_UNIT_BYTES, AT(memory_bytes), 0, 16 * MB, 1000 * TB, "", ""},
+  {"quotas.files", PD_UNIT_COUNT, AT(files_max), 0, 16, 1048576, "", ""},
+  {"restart.healthy", PD_UNIT_MS, AT(healthy_ms), 10 * SECOND, 0, 365 * DAY, "", ""},
+  {"restart.grace", PD_UNIT_MS, AT(grace_ms), 10 * SECOND, 0, DAY, "", ""},
 };
 static const pd_config_item backoff_times[] = {
-  {"restart.backoff", PD_UNIT_MS, AT(backoff_min_ms), 200, 1, DAY, ""},
-  {"restart.backoff", PD_UNIT_MS, AT(backoff_max_ms), 30 * SECOND, 1, DAY, ""},
+  {"restart.backoff", PD_UNIT_MS, AT(backoff_min_ms), 200, 1, DAY, "", ""},
+  {"restart.backoff", PD_UNIT_MS, AT(backoff_max_ms), 30 * SECOND, 1, DAY, "", ""},
 };
 static const pd_config_item max_parts[] = {
-  {"restart.max", PD_UNIT_COUNT, AT(restarts_max), 10, 0, PD_AGENT_RESTARTS_MAX, ""},
-  {"restart.max", PD_UNIT_MS, AT(restarts_within_ms), 600 * SECOND, 1, 365 * DAY, ""},
+  {"restart.max", PD_UNIT_COUNT, AT(restarts_max), 10, 0, PD_AGENT_RESTARTS_MAX, "", ""},
+  {"restart.max", PD_UNIT_MS, AT(restarts_within_ms), 600 * SECOND, 1, 365 * DAY, "", ""},
 };
 
 static void set_default(pd_agent_config *config, const pd_config_item *items, size_t count)

@@ -11,6 +11,8 @@
 
 #define PD_CONFIG_COUNT_MAX 96
 #define PD_CONFIG_TEXT_SIZE 40
+#define PD_CONFIG_TEST "test." /* before a limit's name in perdure.toml, for perdure's own tests */
+#define PD_CONFIG_NOWHERE SIZE_MAX
 #define PD_CONFIG_WORDS_MAX ((size_t)4095) /* of a setting that is no number, bytes */
 
 typedef enum pd_config_origin_kind { PD_ORIGIN_DEFAULT = 0, PD_ORIGIN_FILE, PD_ORIGIN_ENVIRONMENT } pd_config_origin_kind;
@@ -43,14 +45,16 @@ typedef struct pd_config {
   /* of a server */
   uint64_t server_body_max_bytes, server_bytes_max, server_connections_max, server_in_flight_max, server_agent_in_flight_max;
   uint64_t server_request_ms, server_idle_ms, server_drain_ms, server_heartbeat_ms, server_watchers_max, server_watch_queue_bytes,
-    server_rate, server_agent_rate, server_agent_watchers_max, server_insecure_listen, server_socket_mode;
+    server_rate, server_agent_rate, server_agent_watchers_max, server_insecure_listen;
   uint64_t mcp_approvals; /* of /mcp and of `perdure mcp` */
   /* Texts; NULL: none. Lists have commas in between. */
   char *server_listen, *server_socket, *server_tls_cert, *server_tls_key, *server_allow_host, *server_allow_origin, *server_mcp_tools,
-    *server_log, *server_log_level, *folders_roots;
+    *server_log_level, *folders_roots;
 
   char *file;                                    /* that was read; NULL: none */
   pd_config_origin origins[PD_CONFIG_COUNT_MAX]; /* of each item */
+  pd_config_origin tested[PD_CONFIG_COUNT_MAX];  /* of each limit: where [test] says it */
+  pd_config_origin former[PD_CONFIG_COUNT_MAX];  /* of each limit: where it stands as if it were a setting, and is ignored */
 } pd_config;
 
 typedef enum pd_config_unit {
@@ -59,7 +63,6 @@ typedef enum pd_config_unit {
   PD_UNIT_MS,
   PD_UNIT_DAYS,
   PD_UNIT_FLAG, /* 0 or 1 */
-  PD_UNIT_MODE, /* of a file, in octal digits */
   PD_UNIT_TEXT, /* no numbers from here on */
   PD_UNIT_CHOICE,
   PD_UNIT_FILE, /* a relative path in a file is taken from that file's folder */
@@ -73,10 +76,21 @@ typedef struct pd_config_item {
   size_t offset;                /* in pd_config, of a uint64_t; of a text, of a char * */
   uint64_t otherwise, min, max; /* of a list, max: of items */
   const char *about;            /* "0: never" or "0: forever" at its end makes that word a value; of a choice, it begins with "a|b|c" */
+  const char *when;             /* to change it: "…" ends "change it when" */
 } pd_config_item;
+
+/* What is not a setting, but was one under the name `item.name`. */
+typedef struct pd_config_limit {
+  pd_config_item
+    item;      /* otherwise: its value, or the least; about: what it is now; "": that value. PD_CONFIG_NOWHERE: only the name is left */
+  size_t from; /* in pd_config: the number that it follows, … */
+  uint64_t times, by; /* … as number * times / by. by 0: it follows none */
+} pd_config_limit;
 
 extern const pd_config_item pd_config_items[];
 extern const size_t pd_config_item_count;
+extern const pd_config_limit pd_config_limits[];
+extern const size_t pd_config_limit_count;
 
 void pd_config_defaults(pd_config *config);
 /* Defaults, then `file` (must exist) or FOLDER/perdure.toml (need not), then the environment. `folder` and `file` may be NULL.
@@ -88,6 +102,15 @@ void pd_config_done(pd_config *config);
  * one of the wrong form, or out of the item's bounds. Other tables of items may be read so, too. */
 PD_MUST_USE pd_code pd_config_take(void *base, const pd_config_item *item, const pd_toml_value *value, const char *where, pd_error *err);
 PD_MUST_USE pd_code pd_config_take_text(void *base, const pd_config_item *item, const char *text, const char *where, pd_error *err);
+
+/* ---- config_limits.c ---- */
+
+/* Set the limits from what is in `config`, but for those that [test] says. */
+void pd_config_follow(pd_config *config);
+/* The limit of that name, with PD_CONFIG_TEST before it or not; NULL: there is none. */
+const pd_config_limit *pd_config_limit_find(const char *name, bool *out_is_test);
+/* What it is now, as "15s" or "a quarter of server.connections_max". */
+const char *pd_config_limit_text(const pd_config_limit *limit, char out[PD_CONFIG_TEXT_SIZE]);
 
 /* ---- config_text.c ---- */
 

@@ -1,5 +1,6 @@
 /* config_load.c: what is in force: defaults, then the file, then the environment; and where each value came from. */
 #include "base/base.h"
+#include "base/buf.h"
 #include "base/distance.h"
 #include "base/error.h"
 #include "base/json.h"
@@ -97,12 +98,23 @@ pd_code pd_config_take(void *base, const pd_config_item *item, const pd_toml_val
 
 /* ---- the file ---- */
 
+/* It was a setting once: whatever it says is ignored. Or it is of [test]. */
+static pd_code take_limit(pd_config *config, const pd_toml_entry *entry, const char *where, pd_error *err)
+{
+  bool is_test;
+  const pd_config_limit *limit = pd_config_limit_find(entry->name, &is_test);
+  if (!limit) return unknown(where, entry->name, err);
+  if (is_test) TRY(pd_config_take(config, &limit->item, &entry->value, where, err));
+  (is_test ? config->tested : config->former)[limit - pd_config_limits] = (pd_config_origin){PD_ORIGIN_FILE, entry->line};
+  return PD_OK;
+}
+
 static pd_code take_entry(pd_config *config, const pd_toml_entry *entry, const char *file, pd_error *err)
 {
   char where[PATH_MAX + 32];
   const pd_config_item *item = find_item(present_name(entry->name));
   snprintf(where, sizeof where, "%s:%zu", file, entry->line);
-  if (!item) return unknown(where, entry->name, err);
+  if (!item) return take_limit(config, entry, where, err);
   pd_config_origin *origin = &config->origins[item - pd_config_items];
   if (origin->kind == PD_ORIGIN_FILE)
     return pd_error_set(err, PD_INVALID, "%s: '%s' is given a second time: '%s' is its former name, and line %zu sets it", where,
@@ -113,16 +125,31 @@ static pd_code take_entry(pd_config *config, const pd_toml_entry *entry, const c
   return PD_OK;
 }
 
+static bool is_table_of(const char *table, const char *name)
+{
+  size_t size = strlen(table);
+  return strncmp(name, table, size) == 0 && name[size] == '.';
+}
+
+static bool is_table(const char *table)
+{
+  const char *plain = table;
+  if (is_table_of(table, PD_CONFIG_TEST)) return true;
+  if (strncmp(table, PD_CONFIG_TEST, strlen(PD_CONFIG_TEST)) == 0) plain += strlen(PD_CONFIG_TEST);
+  for (size_t i = 0; i < pd_config_item_count; i++)
+    if (plain == table && is_table_of(table, pd_config_items[i].name)) return true;
+  for (size_t i = 0; i < pd_config_limit_count; i++)
+    if (is_table_of(plain, pd_config_limits[i].item.name)) return true;
+  return false;
+}
+
 /* A table that has no setting in it may be misspelt, and its settings would go astray one day. */
 static pd_code check_table(const pd_toml_table *table, const char *file, pd_error *err)
 {
   char where[PATH_MAX + 32];
-  size_t size = strlen(table->name);
   snprintf(where, sizeof where, "%s:%zu", file, table->line);
   if (table->is_list) return pd_error_set(err, PD_INVALID, "%s: [[%.100s]]: there are no arrays of tables here", where, table->name);
-  for (size_t i = 0; i < pd_config_item_count || !size; i++)
-    if (!size || (strncmp(pd_config_items[i].name, table->name, size) == 0 && pd_config_items[i].name[size] == '.')) return PD_OK;
-  return unknown(where, table->name, err);
+  return !*table->name || is_table(table->name) ? PD_OK : unknown(where, table->name, err);
 }
 
 static pd_code read_file(pd_config *config, const char *path, bool must_exist, pd_error *err)
@@ -156,18 +183,27 @@ static pd_code read_environment(pd_config *config, pd_error *err)
     TRY(pd_config_take_text(config, &pd_config_items[i], text, variable, err));
     config->origins[i] = (pd_config_origin){PD_ORIGIN_ENVIRONMENT, 0};
   }
+  for (size_t i = 0; i < pd_config_limit_count; i++) {
+    const char *text = getenv(variable_of(pd_config_limits[i].item.name, variable));
+    if (text && *text) config->former[i] = (pd_config_origin){PD_ORIGIN_ENVIRONMENT, 0};
+  }
   return PD_OK;
+}
+
+static const char *place_text(const pd_config *config, const pd_config_origin *origin, const char *name, char *out, size_t size)
+{
+  char variable[ENV_SIZE];
+  switch (origin->kind) {
+  case PD_ORIGIN_FILE: snprintf(out, size, "%s:%zu", config->file, origin->line); break;
+  case PD_ORIGIN_ENVIRONMENT: snprintf(out, size, "%s", variable_of(name, variable)); break;
+  default: snprintf(out, size, "default"); break;
+  }
+  return out;
 }
 
 static const char *origin_text(const pd_config *config, size_t index, char *out, size_t size)
 {
-  char variable[ENV_SIZE];
-  switch (config->origins[index].kind) {
-  case PD_ORIGIN_FILE: snprintf(out, size, "%s:%zu", config->file, config->origins[index].line); break;
-  case PD_ORIGIN_ENVIRONMENT: snprintf(out, size, "%s", variable_of(pd_config_items[index].name, variable)); break;
-  default: snprintf(out, size, "default"); break;
-  }
-  return out;
+  return place_text(config, &config->origins[index], pd_config_items[index].name, out, size);
 }
 
 /* A certificate without its key is no use. */
@@ -194,6 +230,7 @@ pd_code pd_config_load(pd_config *config, const char *folder, const char *file, 
     TRY(read_file(config, path, false, err));
   }
   TRY(read_environment(config, err));
+  pd_config_follow(config);
   return check_pair(config, err);
 }
 
@@ -206,25 +243,31 @@ void pd_config_done(pd_config *config)
 
 /* ---- for those who ask ---- */
 
-static void visit_all(const pd_config *config, void (*visit)(void *ctx, const pd_config_info *info), void *ctx)
+typedef void setting_visitor(void *ctx, const pd_config_info *info);
+
+static void visit_one(const pd_config *config, const pd_config_item *item, const pd_config_origin *origin, setting_visitor *visit,
+                      void *ctx)
 {
-  static const char *const units[] = {"count", "bytes", "ms", "days", "flag", "mode", "text", "choice", "file", "list", "list"};
-  char value[PD_CONFIG_TEXT_SIZE], origin[PATH_MAX + 32];
-  for (size_t i = 0; i < pd_config_item_count; i++) {
-    const pd_config_item *item = &pd_config_items[i];
-    uint64_t number = pd_config_is_text(item) ? 0 : *value_at(config, item);
-    pd_config_info info = {
-      .name = item->name,
-      .value = pd_config_is_text(item) ? pd_config_text_at(config, item) : pd_config_text(item, number, value),
-      .unit = units[item->unit],
-      .origin = origin_text(config, i, origin, sizeof origin),
-      .about = item->about,
-      .number = number,
-      .is_text = pd_config_is_text(item),
-      .number_default = item->otherwise,
-    };
-    visit(ctx, &info);
-  }
+  static const char *const units[] = {"count", "bytes", "ms", "days", "flag", "text", "choice", "file", "list", "list"};
+  char value[PD_CONFIG_TEXT_SIZE], where[PATH_MAX + 32];
+  uint64_t number = pd_config_is_text(item) ? 0 : *value_at(config, item);
+  pd_config_info info = {
+    .name = item->name,
+    .value = pd_config_is_text(item) ? pd_config_text_at(config, item) : pd_config_text(item, number, value),
+    .unit = units[item->unit],
+    .origin = place_text(config, origin, item->name, where, sizeof where),
+    .about = item->about,
+    .when = item->when,
+    .number = number,
+    .is_text = pd_config_is_text(item),
+    .number_default = item->otherwise,
+  };
+  visit(ctx, &info);
+}
+
+static void visit_all(const pd_config *config, setting_visitor *visit, void *ctx)
+{
+  for (size_t i = 0; i < pd_config_item_count; i++) visit_one(config, &pd_config_items[i], &config->origins[i], visit, ctx);
 }
 
 pd_code pd_config_json(const pd_config_info *info, pd_buf *out, pd_error *err)
@@ -239,6 +282,7 @@ pd_code pd_config_json(const pd_config_info *info, pd_buf *out, pd_error *err)
   if (info->is_text) pd_json_put_text(&w, "default", "");
   pd_json_put_text(&w, "origin", info->origin);
   pd_json_put_text(&w, "about", info->about);
+  pd_json_put_text(&w, "when", info->when);
   pd_json_close(&w, '}');
   return w.code;
 }
@@ -257,6 +301,55 @@ pd_code pd_config_each_now(pd_home *home, void (*visit)(void *ctx, const pd_conf
   TRY(pd_config_load(&now, home->folder, home->config_file, err));
   visit_all(&now, visit, ctx);
   return PD_OK;
+}
+
+pd_code pd_config_each_limit_now(pd_home *home, void (*visit)(void *ctx, const pd_config_info *info), void *ctx, pd_error *err)
+{
+  CLEANUP(pd_config_done) pd_config now = {0};
+  TRY(pd_config_load(&now, home->folder, home->config_file, err));
+  for (size_t i = 0; i < pd_config_limit_count; i++)
+    if (pd_config_limits[i].item.offset != PD_CONFIG_NOWHERE) visit_one(&now, &pd_config_limits[i].item, &now.tested[i], visit, ctx);
+  return PD_OK;
+}
+
+/* ---- what a person should look at ---- */
+
+static pd_code visit_notices(const pd_config *config, void (*visit)(void *ctx, const char *text), void *ctx, pd_error *err)
+{
+  char where[PATH_MAX + 32], value[PD_CONFIG_TEXT_SIZE];
+  for (size_t i = 0; i < pd_config_limit_count; i++) {
+    CLEANUP(pd_buf_done) pd_buf text = {0};
+    const pd_config_limit *limit = &pd_config_limits[i];
+    if (config->former[i].kind) {
+      place_text(config, &config->former[i], limit->item.name, where, sizeof where);
+      TRY(pd_buf_printf(&text, err, "%s: '%s' is no longer a setting and is ignored; it is now %s%c", where, limit->item.name,
+                        pd_config_limit_text(limit, value), 0));
+      visit(ctx, (const char *)text.data);
+      pd_buf_clear(&text);
+    }
+    if (!config->tested[i].kind) continue;
+    place_text(config, &config->tested[i], limit->item.name, where, sizeof where);
+    TRY(pd_buf_printf(&text, err, "%s: '%s%s' is for perdure's own tests; remove it%c", where, PD_CONFIG_TEST, limit->item.name, 0));
+    visit(ctx, (const char *)text.data);
+  }
+  return PD_OK;
+}
+
+pd_code pd_config_each_notice(pd_home *home, const char *file, void (*visit)(void *ctx, const char *text), void *ctx, pd_error *err)
+{
+  CLEANUP(pd_config_done) pd_config config = {0};
+  if (file)
+    TRY(read_file(&config, file, true, err));
+  else
+    TRY(pd_config_load(&config, home ? home->folder : NULL, home ? home->config_file : NULL, err));
+  return visit_notices(&config, visit, ctx, err);
+}
+
+void pd_config_each_former(void (*visit)(void *ctx, const char *name, const char *now), void *ctx)
+{
+  char value[PD_CONFIG_TEXT_SIZE];
+  for (size_t i = 0; i < pd_config_limit_count; i++)
+    visit(ctx, pd_config_limits[i].item.name, pd_config_limit_text(&pd_config_limits[i], value));
 }
 
 pd_code pd_config_check(const char *file, size_t *out_count, pd_error *err)

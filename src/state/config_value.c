@@ -54,7 +54,6 @@ const char *pd_config_form(pd_config_unit kind)
                                       "a time like 500 (milliseconds), \"30s\", \"15m\", \"1h\" or \"7d\"",
                                       "a number of days like 30 or \"4w\"",
                                       "true or false",
-                                      "a mode like \"0660\"",
                                       "a text",
                                       "one of its words",
                                       "a file's path",
@@ -116,18 +115,9 @@ static bool parse_flag(const char *text, uint64_t *out)
   return *out || strcmp(text, "false") == 0;
 }
 
-static bool parse_mode(const char *text, uint64_t *out)
-{
-  size_t size = strlen(text);
-  if (!size || size > 4 || strspn(text, "01234567") != size) return false;
-  for (*out = 0; *text; text++) *out = *out * 8 + (uint64_t)(*text - '0');
-  return true;
-}
-
 bool pd_config_parse(const pd_config_item *item, const char *text, uint64_t *out)
 {
   if (item->unit == PD_UNIT_FLAG) return parse_flag(text, out);
-  if (item->unit == PD_UNIT_MODE) return parse_mode(text, out);
   uint64_t total = 0, number;
   const char *zero = zero_word(item);
   if (zero && strcasecmp(text, zero) == 0) return *out = 0, true;
@@ -150,8 +140,6 @@ bool pd_config_parse(const pd_config_item *item, const char *text, uint64_t *out
 const char *pd_config_text(const pd_config_item *item, uint64_t number, char out[PD_CONFIG_TEXT_SIZE])
 {
   const unit *at = units_of(item->unit);
-  if (item->unit == PD_UNIT_MODE) snprintf(out, PD_CONFIG_TEXT_SIZE, "%04" PRIo64, number);
-  if (item->unit == PD_UNIT_MODE) return out;
   if (item->unit == PD_UNIT_FLAG) return number ? "true" : "false";
   if (!number && zero_word(item)) {
     snprintf(out, PD_CONFIG_TEXT_SIZE, "%s", zero_word(item));

@@ -1,5 +1,5 @@
 /*
- * queue_sender.c: how much one agent may have in the queues of all others (queue.sender_bytes_max), though each queue is in a store of its
+ * queue_sender.c: how much one agent may have in the queues of all others (four times queue.bytes_max), though each queue is in a store of its
  * own and a commit is in one store.
  *
  * `from/TO/FROM` in the queue of TO has the bytes that FROM may send there (`granted`), that came in, and that went out; they only grow.
@@ -252,7 +252,7 @@ pd_code pd_queue_sender_reserve(pd_home *home, const char *from, const char *to,
   if (job.grant) return PD_OK;
   pd_error_named(err, PD_QUOTA, "QuotaExceeded",
                  "agent '%s' has sent %llu bytes that nobody has acknowledged, and %llu more exceed its limit of %llu"
-                 " (queue.sender_bytes_max): wait until they are acknowledged",
+                 " (four times queue.bytes_max): wait until they are acknowledged",
                  from, (unsigned long long)job.used, (unsigned long long)size, (unsigned long long)job.limit);
   if (err) err->expected = job.limit, err->actual = job.used;
   return PD_QUOTA;

@@ -213,7 +213,7 @@ static pd_code count_one(pd_sessions *sessions, int64_t now_ms, pd_error *err)
   sweep(sessions, now_ms);
   if (atomic_load(&sessions->count) <= count_max) return PD_OK;
   atomic_fetch_sub(&sessions->count, 1);
-  return pd_error_named(err, PD_LIMIT, "TooManySessions", "there are %llu sessions already, and session.count_max allows no more",
+  return pd_error_named(err, PD_LIMIT, "TooManySessions", "there are %llu sessions already, and no more are allowed",
                         (unsigned long long)count_max);
 }
 

@@ -5,7 +5,7 @@
  * S1  A session ends once: by session.end, by session.idle without a call, or when the home closes. After that nothing finds it.
  * S2  When it ends its memory is given back, also if a call that found it before is still on its way: that call answers SessionNotFound.
  * S3  used bytes = the sum of key sizes and value sizes (the value's JSON text on one line), exactly, and never above session.quota. Those
- *     of all sessions of one agent together are never above session.agent_quota.
+ *     of all sessions of one agent together are never above its limit.
  * S4  Locks: a shard's lock is held to find, add and unlink; a session's lock while its keys are used. A thread that holds one of a
  *     kind takes no other of that kind, and a shard's lock is never asked for while a session's is held.
  */

@@ -55,8 +55,7 @@ static pd_code enter(pd_session_shares *shares, const char *agent, uint64_t coun
 {
   pd_session_share *share = pd_map_find(&shares->agents, pd_text(agent));
   if (share && share->count >= count_max)
-    return pd_error_named(err, PD_LIMIT, "TooManySessions",
-                          "agent '%s' has %llu sessions already, and session.agent_count_max allows no more", agent,
+    return pd_error_named(err, PD_LIMIT, "TooManySessions", "agent '%s' has %llu sessions already, and no more are allowed", agent,
                           (unsigned long long)share->count);
   if (!share && !(share = add(shares, agent, err))) return PD_NO_MEMORY;
   share->count++;

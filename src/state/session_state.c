@@ -70,7 +70,7 @@ static pd_code take_share(pd_frame *frame, const pd_session *session, pd_bytes k
   pd_frame_detail_number(frame, "needed", more);
   return pd_error_set(err, PD_QUOTA, "key '%.*s' needs %zu bytes more, and the sessions of agent '%s' use %zu of their %llu (%s)",
                       (int)(key.size < 64 ? key.size : 64), (const char *)key.data, more, frame->agent, used, (unsigned long long)limit,
-                      "session.agent_quota");
+                      "it follows session.quota");
 }
 
 /* What was taken before and is not needed after all, or is not needed any more. */

@@ -28,6 +28,11 @@ static void put_setting(void *ctx, const pd_config_info *info)
   pd_json_raw(w, pd_buf_bytes(&setting));
 }
 
+static void put_notice(void *ctx, const char *text)
+{
+  pd_json_text(ctx, pd_text(text));
+}
+
 static pd_code show_config(pd_request *request, pd_error *err)
 {
   pd_json_writer w = {.out = &request->out, .err = err};
@@ -35,6 +40,10 @@ static pd_code show_config(pd_request *request, pd_error *err)
   pd_json_key(&w, "settings");
   pd_json_open(&w, '[');
   TRY(pd_config_each(request->server->home, put_setting, &w, err));
+  pd_json_close(&w, ']');
+  pd_json_key(&w, "notices");
+  pd_json_open(&w, '[');
+  TRY(pd_config_each_notice(request->server->home, NULL, put_notice, &w, err));
   pd_json_close(&w, ']');
   pd_json_close(&w, '}');
   return w.code;

@@ -54,7 +54,7 @@ void pd_hub_drain(pd_hub *hub)
 pd_code pd_hub_add(pd_hub *hub, const pd_hub_request *request, struct MHD_Response **out, pd_error *err)
 {
   if (atomic_load(&hub->count) >= hub->server->settings.watcher_count_max)
-    return pd_error_named(err, PD_LIMIT, "TooManyWatchers", "there are %llu watchers, as many as server.watchers_max allows",
+    return pd_error_named(err, PD_LIMIT, "TooManyWatchers", "there are %llu watchers, and a quarter of server.connections_max is allowed",
                           (unsigned long long)hub->server->settings.watcher_count_max);
   pd_watcher *w = calloc(1, sizeof *w);
   if (!w) return pd_error_memory(err, "a watch");

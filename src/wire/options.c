@@ -82,10 +82,8 @@ static void take_names(taking *t, const char *const *given, const char **out, co
 
 static void take_log(taking *t, const pd_config_info *info)
 {
-  pd_log_options *log = &t->own->o.log;
-  if (strcmp(info->name, "server.log") == 0 && *info->value && !t->given->is_log_given) log->is_json = strcmp(info->value, "json") == 0;
   if (strcmp(info->name, "server.log_level") == 0 && *info->value && !t->given->is_level_given)
-    (void)pd_log_level_parse(info->value, &log->level);
+    (void)pd_log_level_parse(info->value, &t->own->o.log.level);
 }
 
 static void take_flags(taking *t, const pd_config_info *info)
@@ -93,7 +91,6 @@ static void take_flags(taking *t, const pd_config_info *info)
   pd_serve_options *o = &t->own->o;
   if (strcmp(info->name, "server.insecure_listen") == 0 && info->number) o->insecure_listen = true;
   if (strcmp(info->name, "mcp.approvals") == 0 && info->number) o->mcp_approvals = true;
-  if (strcmp(info->name, "server.socket_mode") == 0 && !t->given->socket_mode) o->socket_mode = (unsigned)info->number;
 }
 
 static void take(void *ctx, const pd_config_info *info)
@@ -130,7 +127,6 @@ static void tell_fixed(const pd_server *server, pd_serve_options *was, pd_serve_
     if (places[i].is_fixed && !is_same(*text_at(was, i), *text_at(is, i)))
       pd_log_say(&server->options->log, PD_LOG_WARN, later, places[i].name);
   if (!was->tls_cert != !is->tls_cert) pd_log_say(&server->options->log, PD_LOG_WARN, later, "server.tls_cert");
-  if (was->socket_mode != is->socket_mode) pd_log_say(&server->options->log, PD_LOG_WARN, later, "server.socket_mode");
 }
 
 pd_code pd_wire_options_load(pd_server *server, pd_error *err)

@@ -137,7 +137,7 @@ static bool has_room(pd_request *request)
   if (request->body.size_max > share) request->body.size_max = share;
   if (size <= share) return pd_bytes_hold(request, size);
   pd_reply_failure(request, MHD_HTTP_CONTENT_TOO_LARGE, PD_LIMIT, "LimitExceeded",
-                   "Split the input, or raise server.bytes_max in perdure.toml.", "a body of %.20s bytes is too large; the most is %llu",
+                   "Split the input, or raise server.body_max in perdure.toml.", "a body of %.20s bytes is too large; the most is %llu",
                    text, (unsigned long long)share);
   return false;
 }

@@ -37,13 +37,13 @@ typedef struct pd_serve_options {
   const char *hosts[PD_SERVE_NAMES_MAX]; /* names that Host may have besides localhost and addresses; ended by NULL */
   const char *origins[PD_SERVE_NAMES_MAX]; /* of pages that may call: scheme://host[:port]; ended by NULL */
   pd_log_options log;
-  bool is_log_given, is_level_given; /* the log's form and level: settings do not change them */
-  const char *mcp_tools;             /* globs of capabilities that /mcp offers; NULL: all */
-  bool mcp_approvals;                /* the form of an MCP client counts as the operator's decision; else the setting mcp.approvals says */
-  bool no_mcp_approvals;             /* it does not, whatever the setting says */
-  const char *program;               /* perdure itself, for what needs a process of its own; NULL: that is not served */
-  bool trusts_records;               /* raw routes take what is no record, for tests of them */
-  pd_bytes passphrase; /* the vault's, which is unlocked with it (until it idles out: vault.idle); data NULL: it stays locked */
+  bool is_level_given;   /* the log's level: the setting does not change it */
+  const char *mcp_tools; /* globs of capabilities that /mcp offers; NULL: all */
+  bool mcp_approvals;    /* the form of an MCP client counts as the operator's decision; else the setting mcp.approvals says */
+  bool no_mcp_approvals; /* it does not, whatever the setting says */
+  const char *program;   /* perdure itself, for what needs a process of its own; NULL: that is not served */
+  bool trusts_records;   /* raw routes take what is no record, for tests of them */
+  pd_bytes passphrase;   /* the vault's, which is unlocked with it (until it idles out: vault.idle); data NULL: it stays locked */
   const struct pd_mcp_provider *mcp_provider; /* of /mcp, for tests; NULL: the home's capabilities */
 } pd_serve_options;
 

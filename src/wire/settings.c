@@ -1,4 +1,4 @@
-/* settings.c: what [server], [store] and [folders] in the home's perdure.toml say. */
+/* settings.c: what [server], [store] and [folders] in the home's perdure.toml say, and the limits that follow from it or are fixed. */
 #include "base/base.h"
 #include "base/error.h"
 #include "wire/http.h"
@@ -41,9 +41,17 @@ static void take_flush(void *ctx, const pd_config_info *info)
   if (strcmp(info->name, "store.flush") == 0) server->is_buffered = info->number != 0;
 }
 
+static void warn(void *ctx, const char *text)
+{
+  const pd_server *server = ctx;
+  pd_log_say(&server->options->log, PD_LOG_WARN, "%s", text);
+}
+
 pd_code pd_wire_settings_load(pd_server *server, pd_error *err)
 {
   TRY(pd_config_each(server->home, take_flush, server, err));
   TRY(pd_config_each_now(server->home, take, &server->settings, err));
+  TRY(pd_config_each_limit_now(server->home, take, &server->settings, err));
+  TRY(pd_config_each_notice(server->home, NULL, warn, server, err));
   return pd_home_reload_roots(server->home, err);
 }

@@ -1,6 +1,6 @@
 /*
  * shares.c: what one agent and one token may have of what all of them share: requests in flight, their bytes, streams, requests a second.
- * An agent's limit is its setting (server.agent_…), and never more than half of what there is in all; a token that acts for many agents,
+ * An agent's limit is a sixteenth (of bytes, an eighth), and never more than half of what there is in all; a token that acts for many agents,
  * an operator's, has half of it. So the limits for all are never one's to use up. What an agent's own token has is part of what its agent
  * has, whose limit is no larger: it is not counted a second time.
  *
@@ -96,11 +96,11 @@ bool pd_request_streams(pd_request *request)
   request->retry_after_s = 1;
   if (has_room)
     pd_reply_failure(request, MHD_HTTP_TOO_MANY_REQUESTS, PD_LIMIT, "TooManyWatchers", "Close a stream before opening another.",
-                     "%s%s has as many watches and streams as server.agent_watchers_max and half of server.watchers_max allow", whose,
+                     "%s%s has as many watches and streams as its share of server.connections_max allows", whose,
                      name_of(&request->caller));
   else
     pd_reply_failure(request, MHD_HTTP_TOO_MANY_REQUESTS, PD_LIMIT, "TooManyWatchers", "Wait until others have closed theirs.",
-                     "there are %llu watches and streams, as many as server.watchers_max allows", (unsigned long long)total);
+                     "there are %llu watches and streams, and a quarter of server.connections_max is allowed", (unsigned long long)total);
   return false;
 }
 
@@ -163,11 +163,11 @@ static void refuse_bytes(pd_request *request, bool is_own)
   if (is_own)
     pd_reply_failure(request, MHD_HTTP_TOO_MANY_REQUESTS, PD_LIMIT, "TooManyRequests",
                      "Wait for answers, and read them, before sending or asking for more.",
-                     "%s has as many bytes of requests and answers in flight as its share of server.bytes_max allows",
+                     "%s has as many bytes of requests and answers in flight as its share allows (it follows server.body_max)",
                      name_of(&request->caller));
   else
     pd_reply_failure(request, MHD_HTTP_SERVICE_UNAVAILABLE, PD_LIMIT, "Overloaded", "Wait a little, then try again.",
-                     "there are as many bytes of requests and answers in flight as server.bytes_max allows");
+                     "there are as many bytes of requests and answers in flight as are allowed (it follows server.body_max)");
 }
 
 bool pd_bytes_hold(pd_request *request, size_t size)

@@ -185,7 +185,7 @@ static served *start_server(void)
   char *folder = temp_folder_new(), *home = text_of("%s/home", folder), *path = text_of("%s/perdure.toml", home);
   mkdir(home, 0700);
   FILE *f = fopen(path, "w");
-  fputs("[store]\ncache = \"1 MiB\"\n[server]\nheartbeat = \"1s\"\n", f);
+  fputs("[store]\ncache = \"1 MiB\"\n[test.server]\nheartbeat = \"1s\"\n", f);
   fclose(f);
   char *pass = text_of("%s/pass", folder),
        *init = text_of("%s --store %s vault init --passphrase-file %s >/dev/null 2>&1", served_binary, home, pass);

@@ -206,7 +206,7 @@ static void alerts_send__effect_2__so_many_bytes_of_one_agent_stay(void **state)
   (void)state;
   world w;
   char text[8001];
-  world_open(&w, "[alert]\nbytes_max = \"100KB\"\n");
+  world_open(&w, "[test.alert]\nbytes_max = \"100KB\"\n");
   memset(text, 'x', sizeof text - 1);
   text[sizeof text - 1] = 0;
   w.agent = "other";

@@ -308,7 +308,7 @@ static void begin__an_audit_that_is_written_at_once_is_left_to_the_second_step(v
 static void begin__activity_that_is_written_at_once_is_left_to_the_second_step(void **state)
 {
   (void)state;
-  check_slow_conclusion("[activity]\nflush = \"0s\"\n");
+  check_slow_conclusion("[test.activity]\nflush = \"0s\"\n");
 }
 
 static void begin__reads_are_over_at_once_otherwise(void **state)

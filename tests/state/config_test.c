@@ -146,19 +146,15 @@ static void config__wrong_keys_and_values_are_refused_with_their_line(void **sta
     {"[session]\nidle = '1h 5'", "a time like"},
     {"[session]\nidle = '-1h'", "a time like"},
     {"[session]\nidle = '11000d'", "it must be from 0 to 3650d"},
-    {"[session]\ncount_max = '10k'", "a whole number"},
+    {"[persistent]\nversions = '10k'", "a whole number"},
     {"[audit]\nkeep = '5h'", "a number of days"},
     {"[session]\nquota = 1\nquota = 2", "3: 'session.quota' is there already, on line 2"},
     {"[session]\nquota = 1.5", "2: 'session.quota'"},
     {"[server]\nlisten = 7373", "2: 'server.listen' is an integer; it must be a text"},
     {"[server]\nlisten = ['a']", "2: 'server.listen' is an array; it must be a text"},
     {"[server]\nsocket = true", "2: 'server.socket' is a boolean; it must be a file's path"},
-    {"[server]\nsocket_mode = 660", "2: 'server.socket_mode' is an integer; it must be a mode like \"0660\""},
-    {"[server]\nsocket_mode = '0999'", "2: 'server.socket_mode' is '0999'; it must be a mode"},
-    {"[server]\nsocket_mode = '7777'", "2: 'server.socket_mode' is 7777; it must be from 0000 to 0777"},
     {"[server]\ninsecure_listen = 1", "2: 'server.insecure_listen' is an integer; it must be true or false"},
     {"[server]\ninsecure_listen = 'yes'", "2: 'server.insecure_listen' is 'yes'; it must be true or false"},
-    {"[server]\nlog = 'xml'", "2: 'server.log' is 'xml'; it must be one of json|human"},
     {"[server]\nlog_level = 'inf'", "2: 'server.log_level' is 'inf'; it must be one of error|warn|info|debug"},
     {"[folders]\nroots = ['data']", "2: 'folders.roots': 'data' is not an absolute path without '..'"},
     {"[folders]\nroots = ['/data', '/data/../x']", "2: 'folders.roots': '/data/../x' is not an absolute path without '..'"},
@@ -176,21 +172,19 @@ static void config__wrong_keys_and_values_are_refused_with_their_line(void **sta
   for (size_t i = 0; i < COUNT_OF(cases); i++) refused(cases[i][0], cases[i][1]);
 }
 
-static void config__texts_lists_flags_and_modes_of_a_server_are_read(void **state)
+static void config__texts_lists_and_flags_of_a_server_are_read(void **state)
 {
   (void)state;
   pd_config config = {0};
-  load("[server]\nlisten = '0.0.0.0:1'\nsocket_mode = '0660'\ninsecure_listen = true\nmcp_approvals = 'false'\n"
-       "allow_host = ['a.example', 'b.example']\nallow_origin = 'https://a.example , https://b.example'\nlog = 'json'\n"
+  load("[server]\nlisten = '0.0.0.0:1'\ninsecure_listen = true\nmcp_approvals = 'false'\n"
+       "allow_host = ['a.example', 'b.example']\nallow_origin = 'https://a.example , https://b.example'\n"
        "log_level = 'debug'\nmcp_tools = ''\n",
        &config);
   assert_string_equal(config.server_listen, "0.0.0.0:1");
-  assert_int_equal(config.server_socket_mode, 0660);
   assert_int_equal(config.server_insecure_listen, 1);
   assert_int_equal(config.mcp_approvals, 0);
   assert_string_equal(config.server_allow_host, "a.example,b.example");
   assert_string_equal(config.server_allow_origin, "https://a.example,https://b.example");
-  assert_string_equal(config.server_log, "json");
   assert_string_equal(config.server_log_level, "debug");
   assert_null(config.server_mcp_tools);
   assert_null(config.server_tls_cert);
@@ -231,10 +225,10 @@ static void config__the_environment_wins_over_the_file(void **state)
   (void)state;
   pd_config config = {0};
   setenv("PERDURE_SESSION_QUOTA", "3 MB", 1);
-  setenv("PERDURE_SESSION_COUNT_MAX", "", 1); /* empty: not set */
-  load("[session]\nquota = 5\ncount_max = 7", &config);
+  setenv("PERDURE_STORE_OPEN_MAX", "", 1); /* empty: not set */
+  load("[session]\nquota = 5\n[store]\nopen_max = 7", &config);
   assert_int_equal(config.session_quota_bytes, 3000000);
-  assert_int_equal(config.session_count_max, 7);
+  assert_int_equal(config.store_open_max, 7);
   pd_config_done(&config);
   setenv("PERDURE_SESSION_QUOTA", "lots", 1);
   pd_error err = {0};
@@ -242,7 +236,7 @@ static void config__the_environment_wins_over_the_file(void **state)
   assert_string_equal(err.message,
                       "PERDURE_SESSION_QUOTA: 'session.quota' is 'lots'; it must be a size like 500000, \"64 KiB\" or \"50 MB\"");
   unsetenv("PERDURE_SESSION_QUOTA");
-  unsetenv("PERDURE_SESSION_COUNT_MAX");
+  unsetenv("PERDURE_STORE_OPEN_MAX");
 }
 
 static void config__a_named_file_must_be_there(void **state)
@@ -284,7 +278,7 @@ typedef struct found {
 static void find(void *ctx, const pd_config_info *info)
 {
   found *f = ctx;
-  assert_true(*info->about && *info->unit);
+  assert_true(*info->about && *info->when && *info->unit);
   if (strcmp(info->name, f->name) != 0) return;
   snprintf(f->value, sizeof f->value, "%s", info->value);
   snprintf(f->origin, sizeof f->origin, "%s", info->origin);
@@ -348,7 +342,7 @@ int main(void)
     cmocka_unit_test(config__sizes_times_and_numbers_are_read_as_people_write_them),
     cmocka_unit_test(config__forever_is_a_number_of_versions),
     cmocka_unit_test(config__wrong_keys_and_values_are_refused_with_their_line),
-    cmocka_unit_test(config__texts_lists_flags_and_modes_of_a_server_are_read),
+    cmocka_unit_test(config__texts_lists_and_flags_of_a_server_are_read),
     cmocka_unit_test(config__roots_of_folders_may_have_blanks_in_their_names),
     cmocka_unit_test(config__a_relative_path_is_taken_from_the_files_folder),
     cmocka_unit_test(config__the_environment_wins_over_the_file),

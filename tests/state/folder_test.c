@@ -503,7 +503,7 @@ static void folders__folders_without_files_are_looked_at_up_to_a_limit(void **st
   (void)state;
   scene s;
   char name[16];
-  world_open(&s.w, "[briefing]\nfiles_max = 1\n");
+  world_open(&s.w, "[test.briefing]\nfiles_max = 1\n");
   s.folder = temp_folder_new();
   for (int i = 0; i < 1000; i++) {
     snprintf(name, sizeof name, "%d", i);

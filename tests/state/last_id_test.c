@@ -16,7 +16,7 @@ static void snapshot_create__out_snapshot_id__never_comes_again(void **state)
 {
   (void)state;
   world w;
-  world_open(&w, "[snapshot]\nkeep = 2\n");
+  world_open(&w, "[test.snapshot]\nkeep = 2\n");
   static const char *const ids[] = {"snap-20261115T100000Z", "snap-20261115T100000Z-2", "snap-20261115T100000Z-3",
                                     "snap-20261115T100000Z-4"};
   for (size_t i = 0; i < COUNT_OF(ids); i++) {
@@ -68,7 +68,7 @@ static void last_id__without_its_file_ids_go_on_after_those_that_are_there(void 
 {
   (void)state;
   world w;
-  world_open(&w, "[snapshot]\nkeep = 2\n");
+  world_open(&w, "[test.snapshot]\nkeep = 2\n");
   char *path = text_of("%s/snapshots/.last", w.folder);
   for (int i = 0; i < 4; i++) world_ok(&w, "state.snapshot.create", "{}");
   assert_int_equal(truncate(path, 20), 0); /* torn */

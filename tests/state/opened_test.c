@@ -390,7 +390,7 @@ static void opened__a_store_that_cannot_be_flushed_stays_open(void **state)
   (void)state;
   world w;
   struct rlimit before, none = {0};
-  world_open(&w, "[store]\nflush = \"60s\"\n[audit]\nflush = \"60s\"\n[activity]\nflush = \"60s\"\n");
+  world_open(&w, "[store]\nflush = \"60s\"\n[audit]\nflush = \"60s\"\n[test.activity]\nflush = \"60s\"\n");
   use_others(&w, 8);
   world_restart(&w);
   for (unsigned i = 0; i < 8; i++) {

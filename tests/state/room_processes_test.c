@@ -132,7 +132,7 @@ static void room__queue_bytes_max_holds_for_two_processes(void **state)
 static void room__queue_sender_bytes_max_holds_for_two_processes(void **state)
 {
   (void)state;
-  check("[queue]\nsender_bytes_max = \"500KB\"\n",
+  check("[test.queue]\nsender_bytes_max = \"500KB\"\n",
         &(writing){"queue.send", "{\"to\":\"x%d\",\"kind\":\"k%d\",\"body\":\"%s\"}", "QuotaExceeded"}, 500 * 1024 / VALUE_SIZE, 0);
 }
 

@@ -204,7 +204,7 @@ static void queue__a_sender_is_bounded_over_all_queues_also_of_agents_that_do_no
   }
   assert_int_equal(send_to("alice", "nobody-9", 100000), PD_QUOTA);
   assert_string_equal(world_out(&w, "error.code"), "\"QuotaExceeded\"");
-  assert_non_null(strstr(w.err.message, "queue.sender_bytes_max"));
+  assert_non_null(strstr(w.err.message, "four times queue.bytes_max"));
   assert_int_equal(send_to("bob", "nobody-9", 100000), PD_OK);
   w.agent = "nobody-0";
   world_ok(&w, "queue.ack", "{\"message_ids\":[\"m1\"]}");

@@ -146,7 +146,7 @@ static void snapshot_create__out_removed_count__is_what_went_beyond_snapshot_kee
 {
   (void)state;
   world w;
-  world_open(&w, "[snapshot]\nkeep = 3\n");
+  world_open(&w, "[test.snapshot]\nkeep = 3\n");
   for (int i = 0; i < 5; i++, w.now_ms += 1000) {
     world_ok(&w, "state.snapshot.create", "{}");
     assert_string_equal(world_out(&w, "removed_count"), i < 3 ? "0" : "1");

@@ -133,7 +133,7 @@ static void snapshot__nobody_pushes_out_anothers(void **state)
 {
   (void)state;
   world w;
-  world_open(&w, "[snapshot]\nkeep = 2\n");
+  world_open(&w, "[test.snapshot]\nkeep = 2\n");
   plant(&w);
   char *ids[5];
   as(&w, NULL, true);

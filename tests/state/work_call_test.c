@@ -37,7 +37,7 @@ static int set_up_small(void **state)
 static int set_up_keeping_two(void **state)
 {
   (void)state;
-  world_open(&w, "[work]\nkeep = 2\nkeep_age = \"1h\"\nlease = \"1m\"\n");
+  world_open(&w, "[work]\nkeep_age = \"1h\"\n[test.work]\nkeep = 2\nlease = \"1m\"\n");
   return 0;
 }
 

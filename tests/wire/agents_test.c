@@ -160,7 +160,7 @@ static void agents__five_hundred_are_served_with_descriptors_for_a_few(void **st
 static void agents__stores_that_nobody_uses_are_closed_after_a_while(void **state)
 {
   (void)state;
-  served *s = start_with("[store]\nidle = \"100ms\"\n");
+  served *s = start_with("[test.store]\nidle = \"100ms\"\n");
   for (unsigned i = 0; i < 5; i++) {
     char *agent = text_of("agent-%u", i);
     reply r = ask_call(s, agent, "state.persistent.set", "{\"key\":\"k\",\"value\":1}");

@@ -23,7 +23,7 @@
 #define MIB ((size_t)1 << 20)
 
 /* 4 MiB for all: an agent has room for one body of 1 MiB, a token for 2 MiB. */
-#define SETTINGS "[server]\nbytes_max = \"4 MiB\"\nbody_max = \"1 MiB\"\n"
+#define SETTINGS "[server]\nbody_max = \"1 MiB\"\n[test.server]\nbytes_max = \"4 MiB\"\n"
 
 static served *start_with(const char *settings, bool has_tokens)
 {
@@ -228,7 +228,7 @@ static void bodies__one_token_has_half_for_whomever_it_acts(void **state)
 static void bodies__one_that_no_share_can_hold_is_413(void **state)
 {
   (void)state;
-  served *s = start_with("[server]\nbytes_max = \"2 MiB\"\nbody_max = \"16 MiB\"\n", false);
+  served *s = start_with("[server]\nbody_max = \"16 MiB\"\n[test.server]\nbytes_max = \"2 MiB\"\n", false);
   char *alice = agent_headers("alice");
   want(set(s, alice, MIB), 200, "\"version\":1");
   int fd = hold(s, alice, MIB + 1);
@@ -292,7 +292,7 @@ static int ask_and_leave_it(const served *s, const char *headers)
 static void answers__that_nobody_reads_are_counted_and_the_agent_gets_no_more(void **state)
 {
   (void)state;
-  served *s = start_with("[server]\nbytes_max = \"64 MiB\"\n", false);
+  served *s = start_with("[test.server]\nbytes_max = \"64 MiB\"\n", false);
   char *alice = agent_headers("alice"), *bob = agent_headers("bob");
   int held[2];
   want(set(s, alice, 14 * MIB), 200, "\"version\":1");

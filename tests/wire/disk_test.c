@@ -125,7 +125,7 @@ static void want_refused(const served *s, const char *agent, const char *capabil
 static void disk__who_waits_is_answered_though_syncs_fail(void **state)
 {
   (void)state;
-  served *s = bad_disk_start("[server]\ndrain = \"60s\"\n");
+  served *s = bad_disk_start("[test.server]\ndrain = \"60s\"\n");
   int soon[KINDS], late[KINDS];
   for (int kind = 0; kind < KINDS; kind++)
     want(ask_call(s, agents[kind], "queue.send", "{\"to\":\"other\",\"body\":1}"), 200, "message_id");

@@ -364,7 +364,7 @@ static unsigned count_of(const char *text, const char *part)
 /* Each call of that time has its line, as it was answered; and when an agent was last active is known, also after a restart. */
 static void full__the_audit_and_the_activity_of_that_time_are_written_when_there_is_space(void **state)
 {
-  disk d = disk_new_with(can_mount, "[activity]\nflush = 0\n"); /* each call tries to write it */
+  disk d = disk_new_with(can_mount, "[test.activity]\nflush = 0\n"); /* each call tries to write it */
   char begun[TIME_SIZE], ended[TIME_SIZE];
   (void)state;
   assert_true(write_next(&d));

@@ -280,7 +280,7 @@ static void want_verified(const served *s, const char *name)
 static void hammer__thousands_of_damaged_requests_leave_the_server_well(void **state)
 {
   (void)state;
-  served *s = start("[server]\nidle = \"1s\"\nrequest_time = \"1s\"\nheartbeat = \"1s\"\n");
+  served *s = start("[test.server]\nidle = \"1s\"\nrequest_time = \"1s\"\nheartbeat = \"1s\"\n");
   unsigned answers = hammer_all(s, 0);
   uint64_t files = served_metric(s, "process_open_fds"), bytes = served_metric(s, "process_resident_memory_bytes");
   answers += hammer_all(s, 1);
@@ -410,7 +410,7 @@ static void slow__bytes_that_come_and_go_one_by_one_are_a_request_and_an_answer(
 static void reset__in_the_middle_of_bodies_and_answers_nothing_is_left(void **state)
 {
   (void)state;
-  served *s = start("[server]\nheartbeat = \"1s\"\n");
+  served *s = start("[test.server]\nheartbeat = \"1s\"\n");
   char *value = malloc(200001), *input;
   memset(value, 'v', 200000);
   value[200000] = 0;

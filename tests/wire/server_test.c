@@ -206,7 +206,7 @@ static void wait__a_message_comes_again_to_the_next_when_the_first_has_left(void
 static void stop__requests_at_work_get_their_answers(void **state)
 {
   (void)state;
-  served *s = start_with("[server]\ndrain = \"60s\"\n");
+  served *s = start_with("[test.server]\ndrain = \"60s\"\n");
   int fd = served_connect(s), idle = served_connect(s), waiting = served_connect(s);
   want_status(ask_on(idle, "GET", "/healthz", "", NULL), 200);
   assert_true(send_bytes(waiting, receive, strlen(receive)));
@@ -240,7 +240,7 @@ static void stop__requests_at_work_get_their_answers(void **state)
 static void stop__what_takes_longer_than_server_drain_is_cut_off(void **state)
 {
   (void)state;
-  served *s = start_with("[server]\ndrain = \"100ms\"\n");
+  served *s = start_with("[test.server]\ndrain = \"100ms\"\n");
   int fd = served_connect(s);
   assert_true(send_bytes(fd, set_a, strlen(set_a) - 3));
   served_await_in_flight(s, 1);
@@ -378,7 +378,7 @@ static void reload__limits_change_and_a_wrong_file_changes_nothing(void **state)
 static void slow__a_head_that_never_ends_is_cut(void **state)
 {
   (void)state;
-  served *s = start_with("[server]\nidle = \"1s\"\nrequest_time = \"1s\"\n");
+  served *s = start_with("[test.server]\nidle = \"1s\"\nrequest_time = \"1s\"\n");
   int head = served_connect(s), body = served_connect(s), quiet = served_connect(s);
   const char *half = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: ";
   const char *whole = "POST /v1/call/state.persistent.list HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n";
@@ -421,7 +421,7 @@ static void head__larger_than_it_may_be_is_refused(void **state)
 static void half_closed__who_stops_sending_gets_an_answer_or_an_end(void **state)
 {
   (void)state;
-  served *s = start_with("[server]\nidle = \"1s\"\n");
+  served *s = start_with("[test.server]\nidle = \"1s\"\n");
   const char *text = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
   int fds[20];
   for (int i = 0; i < 20; i++) {
@@ -489,7 +489,7 @@ static void many__writers_at_once_all_get_their_versions(void **state)
 static void in_flight__more_than_an_agent_may_have_is_429_and_others_are_served(void **state)
 {
   (void)state;
-  served *s = start_with("[server]\nagent_in_flight_max = 2\n");
+  served *s = start_with("[test.server]\nagent_in_flight_max = 2\n");
   int fds[2];
   for (int i = 0; i < 2; i++) {
     fds[i] = served_connect(s);

@@ -112,7 +112,7 @@ static void want_busy(const served *s, const char *headers)
 static void in_flight__no_agent_has_more_than_half_of_all(void **state)
 {
   (void)state;
-  served *s = start_with("[server]\nin_flight_max = 6\nagent_in_flight_max = 100\n");
+  served *s = start_with("[test.server]\nin_flight_max = 6\nagent_in_flight_max = 100\n");
   int fds[3];
   for (int i = 0; i < 3; i++) fds[i] = open_poll(s, "Perdure-Agent: alice\r\n");
   served_await_in_flight(s, 3);
@@ -126,7 +126,7 @@ static void in_flight__no_agent_has_more_than_half_of_all(void **state)
 static void in_flight__no_token_has_more_than_half_of_all(void **state)
 {
   (void)state;
-  served *s = start("[server]\nin_flight_max = 8\n", true);
+  served *s = start("[test.server]\nin_flight_max = 8\n", true);
   char *token = served_token(s, "create --role operator"), *other = served_token(s, "create --role operator"), *agents[5];
   for (int i = 0; i < 5; i++)
     agents[i] = text_of("Authorization: Bearer %s\r\nPerdure-Agent: agent%d\r\nPerdure-Role: agent\r\n", token, i);
@@ -175,7 +175,7 @@ static int open_watch(const served *s, const char *agent, int status)
 static void watches__an_agent_has_its_share_and_a_closed_one_is_given_back_at_once(void **state)
 {
   (void)state;
-  served *s = start_with("[server]\nagent_watchers_max = 3\nheartbeat = \"1h\"\n");
+  served *s = start_with("[test.server]\nagent_watchers_max = 3\nheartbeat = \"1h\"\n");
   int fds[3];
   for (int i = 0; i < 3; i++) fds[i] = open_watch(s, "alice", 200);
   close(open_watch(s, "alice", 429));
@@ -189,7 +189,7 @@ static void watches__an_agent_has_its_share_and_a_closed_one_is_given_back_at_on
 static void watches__none_has_more_than_half_of_all(void **state)
 {
   (void)state;
-  served *s = start_with("[server]\nwatchers_max = 4\nagent_watchers_max = 100\n");
+  served *s = start_with("[test.server]\nwatchers_max = 4\nagent_watchers_max = 100\n");
   int fds[4] = {open_watch(s, "alice", 200), open_watch(s, "alice", 200), open_watch(s, "alice", 429), open_watch(s, "bob", 200)};
   for (int i = 0; i < 4; i++) close(fds[i]);
   served_free(s);
@@ -198,7 +198,7 @@ static void watches__none_has_more_than_half_of_all(void **state)
 static void watches__no_token_has_more_than_half_of_all(void **state)
 {
   (void)state;
-  served *s = start("[server]\nwatchers_max = 4\n", true);
+  served *s = start("[test.server]\nwatchers_max = 4\n", true);
   char *token = served_token(s, "create --role operator"), *other = served_token(s, "create --agent bob"), *agents[3];
   for (int i = 0; i < 3; i++)
     agents[i] = text_of("Authorization: Bearer %s\r\nPerdure-Agent: agent%d\r\nPerdure-Role: agent\r\n", token, i);
@@ -226,7 +226,7 @@ static char *begin(const served *s, const char *agent)
 static void sessions__bytes_and_number_are_counted_over_all_of_an_agent(void **state)
 {
   (void)state;
-  served *s = start_with("[session]\nagent_quota = \"100 KiB\"\nagent_count_max = 2\n");
+  served *s = start_with("[test.session]\nagent_quota = \"100 KiB\"\nagent_count_max = 2\n");
   char value[60001], *body, *a = begin(s, "alice"), *b = begin(s, "alice"), *c = begin(s, "bob");
   memset(value, 'x', 60000);
   value[60000] = 0;
@@ -234,7 +234,7 @@ static void sessions__bytes_and_number_are_counted_over_all_of_an_agent(void **s
   want(ask_call(s, "alice", "session.begin", "{}"), 429, "TooManySessions");
   want(ask(s, "POST", "/v1/call/state.session.set", a, body), 200, "overwritten");
   want(ask(s, "POST", "/v1/call/state.session.set", a, body), 200, "overwritten"); /* what an overwrite frees is counted */
-  want(ask(s, "POST", "/v1/call/state.session.set", b, body), 507, "session.agent_quota");
+  want(ask(s, "POST", "/v1/call/state.session.set", b, body), 507, "it follows session.quota");
   want(ask(s, "POST", "/v1/call/state.session.set", c, body), 200, "overwritten");
   want(ask(s, "POST", "/v1/call/state.session.delete", a, "{\"key\":\"k\"}"), 200, "\"deleted\":true");
   want(ask(s, "POST", "/v1/call/state.session.set", b, body), 200, "overwritten");
@@ -251,11 +251,11 @@ static void sessions__bytes_and_number_are_counted_over_all_of_an_agent(void **s
 static void sessions__no_agent_has_more_than_half_of_all(void **state)
 {
   (void)state;
-  served *s = start_with("[session]\ncount_max = 20\n");
+  served *s = start_with("[test.session]\ncount_max = 20\n");
   for (int i = 0; i < 10; i++) free(begin(s, "alice"));
   want(ask_call(s, "alice", "session.begin", "{}"), 429, "TooManySessions");
   for (int i = 0; i < 10; i++) free(begin(s, "bob"));
-  want(ask_call(s, "carol", "session.begin", "{}"), 429, "session.count_max");
+  want(ask_call(s, "carol", "session.begin", "{}"), 429, "20 sessions already");
   served_free(s);
 }
 

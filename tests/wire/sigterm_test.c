@@ -140,26 +140,26 @@ static void stop_under_load(const char *settings, const char *sync)
 static void sigterm__buffered_writes_are_kept_and_who_waits_is_answered(void **state)
 {
   (void)state;
-  stop_under_load("[store]\nflush = \"60s\"\n[server]\ndrain = \"60s\"\n", NULL);
+  stop_under_load("[store]\nflush = \"60s\"\n[test.server]\ndrain = \"60s\"\n", NULL);
 }
 
 static void sigterm__durable_writes_are_kept_and_who_waits_is_answered(void **state)
 {
   (void)state;
-  stop_under_load("[server]\ndrain = \"60s\"\n", NULL);
+  stop_under_load("[test.server]\ndrain = \"60s\"\n", NULL);
 }
 
 /* Each sync takes longer: the flush of all stores, and the last writes, are waited for. */
 static void sigterm__buffered_writes_are_kept_on_a_slow_disk(void **state)
 {
   (void)state;
-  stop_under_load("[store]\nflush = \"60s\"\n[server]\ndrain = \"60s\"\n", "200");
+  stop_under_load("[store]\nflush = \"60s\"\n[test.server]\ndrain = \"60s\"\n", "200");
 }
 
 static void sigterm__durable_writes_are_kept_on_a_slow_disk(void **state)
 {
   (void)state;
-  stop_under_load("[server]\ndrain = \"60s\"\n", "50");
+  stop_under_load("[test.server]\ndrain = \"60s\"\n", "50");
 }
 
 /* ---- what cannot be flushed ---- */

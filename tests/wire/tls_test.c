@@ -173,7 +173,7 @@ static void refuse__who_never_shakes_hands_is_cut(void **state)
   mkdir(home, 0700);
   FILE *f = fopen(toml, "w");
   assert_non_null(f);
-  fputs("[server]\nidle = \"1s\"\n", f);
+  fputs("[test.server]\nidle = \"1s\"\n", f);
   fclose(f);
   certificate_write(folder, "cert.pem", "key.pem", &(certificate){.serial = 15});
   served *s = start_in(folder);
@@ -388,20 +388,20 @@ static void settings__hosts_and_the_logs_level_change_with_a_reload(void **state
   served_free(s);
 }
 
-static void settings__an_address_and_a_socket_with_its_mode_may_stand_there(void **state)
+static void settings__an_address_and_a_socket_may_stand_there(void **state)
 {
   (void)state;
   struct stat is;
   served_listen = NULL;
   served *s =
-    start_by_settings("listen = '127.0.0.1:0'\nsocket = '../socket'\nsocket_mode = '0640'\n", (const char *const[]){"--no-auth", NULL});
+    start_by_settings("listen = '127.0.0.1:0'\nsocket = '../socket'\n", (const char *const[]){"--no-auth", "--socket-mode", "0640", NULL});
   char *path = text_of("%s/socket", s->folder);
   int fd = served_connect_unix(s), tcp = served_connect(s);
   want_health(fd);
   want_health(tcp);
   assert_int_equal(stat(path, &is), 0);
   assert_int_equal(is.st_mode & 0777, 0640);
-  write_settings(s->folder, "listen = '127.0.0.1:1'\nsocket = '../socket'\nsocket_mode = '0640'\n");
+  write_settings(s->folder, "listen = '127.0.0.1:1'\nsocket = '../socket'\n");
   reload_and_wait(s, "server.listen has changed: that takes effect when the server is started again");
   want_health(tcp);
   close(fd);
@@ -631,7 +631,7 @@ int main(int argc, char **argv)
     cmocka_unit_test(settings__the_pair_may_stand_in_perdure_toml_and_sighup_takes_another),
     cmocka_unit_test(settings__the_command_line_wins_over_perdure_toml),
     cmocka_unit_test(settings__hosts_and_the_logs_level_change_with_a_reload),
-    cmocka_unit_test(settings__an_address_and_a_socket_with_its_mode_may_stand_there),
+    cmocka_unit_test(settings__an_address_and_a_socket_may_stand_there),
     cmocka_unit_test(guard__the_certificates_names_are_hosts_and_the_origin_is_https),
     cmocka_unit_test(watch__events_reach_all_and_a_stop_is_told_and_ends_the_stream_well),
     cmocka_unit_test(watch__resumes_where_it_broke_off),

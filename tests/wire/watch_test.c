@@ -228,7 +228,7 @@ static void watch__a_change_of_another_process_is_seen(void **state)
 static void watch__silence_is_broken_by_heartbeats_with_the_place(void **state)
 {
   (void)state;
-  served *s = start_with("[server]\nheartbeat = \"1s\"\n");
+  served *s = start_with("[test.server]\nheartbeat = \"1s\"\n");
   static follower f;
   begin(&f, s, "&prefix=nothing", NULL, 0);
   assert_true(next(&f));
@@ -247,7 +247,7 @@ static void watch__silence_is_broken_by_heartbeats_with_the_place(void **state)
 static void watch__a_slow_reader_is_cut_off_with_a_reason_and_can_come_back(void **state)
 {
   (void)state;
-  served *s = start_with("[server]\nwatch_queue = \"4 KiB\"\n[store]\nflush = \"20ms\"\n");
+  served *s = start_with("[test.server]\nwatch_queue = \"4 KiB\"\n[store]\nflush = \"20ms\"\n");
   static follower slow, quick;
   begin(&slow, s, "", NULL, 4096);
   assert_true(next(&slow));
@@ -342,7 +342,7 @@ static void watch__who_leaves_before_it_begins_leaves_nothing_behind(void **stat
 static void watch__more_than_may_be_are_refused(void **state)
 {
   (void)state;
-  served *s = start_with("[server]\nwatchers_max = 1\n");
+  served *s = start_with("[test.server]\nwatchers_max = 1\n");
   static follower f;
   begin(&f, s, "", NULL, 0);
   assert_true(next(&f));
@@ -364,7 +364,7 @@ static void watch__two_thousand_at_once(void **state)
   limit.rlim_cur = limit.rlim_max;
   setrlimit(RLIMIT_NOFILE, &limit);
   if (limit.rlim_cur < 2 * MANY + 200) skip();
-  served *s = start_with("[server]\nwatchers_max = 8192\nagent_watchers_max = 4096\n");
+  served *s = start_with("[test.server]\nwatchers_max = 8192\nagent_watchers_max = 4096\n");
   static int fds[MANY];
   static size_t puts[MANY];
   const char *text = "GET /v1/watch?store=shared&from=start HTTP/1.1\r\nHost: localhost\r\n\r\n";
