@@ -102,7 +102,7 @@ static pd_code print_config(config_view *view, const config_source *from, pd_err
 {
   TRY(each(from, measure, view, err));
   if (!view->cli->is_json) {
-    TRY(each_notice(from, say_notice, view->cli, err));
+    if (!view->name) TRY(each_notice(from, say_notice, view->cli, err));
     return each(from, show, view, err);
   }
   pd_json_writer w = cli_json(view->cli, err);
@@ -170,11 +170,13 @@ static void match_former(void *ctx, const char *name, const char *now)
   if (strcmp(name, search->name) == 0) snprintf(search->now, sizeof search->now, "%s", now);
 }
 
-static pd_code check_former(const char *name, pd_error *err)
+static pd_code check_former(cli_session *cli, const char *name, pd_error *err)
 {
   former_search search = {.name = name};
   pd_config_each_former(match_former, &search);
-  return *search.now ? pd_error_set(err, PD_NOT_FOUND, "'%s' is no longer a setting; it is now %s", name, search.now) : PD_OK;
+  if (!*search.now) return PD_OK;
+  snprintf(cli->hint, sizeof cli->hint, "`perdure config` lists the settings that there are");
+  return pd_error_set(err, PD_NOT_FOUND, "'%s' is no longer a setting; it is now %s", name, search.now);
 }
 
 static pd_code run_config(cli_session *cli, const args_parsed *args, pd_error *err)
@@ -188,7 +190,7 @@ static pd_code run_config(cli_session *cli, const args_parsed *args, pd_error *e
   TRY(open_source(cli, &from, err));
   TRY(print_config(&view, &from, err));
   if (view.shown) return PD_OK;
-  TRY(check_former(view.name, err));
+  TRY(check_former(cli, view.name, err));
   snprintf(cli->hint, sizeof cli->hint, "did you mean '%s'?", view.near);
   return pd_error_set(err, PD_NOT_FOUND, "there is no setting '%.100s'", view.name);
 }

@@ -34,7 +34,7 @@
  * Push a message of perdure's own (its `from` is null) to `agent`, who need not have a store. `body` is JSON, at most
  * PD_QUEUE_BODY_SIZE_MAX. With a `dedupe_key` (NULL: none; 1 to 512 bytes, what a key may have) a second push of the same key within
  * seven days changes nothing and is PD_OK, so a retry is safe. Durable when it returns. Any process, any thread.
- * PD_QUOTA named QueueFull at queue.count_max; PD_INVALID if `body` is no JSON; PD_LIMIT; and what the system store answers.
+ * PD_QUOTA named QueueFull if it has no room for one more; PD_INVALID if `body` is no JSON; PD_LIMIT; and what the system store answers.
  */
 PD_MUST_USE pd_code pd_queue_push(pd_home *home, const char *agent, const char *kind, pd_bytes body, const char *dedupe_key, pd_error *err);
 

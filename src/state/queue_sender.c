@@ -1,6 +1,6 @@
 /*
- * queue_sender.c: how much one agent may have in the queues of all others (four times queue.bytes_max), though each queue is in a store of its
- * own and a commit is in one store.
+ * queue_sender.c: how much one agent may have in the queues of all others (four times queue.bytes_max), though each queue is in a store
+ * of its own and a commit is in one store.
  *
  * `from/TO/FROM` in the queue of TO has the bytes that FROM may send there (`granted`), that came in, and that went out; they only grow.
  * `sent/FROM/TO` in the queue of FROM has what was reserved for TO, and of that what is known to be back. To send beyond what is granted,

@@ -38,7 +38,7 @@ typedef struct pd_request pd_request;
 
 /* ---- settings (settings.c) ---- */
 
-/* Of [server] in perdure.toml, and some of [store]; read with relaxed atomics, as a reload may change them. */
+/* Of [server] and [store] in perdure.toml, and limits that are not settings; read with relaxed atomics, as a reload may change them. */
 typedef struct pd_wire_settings {
   _Atomic uint64_t body_size_max, bytes_max, connection_count_max, in_flight_max, agent_in_flight_max, request_ms, idle_ms, drain_ms;
   _Atomic uint64_t heartbeat_ms, watcher_count_max, agent_watcher_count_max, watch_queue_bytes, rate, agent_rate;
@@ -214,7 +214,7 @@ PD_MUST_USE pd_code pd_request_pools(pd_server *server, pd_error *err);
 void pd_request_run(pd_request *request);
 /* A request that was parked: there is something to answer with. */
 void pd_request_ready(pd_request *request);
-/* May its answer be a stream, that lasts? Agent and token have a share of server.watchers_max. False: an answer is in the request. */
+/* May its answer be a stream, that lasts? Agent and token have a share of all streams. False: an answer is in the request. */
 bool pd_request_streams(pd_request *request);
 /* It is not in flight any more: answered, or a stream that may last. */
 void pd_request_leave(pd_request *request);
@@ -284,7 +284,7 @@ PD_MUST_USE pd_code pd_rate_admits(const pd_caller *caller, pd_error *err);
 uint64_t pd_share_of(uint64_t wanted, uint64_t total);
 /* shares.c: count a request in, in all, for its agent and for its token. False: 429 is in the request. */
 PD_MUST_USE bool pd_shares_enter(pd_request *request);
-/* shares.c, server.bytes_max: the longest body that the caller's share has room for. */
+/* shares.c: the longest body that the caller's share has room for. */
 uint64_t pd_bytes_share(const pd_request *request);
 /* Count `size` bytes of its body, of which some may be counted already. False: there is no room, and an answer is in the request. */
 PD_MUST_USE bool pd_bytes_hold(pd_request *request, size_t size);

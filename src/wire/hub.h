@@ -5,7 +5,7 @@
  * X1  A watcher is behind or live. Behind, it reads the log by itself, as fast as its client takes it. It becomes live when it stands where
  *     the store's thread stands or past it (pd_follow_join); from then on it gets each event that comes after its own place, once.
  * X2  The id of an event is the place after it, so who comes back with Last-Event-ID goes on there: nothing is lost, nothing comes twice.
- * X3  A live watcher that is more than server.watch_queue behind is cut off, with a reason; the others do not wait for it.
+ * X3  A live watcher that is more than 256 KiB behind is cut off, with a reason; the others do not wait for it.
  * X4  While a watcher sleeps, libmicrohttpd does not touch its socket: the store's thread (or one that helps it) writes to it directly.
  *     What the socket does not take at once is queued, and libmicrohttpd is woken to send it. With TLS everything goes that way: only it
  *     can encrypt.

@@ -1,6 +1,6 @@
 /*
  * shares.c: what one agent and one token may have of what all of them share: requests in flight, their bytes, streams, requests a second.
- * An agent's limit is a sixteenth (of bytes, an eighth), and never more than half of what there is in all; a token that acts for many agents,
+ * An agent's limit is a sixteenth, of bytes an eighth, never more than half of what there is in all; a token that acts for many agents,
  * an operator's, has half of it. So the limits for all are never one's to use up. What an agent's own token has is part of what its agent
  * has, whose limit is no larger: it is not counted a second time.
  *

@@ -56,7 +56,7 @@ static void push(pd_watcher *w, pd_bytes text)
   if (code && sent) /* no memory: a piece of an event is out, and what came after it would be read as one with it. The end alone tells. */
     w->is_over = true;
   else if (code)
-    end_with(w, "too slow: what was to be sent did not fit the queue (server.watch_queue); come back with Last-Event-ID");
+    end_with(w, "too slow: what was to be sent did not fit the queue of the watch; come back with Last-Event-ID");
   if (rest.size || w->is_over) wake(w);
 }
 

@@ -62,6 +62,42 @@ want_line 'true'
 PERDURE_MCP_APPROVALS=false PERDURE_SERVER_MCP_APPROVALS=true run config mcp.approvals
 want_line 'false'
 
+t cli__config_says_when_to_change_a_setting
+run init
+run config server.body_max
+want_line '16 MiB'
+want_err_like '^change it when clients send larger values'
+run config server.body_max --json
+want_out_like '"when":"clients send larger values'
+
+t cli__config_ignores_what_is_no_longer_a_setting_and_says_so
+run init
+printf '[server]\nheartbeat = "1s"\n[activity]\nflush = "soon"\n[session]\nquota = "10 MB"\n' >.perdure/perdure.toml
+run config
+want_code 0
+want_out_like '^session\.quota +10 MB '
+want_err_like "^warning: .*perdure\.toml:2: 'server\.heartbeat' is no longer a setting and is ignored; it is now 15s"
+want_err_like "^warning: .*perdure\.toml:4: 'activity\.flush' is no longer a setting"
+run config --json
+want_out_like '"notices":\[".*perdure\.toml:4: .activity\.flush. is no longer a setting'
+run config --check .perdure/perdure.toml
+want_code 0
+want_line '.perdure/perdure.toml: fine, 1 setting'
+want_err_like "perdure\.toml:2: 'server\.heartbeat' is no longer a setting"
+run config server.heartbeat
+want_failure 1 "'server\.heartbeat' is no longer a setting; it is now 15s"
+run doctor
+want_code 1
+want_out_like "^warning .*perdure\.toml:2: 'server\.heartbeat' is no longer a setting and is ignored; it is now 15s"
+rm .perdure/perdure.toml
+PERDURE_WORK_KEEP=7 run doctor
+want_out_like "^warning PERDURE_WORK_KEEP: 'work\.keep' is no longer a setting and is ignored; it is now 1000"
+printf '[server]\nhartbeat = 1\n' >.perdure/perdure.toml
+run doctor
+want_code 4
+want_out_like "^error .*perdure\.toml:2: there is no setting 'server\.hartbeat'"
+rm .perdure/perdure.toml
+
 t cli__config_without_a_home_shows_what_would_be
 run config session.idle
 want_code 0

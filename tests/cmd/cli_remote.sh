@@ -333,6 +333,7 @@ done
 
 # How many lines and batches the audit has is a matter of moments: calls that are alike share a line, and what comes within 100 ms a batch.
 begin remote__the_operators_commands_are_the_same
+for side in local far; do printf '[server]\nheartbeat = "1s"\n' >$side/home/perdure.toml; done # a warning of `config`
 for c in "shared set m 1 --expected-version 0" "backup create" "backup list" "backup create --operator" "approvals list" "--json approvals list" "policy" "policy list" \
   "policy check main state.shared.set billing" "audit -c state.shared.set" "audit --verify" "config" "--json config" "config session.quota" "config sesion.quota" \
   "token create --agent writer" "token create" "token list --agent writer" "capabilities state.shared.set"; do

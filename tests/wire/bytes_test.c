@@ -1,5 +1,5 @@
 /*
- * bytes_test.c: bytes in flight (server.bytes_max). A body is counted before there is memory for it, an answer until it is sent; one agent
+ * bytes_test.c: bytes in flight. A body is counted before there is memory for it, an answer until it is sent; one agent
  * has a share, one token half, and whoever sends little is served whatever others hold.
  */
 #include "support/temp_folder.h"

@@ -30,7 +30,7 @@
 
 #define POLLS 120   /* more than any pool has threads, and less than an agent may have in flight */
 #define WATCHES 300 /* more than an agent may have */
-#define BODIES 64   /* of 4 MB: four times the agent's share of server.bytes_max */
+#define BODIES 64   /* of 4 MB: four times the agent's share of all bytes */
 #define HEAP_MAX ((uint64_t)160 << 20)
 #define TALKERS 2   /* threads of each of the other floods */
 #define GUESSERS 64 /* connections of one thread that guesses tokens */

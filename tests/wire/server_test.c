@@ -373,6 +373,24 @@ static void reload__limits_change_and_a_wrong_file_changes_nothing(void **state)
   served_free(s);
 }
 
+static void reload__what_is_no_longer_a_setting_is_ignored_and_said(void **state)
+{
+  (void)state;
+  served *s = start_with("[server]\nidle = \"1s\"\n");
+  served_await_log(s, "'server.idle' is no longer a setting and is ignored; it is now 75s");
+  write_file(s, "perdure.toml", "[server]\nbytes_max = 1\nbody_max = \"2 KB\"\n[audit]\nkeep = 1\n");
+  kill(s->pid, SIGHUP);
+  served_await_log(s, "'server.bytes_max' is no longer a setting and is ignored; it is now 32 times server.body_max, and at least 64 MiB");
+  served_await_log(s, "\"reloaded\"");
+  char big[3000];
+  memset(big, ' ', sizeof big);
+  memcpy(big, "{}", 2);
+  big[sizeof big - 1] = 0;
+  want_status(ask_call(s, "main", "state.persistent.list", big), 413);
+  want_status(ask_call(s, "main", "state.persistent.list", "{}"), 200);
+  served_free(s);
+}
+
 /* ---- connections ---- */
 
 static void slow__a_head_that_never_ends_is_cut(void **state)
@@ -532,6 +550,7 @@ int main(int argc, char **argv)
     cmocka_unit_test(wait__for_a_log_holds_no_thread_and_everybody_is_answered),
     cmocka_unit_test(sick__readyz_and_metrics_say_so_writes_are_refused_and_a_restart_heals),
     cmocka_unit_test(reload__limits_change_and_a_wrong_file_changes_nothing),
+    cmocka_unit_test(reload__what_is_no_longer_a_setting_is_ignored_and_said),
     cmocka_unit_test(slow__a_head_that_never_ends_is_cut),
     cmocka_unit_test(head__larger_than_it_may_be_is_refused),
     cmocka_unit_test(half_closed__who_stops_sending_gets_an_answer_or_an_end),

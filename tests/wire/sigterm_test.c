@@ -22,7 +22,7 @@
 #define WRITERS 8
 #define WRITES_MAX 4000 /* of one of them */
 #define POLLS 80        /* more than there are workers */
-#define STOP_MS 20000   /* server.drain is 60 s: who waits must not keep it */
+#define STOP_MS 20000   /* test.server.drain is 60 s: who waits must not keep it */
 
 /* ---- who writes ---- */
 
