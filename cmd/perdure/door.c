@@ -65,7 +65,7 @@ static bool only_looks(const char *capability)
 }
 
 /* It is about to stop and refused us; or it has stopped, which leaves no socket behind. Then it has not seen the request, or was ended
- * before it could answer (a second signal, a kill, its time to finish): what changes something may have been done, and is not done again. */
+ * before it could answer (a second signal, a kill, no more time): what changes something may have been done, and is not done again. */
 static bool has_left(const home_request *request, const char *path, pd_code code, pd_error *err)
 {
   if (code != PD_STORAGE) return false;
