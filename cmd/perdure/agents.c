@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "commands.h"
+#include "far_home.h"
 #include "operator.h"
 
 #include <stdio.h>
@@ -71,7 +72,7 @@ static void visit_name(void *ctx, const char *agent)
 /* Names alone are found without opening anything. */
 static pd_code print_names(cli_session *cli, pd_error *err)
 {
-  pd_code code = pd_home_agents(cli->uri, visit_name, cli, err);
+  pd_code code = cli->is_remote ? far_agents(cli, visit_name, cli, err) : pd_home_agents(cli->uri, visit_name, cli, err);
   if (code != PD_NOT_FOUND) return code;
   cli->exit_code = CLI_EXIT_STORAGE;
   snprintf(cli->hint, sizeof cli->hint, "make a store with: perdure init");

@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "commands.h"
+#include "engine.h"
 #include "record.h"
 
 #include <errno.h>
@@ -80,12 +81,15 @@ static void turn_round(bisect *b)
 
 static pd_code collect(bisect *b, const char *good, const char *bad, pd_error *err)
 {
+  CLEANUP(engine_log_done) engine_log at_good = {.cli = b->cli, .query = {.at = good, .limit = 1}}, log = {.cli = b->cli, .query.at = bad};
   char hex[PD_ID_HEX_SIZE];
-  TRY(pd_resolve(b->cli->store, good, &b->good, err));
-  TRY(pd_resolve(b->cli->store, bad, &b->bad, err));
+  TRY(engine_log_begin(&at_good, err));
+  TRY(engine_log_begin(&log, err));
+  b->good = at_good.start;
+  b->bad = log.start;
   if (pd_id_equal(&b->good.id, &b->bad.id)) return pd_error_set(err, PD_INVALID, "--good %s and --bad %s are the same commit", good, bad);
-  pd_log_query query = {.at = pd_id_hex(&b->bad.id, hex)};
-  TRY(pd_log(b->cli->store, &query, visit_commit, b, err));
+  log.query.at = pd_id_hex(&b->bad.id, hex); /* it does not move meanwhile */
+  TRY(engine_log_visit(&log, visit_commit, b, err));
   if (b->code) return pd_error_memory(err, "the commits");
   if (!b->has_met_good)
     return pd_error_set(err, PD_INVALID, "--good %s is no ancestor of --bad %s along first parents: there is no line to search", good, bad);
@@ -165,7 +169,7 @@ static pd_code try_commit(bisect *b, const pd_id *commit, verdict *out, pd_error
   char hex[PD_ID_HEX_SIZE];
   pd_error why;
   int status;
-  pd_code code = pd_get(b->cli->store, pd_id_hex(commit, hex), b->key, &value, NULL, &why);
+  pd_code code = engine_get(b->cli, pd_id_hex(commit, hex), b->key, 0, &value, NULL, &why);
   if (code == PD_ERASED || code == PD_RETIRED) {
     cli_say(b->cli, "%.12s  skipped: %s", hex, why.message);
     *out = VERDICT_SKIP;
@@ -240,6 +244,14 @@ static bool print_record_json(void *ctx, const pd_record *record)
   return true;
 }
 
+static pd_code show_commit(bisect *b, const pd_id *commit, pd_record_visit visit, void *ctx, pd_error *err)
+{
+  char hex[PD_ID_HEX_SIZE];
+  CLEANUP(engine_log_done) engine_log log = {.cli = b->cli, .query.at = pd_id_hex(commit, hex), .is_one = true};
+  TRY(engine_log_begin(&log, err));
+  return engine_log_visit(&log, visit, ctx, err);
+}
+
 static pd_code answer_json(bisect *b, size_t low, size_t high, pd_error *err)
 {
   char hex[PD_ID_HEX_SIZE];
@@ -255,7 +267,7 @@ static pd_code answer_json(bisect *b, size_t low, size_t high, pd_error *err)
   pd_json_put_bool(&w, "is_found", is_found);
   if (is_found) {
     pd_json_key(&w, "first_bad");
-    TRY(pd_show(b->cli->store, pd_id_hex(&b->candidates[high - 1].commit, hex), print_record_json, &w, err));
+    TRY(show_commit(b, &b->candidates[high - 1].commit, print_record_json, &w, err));
   } else {
     pd_json_key(&w, "suspects");
     pd_json_open(&w, '[');
@@ -276,7 +288,7 @@ static pd_code answer(bisect *b, size_t low, size_t high, pd_error *err)
     pd_id_hex(&b->candidates[high - 1].commit, hex);
     cli_say(b->cli, "the first bad commit, after %" PRIu64 " run%s of the command:", b->runs, b->runs == 1 ? "" : "s");
     out_printf(o, "%s\n\n", hex);
-    return pd_show(b->cli->store, hex, print_record, o, err);
+    return show_commit(b, &b->candidates[high - 1].commit, print_record, o, err);
   }
   cli_say(b->cli, "the first bad commit is one of these %zu; the others were skipped:", high - low);
   for (size_t i = low; i < high; i++) out_printf(o, "%s\n", pd_id_hex(&b->candidates[i].commit, hex));
@@ -299,7 +311,7 @@ static pd_code run_bisect(cli_session *cli, const args_parsed *args, pd_error *e
   bisect b = {.cli = cli, .key = pd_text(args->words[0]), .key_text = args->words[0], .command = (char **)args->words + 1};
   size_t low, high;
   TRY(pd_key_check(b.key, err));
-  TRY(cli_open(cli, CLI_READ, err));
+  TRY(engine_open(cli, CLI_READ, err));
   TRY(collect(&b, good, bad, err));
   unsigned steps = steps_for(b.count);
   cli_say(cli, "%zu commit%s changed '%s'; about %u step%s", b.count, b.count == 1 ? "" : "s", b.key_text, steps, steps == 1 ? "" : "s");

@@ -2,8 +2,11 @@
 #include "bundle.h"
 #include "base/base.h"
 #include "base/error.h"
+#include "base/json_report.h"
 #include "commands.h"
+#include "engine.h"
 #include "progress.h"
+#include "transfer.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -26,16 +29,6 @@ static pd_code refused(const char *what, const char *path, pd_error *err)
 
 /* ---- what became of the refs ---- */
 
-const char *bundle_fate_name(pd_import_fate fate)
-{
-  switch (fate) {
-  case PD_IMPORT_CREATED: return "created";
-  case PD_IMPORT_FORWARDED: return "forwarded";
-  case PD_IMPORT_REPLACED: return "replaced";
-  default: return "unchanged";
-  }
-}
-
 void bundle_take_ref(void *ctx, const pd_import_ref *ref)
 {
   bundle_view *view = ctx;
@@ -44,10 +37,10 @@ void bundle_take_ref(void *ctx, const pd_import_ref *ref)
     pd_json_open(&view->refs, '{');
     pd_json_put_text(&view->refs, "ref", ref->name);
     pd_json_put_id(&view->refs, "commit", &ref->commit);
-    pd_json_put_text(&view->refs, "fate", bundle_fate_name(ref->fate));
+    pd_json_put_text(&view->refs, "fate", pd_import_fate_names[ref->fate - 1]);
     pd_json_close(&view->refs, '}');
   } else {
-    out_printf(&view->lines, "%-10s %s  %s\n", bundle_fate_name(ref->fate), cli_short_id(&ref->commit, hex), ref->name);
+    out_printf(&view->lines, "%-10s %s  %s\n", pd_import_fate_names[ref->fate - 1], cli_short_id(&ref->commit, hex), ref->name);
   }
 }
 
@@ -132,12 +125,12 @@ static pd_code print_export(cli_session *cli, const pd_export_report *r, const c
 static pd_code export_to(cli_session *cli, const char *path, const pd_export_options *options, pd_export_report *out, pd_error *err)
 {
   char beside[4096];
-  if (strcmp(path, "-") == 0) return pd_export(cli->store, STDOUT_FILENO, options, out, err);
+  if (strcmp(path, "-") == 0) return transfer_export(cli, STDOUT_FILENO, options, out, err);
   if (snprintf(beside, sizeof beside, "%s.XXXXXX", path) >= (int)sizeof beside)
     return pd_error_set(err, PD_INVALID, "the name is too long");
   CLEANUP(close_fd) int fd = mkostemp(beside, O_CLOEXEC);
   if (fd < 0) return refused("write", path, err);
-  pd_code code = pd_export(cli->store, fd, options, out, err);
+  pd_code code = transfer_export(cli, fd, options, out, err);
   if (!code && (fsync(fd) != 0 || rename(beside, path) != 0)) code = refused("write", path, err);
   if (code) unlink(beside);
   return code;
@@ -161,7 +154,7 @@ static pd_code run_export(cli_session *cli, const args_parsed *args, pd_error *e
   if (strcmp(path, "-") == 0 && isatty(STDOUT_FILENO))
     return pd_error_set(err, PD_INVALID, "a bundle is not for a terminal: name a file, or redirect the output");
   bundle_prepare(cli);
-  TRY(cli_open(cli, CLI_READ, err));
+  TRY(engine_open(cli, CLI_READ, err));
   progress_init(&bar, cli, "export");
   pd_code code = export_to(cli, path, &options, &report, err);
   progress_clear(&bar);
@@ -218,7 +211,7 @@ static pd_code import_from(bundle_view *view, int fd, const pd_import_options *o
 {
   pd_import_report report;
   cli_session *cli = view->cli;
-  pd_code code = pd_import(cli->store, fd, options, &report, err);
+  pd_code code = transfer_import(cli, fd, options, &report, err);
   if (code == PD_CONFLICT) snprintf(cli->hint, sizeof cli->hint, "import it beside yours with --as origin, then: perdure merge origin/REF");
   if (code == PD_NOT_FOUND) cli->exit_code = CLI_EXIT_CONFLICT;
   TRY(code);
@@ -236,7 +229,7 @@ static pd_code run_import(cli_session *cli, const args_parsed *args, pd_error *e
                                .ctx = &view};
   TRY(bundle_open(args->words[0], &fd, err));
   bundle_prepare(cli);
-  TRY(cli_open(cli, options.is_dry_run ? CLI_READ : CLI_CREATE, err));
+  TRY(engine_open(cli, options.is_dry_run ? CLI_READ : CLI_CREATE, err));
   bundle_view_init(&view, cli, "import", err);
   pd_code code = import_from(&view, fd, &options, err);
   bundle_view_done(&view);

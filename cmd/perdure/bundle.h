@@ -19,7 +19,6 @@ void bundle_view_init(bundle_view *view, cli_session *cli, const char *what, pd_
 void bundle_view_done(bundle_view *view);
 /* Open a file to read it from anywhere; what comes from standard input ("-") is kept in one without a name. */
 PD_MUST_USE pd_code bundle_open(const char *path, int *out_fd, pd_error *err);
-const char *bundle_fate_name(pd_import_fate fate);
 /* For pd_import_options, with the view as ctx. */
 void bundle_take_ref(void *view, const pd_import_ref *ref);
 bool bundle_progress(void *view, uint64_t done, uint64_t total);

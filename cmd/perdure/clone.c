@@ -1,11 +1,14 @@
-/* clone.c: `clone`, `push` and `pull`: from home to home on this machine, through bundles. */
+/* clone.c: `clone`, `push` and `pull`: from home to home, here or on servers, through bundles. */
 #include "base/array.h"
 #include "base/base.h"
 #include "base/error.h"
 #include "base/names.h"
 #include "bundle.h"
 #include "commands.h"
+#include "engine.h"
 #include "far.h"
+#include "remote/remote.h"
+#include "transfer.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -17,12 +20,12 @@
 typedef struct other {
   char *uri;
   char agent[PD_NAME_SIZE_MAX + 1];
-  pd_store *store;
+  cli_session there; /* of that store */
 } other;
 
 static void other_done(other *o)
 {
-  pd_store_close(o->store, NULL);
+  pd_store_close(o->there.store, NULL);
   free(o->uri);
 }
 
@@ -41,13 +44,26 @@ static pd_code other_uri(const char *text, char **out, pd_error *err)
   return *out ? PD_OK : pd_error_memory(err, "the store's name");
 }
 
-static pd_code other_open(cli_session *cli, const args_parsed *args, other *o, bool is_read_only, pd_error *err)
+static pd_code open_here(other *o, bool is_read_only, pd_error *err)
 {
   pd_options options = {
     .is_read_only = is_read_only, .must_exist = true, .value_size_max = CLI_VALUE_SIZE_LIMIT, .cache_size_max = CLI_BUNDLE_CACHE_SIZE};
+  return pd_store_open(o->uri, o->agent, &options, &o->there.store, err);
+}
+
+/* Is it there, and may we ask it? */
+static pd_code look_there(other *o, pd_error *err)
+{
+  CLEANUP(names_done) names_list names = {0};
+  return engine_names(&o->there, &names, err);
+}
+
+static pd_code other_open(cli_session *cli, const args_parsed *args, other *o, bool is_read_only, pd_error *err)
+{
   bool is_named = args->spec == &cmd_clone.spec || args_get(args, "remote");
   TRY(far_other(cli, args, o->uri, is_named, err));
-  pd_code code = pd_store_open(o->uri, o->agent, &options, &o->store, err);
+  o->there = (cli_session){.uri = o->uri, .agent = o->agent, .is_remote = pd_remote_is(o->uri)};
+  pd_code code = o->there.is_remote ? look_there(o, err) : open_here(o, is_read_only, err);
   if (code == PD_DENIED) far_explain(cli, args, o->uri);
   if (code != PD_NOT_FOUND) return code;
   cli->exit_code = CLI_EXIT_STORAGE;
@@ -65,15 +81,15 @@ static pd_code other_name(const cli_session *cli, const args_parsed *args, const
 
 /* ---- clone ---- */
 
-static pd_code clone_into(cli_session *cli, const other *from, pd_error *err)
+static pd_code clone_into(cli_session *cli, other *from, pd_error *err)
 {
   bundle_view view;
   pd_import_report report;
   bundle_view_init(&view, cli, "clone", err);
   pd_transfer_options options = {.is_all = true, .export_progress = bundle_progress, .export_ctx = &view};
   options.import = (pd_import_options){.adopts_current = true, .visit_ref = bundle_take_ref, .progress = bundle_progress, .ctx = &view};
-  pd_code code = pd_transfer(from->store, cli->store, &options, &report, err);
-  if (!code) code = pd_remote_set(cli->store, ORIGIN, from->uri, from->agent, err);
+  pd_code code = transfer_bring(&from->there, cli, &options, &report, err);
+  if (!code) code = transfer_remote_set(cli, ORIGIN, from->uri, from->agent, err);
   if (!code) code = bundle_print(&view, &report, false, err);
   bundle_view_done(&view);
   return code;
@@ -82,13 +98,17 @@ static pd_code clone_into(cli_session *cli, const other *from, pd_error *err)
 /* A clone is of a new store: else it would be a pull. One that was begun and killed may be ended. */
 static pd_code check_new(cli_session *cli, pd_error *err)
 {
-  pd_stats stats;
-  pd_commit head;
-  TRY(pd_store_stats(cli->store, &stats, err));
-  TRY(pd_resolve(cli->store, NULL, &head, err));
-  if (stats.refs == 1 && !head.seq) return PD_OK;
+  CLEANUP(names_done) names_list names = {0};
+  TRY(engine_names(cli, &names, err));
+  if (names_count(&names) == 1 && !names_at(&names, 0)->commit.seq) return PD_OK;
   snprintf(cli->hint, sizeof cli->hint, "to bring it up to date: perdure pull");
   return pd_error_set(err, PD_EXISTS, "agent '%s' in %s has a history already", cli->agent, cli->uri);
+}
+
+static pd_code make_or_open(cli_session *cli, pd_error *err)
+{
+  bool is_made;
+  return cli->is_remote ? engine_make(cli, &is_made, err) : cli_open(cli, CLI_CREATE, err);
 }
 
 static pd_code clone_home(cli_session *cli, const args_parsed *args, pd_error *err)
@@ -101,7 +121,7 @@ static pd_code clone_home(cli_session *cli, const args_parsed *args, pd_error *e
   }
   TRY(other_open(cli, args, &from, true, err));
   bundle_prepare(cli);
-  TRY(cli_open(cli, CLI_CREATE, err));
+  TRY(make_or_open(cli, err));
   pd_code code = check_new(cli, err);
   if (!code) code = clone_into(cli, &from, err);
   pd_store_close(cli->store, NULL); /* its URI goes with this function */
@@ -112,8 +132,10 @@ static pd_code clone_home(cli_session *cli, const args_parsed *args, pd_error *e
 static pd_code run_clone(cli_session *cli, const args_parsed *args, pd_error *err)
 {
   const char *uri = cli->uri;
+  bool is_remote = cli->is_remote;
   pd_code code = clone_home(cli, args, err);
   cli->uri = uri; /* DST is gone */
+  cli->is_remote = is_remote;
   return code;
 }
 
@@ -154,8 +176,8 @@ static pd_code find_remote(cli_session *cli, const args_parsed *args, other *o, 
   CLEANUP(free_bufs) pd_buf bufs[2] = {0};
   const char *uri = args_get(args, "remote");
   if (uri) return other_name(cli, args, uri, o, err);
-  pd_code code = pd_remote_get(cli->store, ORIGIN, &bufs[0], &bufs[1], err);
-  if (code == PD_NOT_FOUND) {
+  pd_code code = transfer_remote_get(cli, ORIGIN, &bufs[0], &bufs[1], err);
+  if (code == PD_NOT_FOUND && !cli->exit_code) {
     cli->exit_code = CLI_EXIT_USAGE;
     snprintf(cli->hint, sizeof cli->hint, "say where with --remote URI; it is remembered");
   }
@@ -165,9 +187,22 @@ static pd_code find_remote(cli_session *cli, const args_parsed *args, other *o, 
   return o->uri ? PD_OK : pd_error_memory(err, "the store's name");
 }
 
-static pd_transfer_options transfer_of(cli_session *cli, const args_parsed *args, bundle_view *view, const char **own_ref)
+/* The current ref of the command's own store. */
+static pd_code own_ref_of(cli_session *cli, char out[PD_REF_SIZE_MAX + 1], pd_error *err)
 {
-  *own_ref = pd_store_ref(cli->store);
+  CLEANUP(names_done) names_list names = {0};
+  if (!cli->is_remote) {
+    snprintf(out, PD_REF_SIZE_MAX + 1, "%s", pd_store_ref(cli->store));
+    return PD_OK;
+  }
+  TRY(engine_names(cli, &names, err));
+  for (size_t i = 0; i < names_count(&names); i++)
+    if (names_at(&names, i)->is_current) snprintf(out, PD_REF_SIZE_MAX + 1, "%s", names_at(&names, i)->text);
+  return PD_OK;
+}
+
+static pd_transfer_options transfer_of(const args_parsed *args, bundle_view *view, const char *const *own_ref)
+{
   pd_transfer_options t = {.is_all = args_get(args, "all") != NULL, .export_progress = bundle_progress, .export_ctx = view};
   t.refs = args->word_count ? args->words : own_ref;
   t.ref_count = args->word_count ? args->word_count : 1;
@@ -177,16 +212,18 @@ static pd_transfer_options transfer_of(cli_session *cli, const args_parsed *args
 
 static pd_code remember(cli_session *cli, const args_parsed *args, const other *o, pd_error *err)
 {
-  return args_get(args, "remote") ? pd_remote_set(cli->store, ORIGIN, o->uri, o->agent, err) : PD_OK;
+  return args_get(args, "remote") ? transfer_remote_set(cli, ORIGIN, o->uri, o->agent, err) : PD_OK;
 }
 
 static pd_code push_to(bundle_view *view, const args_parsed *args, other *to, pd_error *err)
 {
   cli_session *cli = view->cli;
-  const char *own_ref;
+  char own[PD_REF_SIZE_MAX + 1] = "";
+  const char *own_ref = own;
   pd_import_report report;
-  pd_transfer_options t = transfer_of(cli, args, view, &own_ref);
-  pd_code code = pd_transfer(cli->store, to->store, &t, &report, err);
+  TRY(own_ref_of(cli, own, err));
+  pd_transfer_options t = transfer_of(args, view, &own_ref);
+  pd_code code = transfer_bring(cli, &to->there, &t, &report, err);
   if (code == PD_CONFLICT) snprintf(cli->hint, sizeof cli->hint, "the other side has what you have not: perdure pull, merge, then push");
   TRY(code);
   TRY(remember(cli, args, to, err));
@@ -198,7 +235,7 @@ static pd_code run_push(cli_session *cli, const args_parsed *args, pd_error *err
   CLEANUP(other_done) other to = {0};
   bundle_view view;
   bundle_prepare(cli);
-  TRY(cli_open(cli, CLI_WRITE, err));
+  TRY(engine_open(cli, CLI_WRITE, err));
   TRY(find_remote(cli, args, &to, err));
   TRY(other_open(cli, args, &to, false, err));
   bundle_view_init(&view, cli, "push", err);
@@ -238,7 +275,7 @@ static pd_code forward_ref(cli_session *cli, const char *name, pd_error *err)
   bool has_moved;
   pd_error why;
   snprintf(there, sizeof there, ORIGIN "/%s", name);
-  pd_code code = pd_forward(cli->store, name, there, NULL, &has_moved, &why);
+  pd_code code = transfer_forward(cli, name, there, &has_moved, &why);
   if (code == PD_CONFLICT) {
     cli_say(cli, "'%s' and '%s' have diverged; to bring them together: perdure merge %s --ref %s", name, there, there, name);
     cli->exit_code = CLI_EXIT_CONFLICT;
@@ -253,12 +290,14 @@ static pd_code forward_ref(cli_session *cli, const char *name, pd_error *err)
 static pd_code pull_from(bundle_view *view, const args_parsed *args, other *from, pd_error *err)
 {
   cli_session *cli = view->cli;
-  const char *own_ref;
+  char own[PD_REF_SIZE_MAX + 1] = "";
+  const char *own_ref = own;
   pd_import_report report;
-  pd_transfer_options t = transfer_of(cli, args, view, &own_ref);
+  TRY(own_ref_of(cli, own, err));
+  pd_transfer_options t = transfer_of(args, view, &own_ref);
   CLEANUP(fetched_done) fetched f = {.view = view};
   t.import = (pd_import_options){.as = ORIGIN, .visit_ref = take_fetched, .progress = show_fetched, .ctx = &f};
-  TRY(pd_transfer(from->store, cli->store, &t, &report, err));
+  TRY(transfer_bring(&from->there, cli, &t, &report, err));
   TRY(remember(cli, args, from, err));
   TRY(bundle_print(view, &report, false, err));
   TRY(pd_names_check(&f.names, "a list of refs", err));
@@ -272,7 +311,7 @@ static pd_code run_pull(cli_session *cli, const args_parsed *args, pd_error *err
   CLEANUP(other_done) other from = {0};
   bundle_view view;
   bundle_prepare(cli);
-  TRY(cli_open(cli, CLI_WRITE, err));
+  TRY(engine_open(cli, CLI_WRITE, err));
   TRY(find_remote(cli, args, &from, err));
   TRY(other_open(cli, args, &from, true, err));
   bundle_view_init(&view, cli, "pull", err);

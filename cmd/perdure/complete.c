@@ -9,12 +9,15 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "commands.h"
+#include "engine.h"
+#include "far_home.h"
 #include "fields.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 #define CANDIDATES_MAX 500
+#define FAR_KEYS_MAX 10000 /* keys of a server that are looked at */
 
 /* The command line so far. */
 typedef struct line {
@@ -48,24 +51,42 @@ static bool open_store(line *l)
 {
   static char uri[4200];
   const char *home = getenv("HOME");
-  if (l->cli->store) return true;
+  if (l->cli->store || (l->cli->is_remote && !l->store && !l->agent)) return true;
   if (l->store) {
     bool is_home = strncmp(l->store, "~/", 2) == 0 && home;
     snprintf(uri, sizeof uri, "%s%s%s", cli_has_scheme(l->store) ? "" : "sqlite:", is_home ? home : "", l->store + is_home);
     l->cli->uri = uri;
+    l->cli->is_remote = false;
   }
   if (l->agent) l->cli->agent = l->agent;
-  return cli_open(l->cli, CLI_READ, NULL) == PD_OK;
-}
-
-static void offer_ref(void *ctx, const pd_ref *ref)
-{
-  offer(ctx, pd_text(ref->name), "ref");
+  return l->cli->is_remote || cli_open(l->cli, CLI_READ, NULL) == PD_OK;
 }
 
 static void offer_refs(line *l)
 {
-  if (open_store(l)) (void)!pd_ref_list(l->cli->store, offer_ref, l, NULL);
+  CLEANUP(names_done) names_list names = {0};
+  if (!open_store(l) || engine_names(l->cli, &names, NULL)) return;
+  for (size_t i = 0; i < names_count(&names); i++) offer(l, pd_text(names_at(&names, i)->text), "ref");
+}
+
+/* The keys that begin alike, of a server, which are asked for at once. */
+typedef struct far_keys {
+  line *l;
+  char last[PD_KEY_SIZE_MAX + 1]; /* that was offered */
+  size_t count;
+} far_keys;
+
+static bool offer_far_key(void *ctx, const pd_entry *entry, pd_bytes value)
+{
+  far_keys *keys = ctx;
+  size_t size = strlen(keys->l->text);
+  const char *key = entry->key.data, *slash = entry->key.size > size ? memchr(key + size, '/', entry->key.size - size) : NULL;
+  size_t shown = slash ? (size_t)(slash - key) + 1 : entry->key.size;
+  (void)value;
+  if (strlen(keys->last) == shown && memcmp(keys->last, key, shown) == 0) return true;
+  snprintf(keys->last, sizeof keys->last, "%.*s", (int)shown, key);
+  offer(keys->l, (pd_bytes){key, shown}, slash ? "keys" : "key");
+  return ++keys->count < CANDIDATES_MAX;
 }
 
 /* Keys as if '/' made folders: what begins alike up to the next '/' is one candidate, and is skipped in one step. */
@@ -77,6 +98,11 @@ static void offer_keys(line *l)
   if (strcmp(command, "session") == 0) return; /* its keys are in the memory of the server */
   if (strcmp(command, "shared") == 0) l->agent = "shared";
   if (!open_store(l)) return;
+  if (l->cli->is_remote) {
+    far_keys keys = {.l = l};
+    (void)!engine_scan(l->cli, NULL, &(pd_scan){.prefix = pd_text(l->text), .keys_only = true}, FAR_KEYS_MAX, offer_far_key, &keys, NULL);
+    return;
+  }
   for (size_t count = 0; count < CANDIDATES_MAX; count++) {
     pd_scan scan = {.prefix = pd_text(l->text), .from = pd_buf_bytes(&next), .keys_only = true};
     pd_iter *iter = NULL;
@@ -106,7 +132,7 @@ static void offer_agents(line *l)
 {
   l->agent = NULL;
   (void)!open_store(l); /* for its URI */
-  (void)!pd_home_agents(l->cli->uri, offer_agent, l, NULL);
+  (void)!(l->cli->is_remote ? far_agents(l->cli, offer_agent, l, NULL) : pd_home_agents(l->cli->uri, offer_agent, l, NULL));
 }
 
 static bool offer_tag(void *ctx, const pd_mark *tag)
@@ -119,7 +145,7 @@ static bool offer_tag(void *ctx, const pd_mark *tag)
 static void offer_points(line *l)
 {
   offer_refs(l);
-  if (open_store(l)) (void)!pd_tag_list(l->cli->store, offer_tag, l, NULL);
+  if (open_store(l)) (void)!engine_mark_list(l->cli, "tag", offer_tag, l, NULL);
   offer(l, pd_text("root"), "the empty commit that every history begins with");
 }
 

@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "commands.h"
+#include "engine.h"
 
 #include <inttypes.h>
 
@@ -87,7 +88,7 @@ static pd_code du_json(cli_session *cli, const char *at, pd_bytes prefix, unsign
   pd_json_open(&w, '{');
   pd_json_key(&w, "rows");
   pd_json_open(&w, '[');
-  TRY(pd_du_store(cli->store, at, prefix, depth, show_row, &view, &du, err));
+  TRY(engine_du(cli, at, prefix, depth, show_row, &view, &du, err));
   begin_refs(&view);
   pd_json_close(&w, ']');
   pd_json_put_number(&w, "keys", du.keys);
@@ -108,10 +109,10 @@ static pd_code run_du(cli_session *cli, const args_parsed *args, pd_error *err)
   pd_du du;
   TRY(args_number(args, "depth", 1, &depth, err));
   if (depth > PD_KEY_SIZE_MAX) depth = PD_KEY_SIZE_MAX;
-  TRY(cli_open(cli, CLI_READ, err));
+  TRY(engine_open(cli, CLI_READ, err));
   if (cli->is_json) return du_json(cli, at, prefix, (unsigned)depth, err);
   out_text(&cli->out, "        size       keys  prefix\n");
-  TRY(pd_du_store(cli->store, at, prefix, (unsigned)depth, show_row, &view, &du, err));
+  TRY(engine_du(cli, at, prefix, (unsigned)depth, show_row, &view, &du, err));
   begin_refs(&view);
   print_sums(&cli->out, &du);
   return PD_OK;

@@ -38,19 +38,12 @@ void engine_begin(const cli_session *cli, engine_answer *a, pd_error *err)
   pd_json_put_text(&a->w, "store", cli->agent);
 }
 
-static bool is_without_store(pd_bytes body)
-{
-  pd_json answer;
-  return pd_json_parse(body, &answer, NULL) == PD_OK &&
-         pd_json_is(pd_json_member(pd_json_member(answer, "error"), "code"), "StoreNotFound");
-}
-
 pd_code engine_ask(cli_session *cli, engine_answer *a, const char *capability, pd_error *err)
 {
   pd_json_close(&a->w, '}');
   TRY(a->w.code);
   pd_code code = far_store(cli, capability, pd_buf_bytes(&a->input), &a->body, err);
-  if (code == PD_NOT_FOUND && is_without_store(pd_buf_bytes(&a->body))) return cli_no_store(cli, err);
+  if (code == PD_NOT_FOUND && far_is_without_store(&a->body)) return cli_no_store(cli, err);
   TRY(code);
   pd_buf_clear(&a->texts);
   TRY(pd_buf_reserve(&a->texts, a->body.size + 1, err)); /* no text is longer than its JSON: what was taken does not move */

@@ -109,6 +109,37 @@ PD_MUST_USE pd_code engine_history(cli_session *cli, const char *at, pd_bytes ke
 PD_MUST_USE pd_code engine_blame(cli_session *cli, const char *at, pd_bytes key, bool (*visit)(void *ctx, const pd_blame_line *line),
                                  void *ctx, pd_error *err);
 
+/* ---- what a store knows besides its state ---- */
+
+PD_MUST_USE pd_code engine_setting_get(cli_session *cli, const char *name, pd_buf *out, pd_error *err);
+PD_MUST_USE pd_code engine_setting_list(cli_session *cli, bool (*visit)(void *ctx, const char *name, pd_bytes value), void *ctx,
+                                        pd_error *err);
+PD_MUST_USE pd_code engine_setting_set(cli_session *cli, const char *name, pd_bytes value, const pd_note *note, pd_error *err);
+PD_MUST_USE pd_code engine_setting_delete(cli_session *cli, const char *name, const pd_note *note, pd_error *err);
+
+PD_MUST_USE pd_code engine_message_get(cli_session *cli, const char *id, pd_message_visit visit, void *ctx, pd_error *err);
+PD_MUST_USE pd_code engine_message_list(cli_session *cli, const char *session, pd_message_visit visit, void *ctx, pd_error *err);
+/* The message, its parent, and so on, the newest first. */
+PD_MUST_USE pd_code engine_message_ancestors(cli_session *cli, const char *id, pd_message_visit visit, void *ctx, pd_error *err);
+/* `visit` (may be NULL) gets the message as it is linked now. */
+PD_MUST_USE pd_code engine_message_link(cli_session *cli, const pd_message *message, const char *at, const pd_note *note, pd_commit *out,
+                                        pd_message_visit visit, void *ctx, pd_error *err);
+PD_MUST_USE pd_code engine_message_unlink(cli_session *cli, const char *id, const pd_note *note, pd_error *err);
+
+/* As pd_prove; with `descends` as pd_prove_descent, of which `at` is the later point. */
+PD_MUST_USE pd_code engine_prove(cli_session *cli, const char *at, pd_bytes key, bool has_value, const char *descends, pd_buf *out,
+                                 pd_error *err);
+
+/* ---- care ---- */
+
+PD_MUST_USE pd_code engine_gc(cli_session *cli, const pd_gc_policy *policy, pd_gc_report *out, pd_error *err);
+PD_MUST_USE pd_code engine_gc_auto(cli_session *cli, bool *out_did, bool *out_is_auto, pd_gc_report *out, pd_error *err);
+PD_MUST_USE pd_code engine_erase(cli_session *cli, pd_bytes key, const pd_erase_options *options, pd_erase_report *out, pd_error *err);
+PD_MUST_USE pd_code engine_du(cli_session *cli, const char *at, pd_bytes prefix, unsigned depth,
+                              bool (*visit)(void *ctx, const pd_du_row *row), void *ctx, pd_du *out, pd_error *err);
+/* Opens the store by itself, as pd_repair. */
+PD_MUST_USE pd_code engine_repair(cli_session *cli, const pd_repair_options *options, pd_repair_report *out, pd_error *err);
+
 /* ---- merge ---- */
 
 /* A result, and what a server answered it with. Zero-initialise; engine_merged_done. */

@@ -2,6 +2,7 @@
 #include "base/base.h"
 #include "base/error.h"
 #include "commands.h"
+#include "engine.h"
 #include "progress.h"
 
 #include <inttypes.h>
@@ -58,8 +59,8 @@ static pd_code run_erase(cli_session *cli, const args_parsed *args, pd_error *er
                               .progress = progress_show,
                               .ctx = &bar};
   TRY(args_number(args, "version", 1, &options.version, err));
-  TRY(cli_open(cli, options.is_dry ? CLI_READ : CLI_WRITE, err));
-  pd_code code = pd_erase(cli->store, pd_text(args->words[0]), &options, &report, err);
+  TRY(engine_open(cli, options.is_dry ? CLI_READ : CLI_WRITE, err));
+  pd_code code = engine_erase(cli, pd_text(args->words[0]), &options, &report, err);
   progress_clear(&bar);
   TRY(code);
   if (cli->is_json) return print_json(cli, args->words[0], options.is_dry, &report, err);

@@ -175,12 +175,15 @@ pd_code far_call_as(const cli_session *cli, const far_caller *who, const char *c
   return ask(cli, &request, capability, out, err);
 }
 
+/* What walks the whole store may take its time. */
+static const char *const slow[] = {"store.verify", "store.merge", "store.gc", "store.erase", "store.du", "store.repair"};
+
 pd_code far_store(const cli_session *cli, const char *capability, pd_bytes input, pd_buf *out, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf path = {.size_max = PATH_SIZE_MAX};
   TRY(call_path(capability, &path, err));
   pd_remote_request request = {.method = "POST", .path = (const char *)path.data, .role = pd_remote_role(cli->uri), .body = input};
-  request.is_slow = strcmp(capability, "store.verify") == 0 || strcmp(capability, "store.merge") == 0;
+  for (size_t i = 0; i < COUNT_OF(slow); i++) request.is_slow |= strcmp(capability, slow[i]) == 0;
   return ask(cli, &request, capability, out, err);
 }
 
@@ -188,4 +191,33 @@ pd_code far_ask(const cli_session *cli, const char *method, const char *path, pd
 {
   pd_remote_request request = {.method = method, .path = path, .role = pd_remote_role(cli->uri), .body = body, .is_slow = true};
   return ask(cli, &request, path, out, err);
+}
+
+pd_code far_bundle(const cli_session *cli, const char *path, pd_bytes body, const far_files *files, pd_buf *out, pd_error *err)
+{
+  pd_remote_reply reply = {0};
+  pd_remote_request request = {
+    .uri = cli->uri,
+    .method = "POST",
+    .path = path,
+    .role = pd_remote_role(cli->uri),
+    .type = files->send_fd ? "application/octet-stream" : NULL,
+    .body = body,
+    .send_fd = files->send_fd,
+    .send_size = files->send_size,
+    .take_fd = files->take_fd,
+    .progress = files->progress,
+    .progress_ctx = files->progress_ctx,
+    .is_slow = true,
+  };
+  TRY(pd_remote_ask(&request, &reply, out, err));
+  if (files->report) memcpy(files->report, reply.report, sizeof reply.report);
+  return reply.status == 200 ? PD_OK : pd_remote_error(&reply, pd_buf_bytes(out), path, err);
+}
+
+bool far_is_without_store(const pd_buf *answer)
+{
+  pd_json json;
+  return pd_json_parse(pd_buf_bytes(answer), &json, NULL) == PD_OK &&
+         pd_json_is(pd_json_member(pd_json_member(json, "error"), "code"), "StoreNotFound");
 }

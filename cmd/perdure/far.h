@@ -40,6 +40,20 @@ PD_MUST_USE pd_code far_call(const cli_session *cli, const char *session, bool i
 /* POST /v1/call/NAME of a capability store.*, as whoever the token says. `out` has the answer, or {"error":…}. */
 PD_MUST_USE pd_code far_store(const cli_session *cli, const char *capability, pd_bytes input, pd_buf *out, pd_error *err);
 
+/* The files of a request, and what is told of them. Zero-initialise. */
+typedef struct far_files {
+  const int *send_fd, *take_fd; /* as in pd_remote_request */
+  uint64_t send_size;
+  char *report; /* PD_REMOTE_REPORT_SIZE bytes: what the answer's header says of its file; NULL: not wanted */
+  bool (*progress)(void *ctx, uint64_t done, uint64_t total);
+  void *progress_ctx;
+} far_files;
+
+/* POST PATH, as whoever the token says: a bundle is sent, or comes. `out` has the answer, or {"error":…}. */
+PD_MUST_USE pd_code far_bundle(const cli_session *cli, const char *path, pd_bytes body, const far_files *files, pd_buf *out, pd_error *err);
+/* Does the answer say that there is no such store? */
+bool far_is_without_store(const pd_buf *answer);
+
 /* METHOD /v1/PATH with a JSON body (of a POST), as the operator. The answer's body replaces what `out` holds. */
 PD_MUST_USE pd_code far_ask(const cli_session *cli, const char *method, const char *path, pd_bytes body, pd_buf *out, pd_error *err);
 

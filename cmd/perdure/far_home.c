@@ -4,6 +4,7 @@
 #include "base/array.h"
 #include "base/base.h"
 #include "base/base64.h"
+#include "base/bind.h"
 #include "base/buf.h"
 #include "base/error.h"
 #include "far.h"
@@ -190,4 +191,23 @@ pd_code far_vault(const cli_session *cli, const char *verb, const passphrase *pa
   if (!code) code = far_ask(cli, "POST", where, pd_buf_bytes(&input), &out, err);
   if (input.data) explicit_bzero(input.data, input.capacity);
   return code;
+}
+
+/* ---- who is there ---- */
+
+/* The names came over a wire: what is not a name is not passed on. */
+pd_code far_agents(const cli_session *cli, void (*visit)(void *ctx, const char *agent), void *ctx, pd_error *err)
+{
+  CLEANUP(pd_buf_done) pd_buf out = {0};
+  pd_json answer, item;
+  char name[PD_NAME_SIZE_MAX + 1];
+  TRY(far_ask(cli, "GET", "/v1/home/agents", (pd_bytes){0}, &out, err));
+  TRY(pd_json_parse(pd_buf_bytes(&out), &answer, err));
+  for (pd_json_walk walk = pd_json_walk_begin(pd_json_member(answer, "agents")); pd_json_walk_next(&walk, NULL, &item);) {
+    if (!pd_json_copy_text(item, name, sizeof name))
+      return pd_error_set(err, PD_STORAGE, "the server's answer has a name that is too long");
+    TRY(pd_agent_check(name, err));
+    visit(ctx, name);
+  }
+  return PD_OK;
 }

@@ -9,6 +9,9 @@
 PD_MUST_USE pd_code far_doctor(const cli_session *cli, void (*visit)(void *ctx, const pd_diagnosis *diagnosis), void *ctx,
                                pd_severity *out_worst, pd_error *err);
 
+/* As pd_home_agents. */
+PD_MUST_USE pd_code far_agents(const cli_session *cli, void (*visit)(void *ctx, const char *agent), void *ctx, pd_error *err);
+
 /* The settings in force there. Zero-initialise. */
 typedef struct far_config {
   pd_config_info *infos;

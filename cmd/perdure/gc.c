@@ -2,6 +2,7 @@
 #include "base/base.h"
 #include "base/error.h"
 #include "commands.h"
+#include "engine.h"
 #include "progress.h"
 
 #include <inttypes.h>
@@ -72,23 +73,21 @@ static pd_code run_auto(cli_session *cli, const args_parsed *args, pd_error *err
 {
   static const char *const others[] = {"keep-last", "keep-days", "keep-versions", "keep-refs", "dry-run", "author"};
   pd_gc_report report = {0};
-  pd_gc_info info;
-  bool did;
+  bool did, is_auto;
   for (size_t i = 0; i < COUNT_OF(others); i++)
     if (args_get(args, others[i]))
       return pd_error_set(err, PD_INVALID, "--auto goes by the settings gc.keep-…: it does not go with --%s", others[i]);
-  TRY(cli_open(cli, CLI_WRITE, err));
-  TRY(pd_gc_auto(cli->store, &did, &report, err));
-  TRY(pd_gc_status(cli->store, &info, err));
+  TRY(engine_open(cli, CLI_WRITE, err));
+  TRY(engine_gc_auto(cli, &did, &is_auto, &report, err));
   if (did && !cli->is_json) print_report(cli, &(pd_gc_policy){0}, &report);
   if (did && cli->is_json) return print_json(cli, &(pd_gc_policy){0}, &report, err);
   if (did || !cli->is_json) {
-    if (!did) out_text(&cli->out, info.is_auto ? "gc is not due\n" : "gc.auto is off; switch it on with: perdure settings gc.auto on\n");
+    if (!did) out_text(&cli->out, is_auto ? "gc is not due\n" : "gc.auto is off; switch it on with: perdure settings gc.auto on\n");
     return PD_OK;
   }
   pd_json_writer w = cli_json(cli, err);
   pd_json_open(&w, '{');
-  pd_json_put_bool(&w, "is_auto", info.is_auto);
+  pd_json_put_bool(&w, "is_auto", is_auto);
   pd_json_put_bool(&w, "ran", false);
   pd_json_close(&w, '}');
   return cli_json_end(cli, &w);
@@ -102,8 +101,8 @@ static pd_code run_gc(cli_session *cli, const args_parsed *args, pd_error *err)
   progress_init(&bar, cli, "gc");
   pd_gc_policy policy = {.progress = progress_show, .ctx = &bar};
   TRY(read_policy(args, &policy, err));
-  TRY(cli_open(cli, policy.is_dry ? CLI_READ : CLI_WRITE, err));
-  pd_code code = pd_gc(cli->store, &policy, &report, err);
+  TRY(engine_open(cli, policy.is_dry ? CLI_READ : CLI_WRITE, err));
+  pd_code code = engine_gc(cli, &policy, &report, err);
   progress_clear(&bar);
   TRY(code);
   if (cli->is_json) return print_json(cli, &policy, &report, err);

@@ -4,11 +4,11 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "commands.h"
+#include "engine.h"
 
 #include <stdlib.h>
 
 #define VALUE_SHOWN_MAX 200
-#define ANCESTORS_MAX 1000000
 
 /* ---- messages that outlive their visit ---- */
 
@@ -61,9 +61,9 @@ static bool keep_message(void *ctx, const pd_message *message)
 }
 
 /* The one message `id`, as the last of `all`. */
-static pd_code get_message(pd_store *store, const char *id, message_items *all, pd_error *err)
+static pd_code get_message(cli_session *cli, const char *id, message_items *all, pd_error *err)
 {
-  TRY(pd_message_get(store, id, keep_message, all, err));
+  TRY(engine_message_get(cli, id, keep_message, all, err));
   return all->code ? pd_error_memory(err, "a message") : PD_OK;
 }
 
@@ -109,8 +109,8 @@ static void print_message(out_stream *o, const pd_message *m)
 
 static pd_code unlink_message(cli_session *cli, const char *id, const pd_note *note, pd_error *err)
 {
-  TRY(cli_open(cli, CLI_WRITE, err));
-  TRY(pd_message_unlink(cli->store, id, note, err));
+  TRY(engine_open(cli, CLI_WRITE, err));
+  TRY(engine_message_unlink(cli, id, note, err));
   cli_say(cli, "message '%s' is not linked any more; its commit stays until gc", id);
   if (!cli->is_json) return PD_OK;
   pd_json_writer w = cli_json(cli, err);
@@ -121,18 +121,17 @@ static pd_code unlink_message(cli_session *cli, const char *id, const pd_note *n
   return cli_json_end(cli, &w);
 }
 
-static pd_code print_linked(cli_session *cli, const char *id, const pd_commit *commit, pd_error *err)
+static pd_code print_linked(cli_session *cli, const message_items *one, const pd_commit *commit, pd_error *err)
 {
-  CLEANUP(items_done) message_items one = {0};
   char hex[PD_ID_HEX_SIZE];
   if (!cli->is_json) {
     out_printf(&cli->out, "%s\n", pd_id_hex(&commit->id, hex));
     return PD_OK;
   }
-  TRY(get_message(cli->store, id, &one, err));
+  if (!one->count) return pd_error_memory(err, "a message");
   pd_json_writer w = cli_json(cli, err);
   pd_json_open(&w, '{');
-  message_json(&w, &one.items[0].message);
+  message_json(&w, &one->items[0].message);
   pd_json_close(&w, '}');
   return cli_json_end(cli, &w);
 }
@@ -148,10 +147,11 @@ static pd_code run_link(cli_session *cli, const args_parsed *args, pd_error *err
                         .session = args_get(args, "session"),
                         .submission = args_get(args, "submission"),
                         .parent = args_get(args, "parent")};
+  CLEANUP(items_done) message_items one = {0};
   pd_commit commit;
-  TRY(cli_open(cli, CLI_WRITE, err));
-  TRY(pd_message_link(cli->store, &message, args->word_count > 1 ? args->words[1] : NULL, &note, &commit, err));
-  return print_linked(cli, message.id, &commit, err);
+  TRY(engine_open(cli, CLI_WRITE, err));
+  TRY(engine_message_link(cli, &message, args->word_count > 1 ? args->words[1] : NULL, &note, &commit, keep_message, &one, err));
+  return print_linked(cli, &one, &commit, err);
 }
 
 static const args_option link_options[] = {
@@ -178,22 +178,31 @@ const cli_command cmd_link = {
 
 /* ---- resolve ---- */
 
-static void print_entry(cli_session *cli, pd_json_writer *w, const pd_entry *entry, pd_bytes value, bool has_values)
+typedef struct state_view {
+  cli_session *cli;
+  pd_json_writer *w; /* NULL: lines */
+  bool has_values;
+} state_view;
+
+static bool print_entry(void *ctx, const pd_entry *entry, pd_bytes value)
 {
-  if (w) {
-    pd_json_open(w, '{');
-    pd_json_put_bytes(w, "key", entry->key);
-    cli_entry_json(w, entry);
-    if (has_values) cli_value_json(w, value);
-    pd_json_close(w, '}');
-    out_drain(&cli->out);
-    return;
+  const state_view *view = ctx;
+  out_stream *o = &view->cli->out;
+  if (view->w) {
+    pd_json_open(view->w, '{');
+    pd_json_put_bytes(view->w, "key", entry->key);
+    cli_entry_json(view->w, entry);
+    if (view->has_values) cli_value_json(view->w, value);
+    pd_json_close(view->w, '}');
+    out_drain(o);
+    return !out_is_closed(o);
   }
-  out_text(&cli->out, "    ");
-  out_safe(&cli->out, entry->key);
-  if (has_values) out_text(&cli->out, " = ");
-  if (has_values) cli_value_short(&cli->out, value, VALUE_SHOWN_MAX);
-  out_text(&cli->out, "\n");
+  out_text(o, "    ");
+  out_safe(o, entry->key);
+  if (view->has_values) out_text(o, " = ");
+  if (view->has_values) cli_value_short(o, value, VALUE_SHOWN_MAX);
+  out_text(o, "\n");
+  return !out_is_closed(o);
 }
 
 /* The whole state at the message's commit. */
@@ -201,22 +210,16 @@ static pd_code print_state(cli_session *cli, const pd_id *commit, pd_json_writer
 {
   char hex[PD_ID_HEX_SIZE];
   pd_scan scan = {.keys_only = !has_values};
-  pd_iter *iter = NULL;
-  pd_entry entry;
-  pd_bytes value;
-  pd_code code;
-  TRY(pd_iter_open(cli->store, pd_id_hex(commit, hex), &scan, &iter, err));
-  while (!(code = pd_iter_next(iter, &entry, &value, err)) && !out_is_closed(&cli->out)) print_entry(cli, w, &entry, value, has_values);
-  pd_iter_close(iter);
-  return code == PD_NOT_FOUND ? PD_OK : code;
+  state_view view = {cli, w, has_values};
+  return engine_scan(cli, pd_id_hex(commit, hex), &scan, 0, print_entry, &view, err);
 }
 
 static pd_code run_resolve(cli_session *cli, const args_parsed *args, pd_error *err)
 {
   CLEANUP(items_done) message_items one = {0};
   bool has_values = args_get(args, "values"), has_keys = has_values || args_get(args, "keys");
-  TRY(cli_open(cli, CLI_READ, err));
-  TRY(get_message(cli->store, args->words[0], &one, err));
+  TRY(engine_open(cli, CLI_READ, err));
+  TRY(get_message(cli, args->words[0], &one, err));
   const pd_message *m = &one.items[0].message;
   cli->out.wants_pager = cli->has_pager;
   if (!cli->is_json) {
@@ -264,27 +267,6 @@ static int compare_items(const void *a, const void *b)
   return order ? order : strcmp(x->message.id, y->message.id);
 }
 
-/* The message, its parent, and so on. A parent that was unlinked ends it, and so does one that was linked again later. */
-static pd_code collect_ancestors(pd_store *store, const char *id, message_items *all, pd_error *err)
-{
-  TRY(get_message(store, id, all, err));
-  for (;;) {
-    const pd_message *last = &all->items[all->count - 1].message;
-    uint64_t child_seq = last->link_seq;
-    if (!*last->parent) return PD_OK;
-    pd_error why;
-    pd_code code = get_message(store, last->parent, all, &why);
-    if (code == PD_NOT_FOUND) return PD_OK;
-    if (code) {
-      *err = why;
-      return code;
-    }
-    if (all->items[all->count - 1].message.link_seq <= child_seq && all->count < ANCESTORS_MAX) continue;
-    free(all->items[--all->count].texts);
-    return PD_OK;
-  }
-}
-
 static void print_line(out_stream *o, const pd_message *m)
 {
   char hex[PD_ID_HEX_SIZE], time[PD_TIME_TEXT_SIZE];
@@ -326,11 +308,11 @@ static pd_code run_messages(cli_session *cli, const args_parsed *args, pd_error 
   CLEANUP(items_done) message_items all = {0};
   const char *session = args_get(args, "session"), *last = args_get(args, "before");
   if (session && last) return pd_error_set(err, PD_INVALID, "messages: --session and --before exclude each other");
-  TRY(cli_open(cli, CLI_READ, err));
+  TRY(engine_open(cli, CLI_READ, err));
   if (last)
-    TRY(collect_ancestors(cli->store, last, &all, err));
+    TRY(engine_message_ancestors(cli, last, keep_message, &all, err));
   else
-    TRY(pd_message_list(cli->store, session, keep_message, &all, err));
+    TRY(engine_message_list(cli, session, keep_message, &all, err));
   if (all.code) return pd_error_memory(err, "the messages");
   if (all.count) qsort(all.items, all.count, sizeof *all.items, compare_items);
   return print_items(cli, &all, err);

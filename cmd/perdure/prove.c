@@ -4,6 +4,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "commands.h"
+#include "engine.h"
 
 #include <stdio.h>
 
@@ -71,11 +72,9 @@ static pd_code run_prove(cli_session *cli, const args_parsed *args, pd_error *er
   const char *descends = args_get(args, "descends"), *word = args->word_count ? args->words[0] : NULL;
   TRY(check_prove_words(cli, args, err));
   if (!descends) TRY(pd_key_check(pd_text(word), err));
-  TRY(cli_open(cli, CLI_READ, err));
-  if (descends)
-    TRY(pd_prove_descent(cli->store, descends, word, &proof, err));
-  else
-    TRY(pd_prove(cli->store, args_get(args, "at"), pd_text(word), !args_get(args, "no-value"), &proof, err));
+  TRY(engine_open(cli, CLI_READ, err));
+  TRY(engine_prove(cli, descends ? word : args_get(args, "at"), pd_text(descends ? "" : word), !args_get(args, "no-value"), descends,
+                   &proof, err));
   return hand_out(cli, &proof, args_get(args, "output"), err);
 }
 

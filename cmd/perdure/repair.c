@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "commands.h"
+#include "engine.h"
 #include "progress.h"
 
 #include <inttypes.h>
@@ -92,9 +93,8 @@ static pd_code run_repair(cli_session *cli, const args_parsed *args, pd_error *e
                                .finding = show_finding,
                                .ctx = &view};
   pd_repair_report report = {0};
-  pd_code code = pd_repair(cli->uri, cli->agent, &options, &report, err);
+  pd_code code = engine_repair(cli, &options, &report, err);
   progress_clear(&view.bar);
-  if (code == PD_NOT_FOUND) return cli_no_store(cli, err);
   if (code != PD_OK && !(code == PD_CORRUPT && report.findings)) return code;
   if (cli->is_json)
     TRY(print_json(&view, &report, &findings, err));

@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "commands.h"
+#include "engine.h"
 
 #include <stdio.h>
 
@@ -32,13 +33,13 @@ static bool print_setting(void *ctx, const char *name, pd_bytes value)
 static pd_code list_settings(cli_session *cli, pd_error *err)
 {
   settings_view view = {cli, NULL};
-  if (!cli->is_json) return pd_setting_list(cli->store, NULL, print_setting, &view, err);
+  if (!cli->is_json) return engine_setting_list(cli, print_setting, &view, err);
   pd_json_writer w = cli_json(cli, err);
   view.writer = &w;
   pd_json_open(&w, '{');
   pd_json_key(&w, "settings");
   pd_json_open(&w, '{');
-  TRY(pd_setting_list(cli->store, NULL, print_setting, &view, err));
+  TRY(engine_setting_list(cli, print_setting, &view, err));
   pd_json_close(&w, '}');
   pd_json_close(&w, '}');
   return cli_json_end(cli, &w);
@@ -67,7 +68,7 @@ static pd_code print_one(cli_session *cli, const char *name, const pd_bytes *val
 static pd_code get_setting(cli_session *cli, const char *name, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf value = {0};
-  TRY(pd_setting_get(cli->store, name, &value, err));
+  TRY(engine_setting_get(cli, name, &value, err));
   pd_bytes bytes = pd_buf_bytes(&value);
   return print_one(cli, name, &bytes, err);
 }
@@ -78,7 +79,7 @@ static pd_code set_setting(cli_session *cli, const args_parsed *args, const char
   pd_note note = cli_note(args);
   TRY(cli_value_read(args->words[1], &value, err));
   pd_bytes bytes = pd_buf_bytes(&value);
-  TRY(pd_setting_set(cli->store, name, bytes, &note, err));
+  TRY(engine_setting_set(cli, name, bytes, &note, err));
   cli_say(cli, "settings: '%s' is set", name);
   return cli->is_json ? print_one(cli, name, &bytes, err) : PD_OK;
 }
@@ -89,11 +90,11 @@ static pd_code run_settings(cli_session *cli, const args_parsed *args, pd_error 
   bool is_unset = args_get(args, "unset");
   pd_note note = cli_note(args);
   if (is_unset && args->word_count != 1) return pd_error_set(err, PD_INVALID, "--unset takes one NAME");
-  TRY(cli_open(cli, is_unset || args->word_count > 1 ? CLI_WRITE : CLI_READ, err));
+  TRY(engine_open(cli, is_unset || args->word_count > 1 ? CLI_WRITE : CLI_READ, err));
   if (!name) return list_settings(cli, err);
   if (args->word_count > 1) return set_setting(cli, args, name, err);
   if (!is_unset) return get_setting(cli, name, err);
-  TRY(pd_setting_delete(cli->store, name, &note, err));
+  TRY(engine_setting_delete(cli, name, &note, err));
   cli_say(cli, "settings: '%s' is no longer set", name);
   return print_one(cli, name, NULL, err);
 }

@@ -5,6 +5,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "commands.h"
+#include "engine.h"
 #include "far_home.h"
 
 #include <inttypes.h>
@@ -102,7 +103,7 @@ static pd_code run_sign(cli_session *cli, const args_parsed *args, pd_error *err
   bool keep = !args_get(args, "no-keep");
   const char *at = args->word_count ? args->words[0] : NULL;
   TRY(open_key(cli, &key, NULL, err));
-  TRY(cli_open(cli, keep && !cli->is_remote ? CLI_WRITE : CLI_READ, err));
+  TRY(engine_open(cli, keep ? CLI_WRITE : CLI_READ, err));
   TRY(cli->is_remote ? far_sign(cli, at, keep, &document, err) : pd_sign_head(cli->store, key, at, keep, &document, err));
   if (file)
     TRY(cli_file_write(file, pd_buf_bytes(&document), err));

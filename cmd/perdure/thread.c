@@ -7,6 +7,7 @@
 #include "door.h"
 #include "fields.h"
 #include "progress.h"
+#include "transfer.h"
 
 #include <perdure/thread.h>
 
@@ -30,12 +31,35 @@ static pd_code write_out(void *ctx, const void *data, size_t size, pd_error *err
   return PD_OK;
 }
 
+/* Through a file, so that what comes of a failure in the middle is nothing; then to standard output. */
+static pd_code export_there(cli_session *cli, const char *id, pd_error *err)
+{
+  static char block[1 << 16];
+  CLEANUP(pd_fd_done) int fd = -1;
+  uint64_t lines = 0;
+  TRY(pd_file_temporary(&fd, err));
+  TRY(transfer_thread_export(cli, id, fd, err));
+  for (off_t at = 0;;) {
+    ssize_t n = pread(fd, block, sizeof block, at);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return pd_file_refused(err, "read", "a temporary file");
+    if (!n) break;
+    for (ssize_t i = 0; i < n; i++) lines += block[i] == '\n';
+    out_bytes(&cli->out, (pd_bytes){block, (size_t)n});
+    out_drain(&cli->out);
+    at += n;
+  }
+  cli_say(cli, "%" PRIu64 " lines", lines);
+  return PD_OK;
+}
+
 static pd_code run_export(cli_session *cli, const args_parsed *args, pd_error *err)
 {
   CLEANUP(shut) pd_thread *thread = NULL;
   pd_sink sink = {.write = write_out, .ctx = cli};
   uint64_t lines;
   if (args->word_count != 2) return pd_error_set(err, PD_INVALID, "thread export: which one? Give its id");
+  if (cli->is_remote) return export_there(cli, args->words[1], err);
   TRY(cli_open(cli, CLI_READ, err));
   TRY(pd_thread_open(cli->store, args->words[1], &thread, err));
   TRY(pd_thread_export(thread, &sink, &lines, err));
@@ -85,12 +109,13 @@ static pd_code run_import(cli_session *cli, const args_parsed *args, pd_error *e
   if (args->word_count < 2 || args->word_count > 3) return pd_error_set(err, PD_INVALID, "thread import: FILE [NEW_ID], or - for FILE");
   TRY(bundle_open(args->words[1], &fd, err));
   if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) return pd_error_set(err, PD_INVALID, "'%s' is no file", args->words[1]);
-  TRY(cli_open(cli, dry ? CLI_READ : CLI_CREATE, err));
+  if (!cli->is_remote) TRY(cli_open(cli, dry ? CLI_READ : CLI_CREATE, err));
   progress_init(&bar, cli, "import");
   pd_thread_import_options options = {
     .id = args->word_count == 3 ? args->words[2] : NULL, .is_dry_run = dry != NULL, .progress = progress_show, .ctx = &bar};
   pd_source source = {.read = read_at, .size = (uint64_t)st.st_size, .ctx = &fd};
-  pd_code code = pd_thread_import(cli->store, &source, &options, &report, err);
+  pd_code code = cli->is_remote ? transfer_thread_import(cli, fd, &options, &report, err)
+                                : pd_thread_import(cli->store, &source, &options, &report, err);
   progress_clear(&bar);
   TRY(code);
   return print_import(cli, &report, dry != NULL, err);

@@ -1,9 +1,11 @@
 /* watch.c: `watch`: follow the changes of a store, one line an event, until enough came, the time is over, or somebody interrupts. */
+#include "remote/watch.h"
 #include "base/base.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/json_record.h"
 #include "commands.h"
+#include "engine.h"
 #include "record.h"
 
 #include <inttypes.h>
@@ -18,6 +20,7 @@
 typedef struct watch_view {
   cli_session *cli;
   pd_watch *watch;
+  pd_remote_watch *far; /* of a server, instead */
   bool has_values;
   uint64_t count, count_max; /* 0: no end */
   int64_t end_ms;            /* INT64_MAX: no end */
@@ -62,7 +65,7 @@ static pd_code read_value(watch_view *view, const pd_watch_event *e, pd_buf *out
   if (!view->has_values || e->kind != PD_WATCH_PUT || e->is_erased) return PD_OK;
   snprintf(at, sizeof at, "#%" PRIu64, e->seq);
   pd_error own = {0};
-  pd_code code = pd_get(view->cli->store, at, e->key, out, NULL, &own);
+  pd_code code = engine_get(view->cli, at, e->key, 0, out, NULL, &own);
   *out_has = code == PD_OK;
   if (code == PD_OK || code == PD_ERASED || code == PD_RETIRED || code == PD_NOT_FOUND) return PD_OK;
   *err = own;
@@ -141,13 +144,18 @@ static pd_code tell(watch_view *view, const pd_watch_event *e, pd_error *err)
 
 /* ---- following ---------------------------------------------------------------------------------------------------- */
 
+static pd_code next_event(watch_view *view, uint32_t timeout_ms, pd_watch_event *out, pd_error *err)
+{
+  return view->far ? pd_remote_watch_next(view->far, timeout_ms, out, err) : pd_watch_next(view->watch, timeout_ms, out, err);
+}
+
 /* All that is there without waiting; what was told is then written. */
 static pd_code tell_all(watch_view *view, pd_error *err)
 {
   pd_watch_event e;
   pd_code code = PD_OK;
   while (!is_interrupted && !out_is_closed(&view->cli->out) && (!view->count_max || view->count < view->count_max)) {
-    code = pd_watch_next(view->watch, 0, &e, err);
+    code = next_event(view, 0, &e, err);
     if (code == PD_OK) code = tell(view, &e, err);
     if (code != PD_OK) break;
     out_drain(&view->cli->out);
@@ -162,7 +170,7 @@ static pd_code wait_one(watch_view *view, pd_error *err)
   int64_t left = view->end_ms - pd_clock_monotonic_ms();
   uint32_t slice = left < SLICE_MS ? (uint32_t)(left < 0 ? 0 : left) : SLICE_MS;
   pd_watch_event e;
-  pd_code code = pd_watch_next(view->watch, slice, &e, err);
+  pd_code code = next_event(view, slice, &e, err);
   if (code == PD_NOT_FOUND) return PD_OK;
   return code == PD_OK ? tell(view, &e, err) : code;
 }
@@ -182,7 +190,7 @@ static pd_code follow(watch_view *view, pd_error *err)
     TRY(tell_all(view, err));
   }
   char where[PD_WATCH_CURSOR_SIZE];
-  const pd_watch_cursor cursor = pd_watch_where(view->watch);
+  const pd_watch_cursor cursor = view->far ? pd_remote_watch_where(view->far) : pd_watch_where(view->watch);
   cli_say(view->cli, "to go on from here: --from %s", pd_watch_cursor_text(&cursor, where));
   if (view->count_max && view->count < view->count_max && !is_interrupted) view->cli->exit_code = CLI_EXIT_NEGATIVE;
   return PD_OK;
@@ -211,11 +219,13 @@ static pd_code run_watch(cli_session *cli, const args_parsed *args, pd_error *er
   watch_view view = {.cli = cli};
   pd_watch_options options = {0};
   TRY(read_options(args, &view, &options, err));
-  TRY(cli_open(cli, CLI_READ, err));
-  TRY(pd_watch_open(cli->store, &options, &view.watch, err));
+  TRY(engine_open(cli, CLI_READ, err));
+  TRY(cli->is_remote ? pd_remote_watch_open(cli->uri, cli->agent, &options, &view.far, err)
+                     : pd_watch_open(cli->store, &options, &view.watch, err));
   catch_signals();
   pd_code code = follow(&view, err);
   pd_watch_close(view.watch);
+  pd_remote_watch_close(view.far);
   return code;
 }
 

@@ -30,6 +30,8 @@ typedef struct pd_export_options {
   size_t since_count;
   pd_bundle_progress progress; /* may be NULL */
   void *ctx;
+  const pd_id *known; /* commits that the importer has: left out like those of `since`; ids that are not here are passed over */
+  size_t known_count;
 } pd_export_options;
 
 typedef struct pd_export_report {
@@ -73,6 +75,7 @@ typedef struct pd_import_options {
   /* NULL: refs keep their names, and one that would not move forward is PD_CONFLICT. Else they become AS/name, a picture of the other
    * side that moves wherever that did; but never the store's current ref. */
   const char *as;
+  size_t value_size_max;                                  /* of each value; 0: the handle's */
   bool adopts_current;                                    /* make the bundle's current ref the store's current one, if it came along */
   void (*visit_ref)(void *ctx, const pd_import_ref *ref); /* each ref and what became of it; may be NULL; must not call the store */
   pd_bundle_progress progress;                            /* may be NULL */

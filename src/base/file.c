@@ -127,3 +127,16 @@ pd_code pd_folders_make(const char *path, pd_error *err)
   }
   return make_folder(part, err);
 }
+
+pd_code pd_file_temporary(int *out, pd_error *err)
+{
+  const char *folder = getenv("TMPDIR");
+  char path[4096];
+  if (!folder || !*folder) folder = "/tmp";
+  if (snprintf(path, sizeof path, "%s/perdure-XXXXXX", folder) >= (int)sizeof path)
+    return pd_error_set(err, PD_INVALID, "TMPDIR is too long");
+  *out = mkostemp(path, O_CLOEXEC);
+  if (*out < 0) return pd_error_set(err, PD_STORAGE, "cannot make a temporary file in %s: %s", folder, strerror(errno));
+  unlink(path);
+  return PD_OK;
+}

@@ -19,6 +19,8 @@ PD_MUST_USE pd_code pd_folder_sync(const char *path, pd_error *err);
 /* Make the folder `path` and those above it, mode 0700, where they are not there, and see to it that their names survive. PD_FORMAT if a
  * part of the path is no folder; PD_FULL, PD_READ_ONLY, PD_STORAGE. */
 PD_MUST_USE pd_code pd_folders_make(const char *path, pd_error *err);
+/* A file without a name, for its owner alone, in TMPDIR or /tmp. PD_STORAGE. */
+PD_MUST_USE pd_code pd_file_temporary(int *out, pd_error *err);
 /* CLEANUP(pd_fd_done) int fd = -1; */
 void pd_fd_done(int *fd);
 

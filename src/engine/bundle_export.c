@@ -159,6 +159,21 @@ static pd_code choose_refs(pd_exporter *ex, pd_error *err)
   return PD_OK;
 }
 
+/* With the lock held. */
+static pd_code choose_since(pd_exporter *ex, pd_error *err)
+{
+  const pd_export_options *o = ex->options;
+  ex->since = calloc(o->since_count + o->known_count + 1, sizeof *ex->since);
+  if (!ex->since) return pd_error_memory(err, "a bundle");
+  for (size_t i = 0; i < o->since_count; i++) TRY(pd_resolve_locked(ex->s, o->since[i], &ex->since[ex->since_count++], err));
+  for (size_t i = 0; i < o->known_count; i++) {
+    bool is_found = false;
+    TRY(pd_import_find(ex->s, &o->known[i], &ex->since[ex->since_count], &is_found, err));
+    ex->since_count += is_found;
+  }
+  return PD_OK;
+}
+
 /* With the lock held: the moment that the bundle is of. */
 static pd_code choose_moment(pd_exporter *ex, pd_error *err)
 {
@@ -172,10 +187,7 @@ static pd_code choose_moment(pd_exporter *ex, pd_error *err)
   strcpy(ex->head.store, s->agent);
   strcpy(ex->head.current, s->current);
   TRY(choose_refs(ex, err));
-  ex->since = calloc(ex->options->since_count + 1, sizeof *ex->since);
-  if (!ex->since) return pd_error_memory(err, "a bundle");
-  for (size_t i = 0; i < ex->options->since_count; i++) TRY(pd_resolve_locked(s, ex->options->since[i], &ex->since[i], err));
-  return PD_OK;
+  return choose_since(ex, err);
 }
 
 /* Give every ancestor what its children have: children come after their parents, so one walk back is enough. */
@@ -237,7 +249,11 @@ static pd_code mark_seq(pd_exporter *ex, uint64_t seq, bool is_known, pd_error *
 static pd_code choose_commits(pd_exporter *ex, pd_error *err)
 {
   for (size_t i = 0; i < ex->head.ref_count; i++) TRY(mark_seq(ex, ex->head.refs[i].place, false, err));
-  for (size_t i = 0; i < ex->options->since_count; i++) TRY(mark_seq(ex, ex->since[i].seq, true, err));
+  for (size_t i = 0; i < ex->since_count; i++) {
+    bool is_gone = ex->since[i].seq && link_at(ex, ex->since[i].seq) == PD_KNOT_NONE;
+    if (is_gone && i >= ex->options->since_count) continue; /* retention has taken what is only said to be known */
+    TRY(mark_seq(ex, ex->since[i].seq, true, err));
+  }
   mark_ancestors(ex);
   if (ex->options->is_all) want_the_rest(ex);
   for (size_t i = 0; i < ex->link_count; i++) {

@@ -1,15 +1,14 @@
 /* bundle_import.c: taking in a bundle, and bringing one from store to store. */
+#include "base/array.h"
 #include "base/base.h"
 #include "base/bind.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "engine/bundle.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #define TRIES_MAX 16 /* of an import that gc overtook; each finds more of its commits on its own lines */
 #define TRANSFER_TRIES_MAX 4
@@ -67,7 +66,7 @@ static pd_code run_import(pd_importer *im, const pd_source *source, pd_error *er
   if (im->options->as) TRY(pd_ref_check(im->options->as, err));
   if (im->s->is_read_only && !im->options->is_dry_run)
     return pd_error_set(err, PD_READ_ONLY, "the store of agent '%s' is open read-only", im->s->agent);
-  im->reader.value_size_max = im->s->value_size_max;
+  im->reader.value_size_max = im->options->value_size_max ? im->options->value_size_max : im->s->value_size_max;
   TRY(pd_bundle_reader_open(&im->reader, source, &im->head, err));
   strcpy(im->report.source, im->head.store);
   TRY(pd_import_check(im, err));
@@ -147,69 +146,29 @@ pd_code pd_import_from(pd_store *store, const pd_source *source, const pd_import
 
 /* ---- from store to store ---- */
 
-static void close_fd(int *fd)
-{
-  if (*fd >= 0) close(*fd);
-}
-
-static pd_code open_temporary(int *out, pd_error *err)
-{
-  const char *folder = getenv("TMPDIR");
-  char path[4096];
-  if (!folder || !*folder) folder = "/tmp";
-  if (snprintf(path, sizeof path, "%s/perdure-XXXXXX", folder) >= (int)sizeof path)
-    return pd_error_set(err, PD_INVALID, "TMPDIR is too long");
-  *out = mkostemp(path, O_CLOEXEC);
-  if (*out < 0) return pd_error_set(err, PD_STORAGE, "cannot make a temporary file in %s: %s", folder, strerror(errno));
-  unlink(path);
-  return PD_OK;
-}
-
-/* What the receiver has: the heads of all its refs, as far as the sender knows them. */
+/* What the receiver has: the heads of all its refs. */
 typedef struct known {
-  char (*hex)[PD_ID_HEX_SIZE];
-  const char **texts;
-  size_t count;
+  pd_id *ids;
+  size_t count, capacity;
+  pd_code code; /* of the visitor */
 } known;
 
 static void known_done(known *k)
 {
-  free(k->hex);
-  free(k->texts);
+  free(k->ids);
+}
+
+static void take_head(void *ctx, const pd_ref *ref)
+{
+  known *k = ctx;
+  if (!k->code) k->code = pd_array_grow(&k->ids, k->count, &k->capacity, sizeof *k->ids, "a bundle", NULL);
+  if (!k->code) k->ids[k->count++] = ref->commit.id;
 }
 
 static pd_code list_heads(pd_store *to, known *out, pd_error *err)
 {
-  pd_store_lock(to);
-  pd_code code = pd_refresh_to_read(to, err); /* first: there may be more refs afterwards */
-  out->hex = calloc(to->slot_count + 1, sizeof *out->hex);
-  out->texts = calloc(to->slot_count + 1, sizeof *out->texts);
-  if (!code && (!out->hex || !out->texts)) code = pd_error_memory(err, "a bundle");
-  for (size_t i = 0; !code && i < to->slot_count; i++) {
-    const pd_head *head = &to->slots[i]->seen;
-    if (!head->is_deleted && !pd_ref_is_hidden(to->slots[i]->name)) pd_id_hex(&head->commit.id, out->hex[out->count++]);
-  }
-  pd_store_unlock(to);
-  return code;
-}
-
-static pd_code keep_known(pd_store *from, known *k, pd_error *err)
-{
-  pd_code code = PD_OK;
-  size_t count = 0;
-  pd_store_lock(from);
-  code = pd_refresh_to_read(from, err);
-  for (size_t i = 0; !code && i < k->count; i++) {
-    pd_id id;
-    pd_commit commit;
-    bool is_found = false;
-    if (!pd_id_parse(k->hex[i], &id)) continue;
-    code = pd_import_find(from, &id, &commit, &is_found, err);
-    if (is_found) k->texts[count++] = k->hex[i];
-  }
-  pd_store_unlock(from);
-  k->count = count;
-  return code;
+  TRY(pd_ref_list(to, take_head, out, err));
+  return out->code ? pd_error_memory(err, "a bundle") : PD_OK;
 }
 
 /* `is_whole`: bring all of it, whatever is there. */
@@ -217,11 +176,10 @@ static pd_code transfer_once(pd_store *from, pd_store *to, const pd_transfer_opt
                              pd_error *err)
 {
   CLEANUP(known_done) known k = {0};
-  CLEANUP(close_fd) int fd = -1;
+  CLEANUP(pd_fd_done) int fd = -1;
   if (!is_whole) TRY(list_heads(to, &k, err));
-  if (!is_whole) TRY(keep_known(from, &k, err));
-  TRY(open_temporary(&fd, err));
-  pd_export_options ex = {.refs = o->refs, .ref_count = o->ref_count, .is_all = o->is_all, .since = k.texts, .since_count = k.count};
+  TRY(pd_file_temporary(&fd, err));
+  pd_export_options ex = {.refs = o->refs, .ref_count = o->ref_count, .is_all = o->is_all, .known = k.ids, .known_count = k.count};
   ex.progress = o->export_progress;
   ex.ctx = o->export_ctx;
   TRY(pd_export(from, fd, &ex, NULL, err));

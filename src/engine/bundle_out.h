@@ -39,7 +39,8 @@ typedef struct pd_exporter {
   uint32_t *order;
   size_t order_count;
   size_t base_capacity, ref_capacity;
-  pd_commit *since;
+  pd_commit *since; /* and those that are known */
+  size_t since_count;
   pd_id_map sent; /* pieces of values that are in the bundle already: their numbers, plus 1 */
   uint32_t piece_count;
   pd_buf metas;

@@ -5,16 +5,22 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/json.h"
+#include "base/json_report.h"
 #include "base/number.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
+#include <unistd.h>
 
 #define CONNECT_MS 10000L
+#define LEAVE_MS 5000L /* to wait for leave to send a file */
+#define UPLOAD_SIZE 262144L
 #define KEEPALIVE_S 30L /* of silence: then the system looks whether the other side is still there */
 #define SILENCE_S 60
 #define SILENCE_SLOW_S 3600
@@ -261,10 +267,18 @@ static void give_handle(const char *uri, CURL *easy)
 
 /* ---- one exchange ---- */
 
+/* An answer that is no error goes into the file, if there is one. */
+static bool is_for_file(const pd_exchange *x)
+{
+  long status = 0;
+  return x->take_fd && pd_libcurl.easy_getinfo(x->easy, CURLINFO_RESPONSE_CODE, &status) == CURLE_OK && status == 200;
+}
+
 static size_t take_body(char *data, size_t size, size_t count, void *ctx)
 {
   pd_exchange *x = ctx;
   (void)size;
+  if (is_for_file(x)) return pd_fd_write(*x->take_fd, data, count, "a temporary file", &x->fault) ? 0 : count;
   size_t most = client.answer_size_max ? client.answer_size_max : ANSWER_SIZE_MAX;
   if (!x->fault.code && count > most - x->out->size)
     pd_error_set(&x->fault, PD_LIMIT, "the answer of the server at %.200s is over the limit of %zu bytes", x->uri, most);
@@ -272,13 +286,36 @@ static size_t take_body(char *data, size_t size, size_t count, void *ctx)
   return x->fault.code ? 0 : count;
 }
 
+static size_t send_body(char *out, size_t size, size_t count, void *ctx)
+{
+  pd_exchange *x = ctx;
+  uint64_t left = x->send_size - x->sent, most = (uint64_t)size * count;
+  ssize_t n = pread(*x->send_fd, out, left < most ? left : most, (off_t)x->sent);
+  if (n < 0 || (!n && left)) {
+    pd_error_set(&x->fault, PD_STORAGE, "what is to be sent cannot be read: %s", n ? strerror(errno) : "it became shorter");
+    return CURL_READFUNC_ABORT;
+  }
+  x->sent += (uint64_t)n;
+  return (size_t)n;
+}
+
+/* libcurl begins again if a kept connection turns out to be closed. */
+static int rewind_body(void *ctx, curl_off_t offset, int origin)
+{
+  pd_exchange *x = ctx;
+  if (origin != SEEK_SET) return CURL_SEEKFUNC_FAIL;
+  x->sent = (uint64_t)offset;
+  return CURL_SEEKFUNC_OK;
+}
+
 /* R4: libcurl's own limit of speed is met by a byte a second. */
 static int keep_pace(void *ctx, curl_off_t down_total, curl_off_t down, curl_off_t up_total, curl_off_t up)
 {
   pd_exchange *x = ctx;
   int64_t took_s = (pd_clock_monotonic_ms() - x->begun_ms) / 1000;
-  (void)down_total, (void)up_total;
-  if (x->progress && !x->progress(x->progress_ctx, 0, 0)) {
+  bool has_file = x->send_fd || x->take_fd;
+  uint64_t done = has_file ? (uint64_t)(down + up) : 0, total = has_file ? (uint64_t)(down_total + up_total) : 0;
+  if (x->progress && !x->progress(x->progress_ctx, done, total)) {
     pd_error_named(&x->fault, PD_INVALID, "Cancelled", "the call was cancelled by its caller");
     return 1;
   }
@@ -298,11 +335,20 @@ static bool header_number(const char *line, size_t size, const char *name, uint6
   return pd_u64_take(&at, out) && !at[strspn(at, " \t\r\n")];
 }
 
+static void take_report(const char *line, size_t size, char out[PD_REMOTE_REPORT_SIZE])
+{
+  static const char name[] = PD_BUNDLE_HEADER ": ";
+  if (size < sizeof name || strncasecmp(line, name, sizeof name - 1) != 0) return;
+  snprintf(out, PD_REMOTE_REPORT_SIZE, "%.*s", (int)(size - sizeof name + 1), line + sizeof name - 1);
+  out[strcspn(out, "\r\n")] = 0;
+}
+
 static size_t take_header(char *data, size_t size, size_t count, void *ctx)
 {
   pd_exchange *x = ctx;
   (void)size;
   if (!header_number(data, count, "Perdure-Tail", &x->reply.tail)) (void)header_number(data, count, "Perdure-Next", &x->reply.next);
+  take_report(data, count, x->reply.report);
   return count;
 }
 
@@ -327,7 +373,8 @@ static pd_code add_headers(pd_exchange *x, const pd_remote_request *request, pd_
   TRY(pd_exchange_header(x, "Perdure-Session", request->session, err));
   TRY(pd_exchange_header(x, "Perdure-Role", request->role, err));
   if (has_body) TRY(pd_exchange_header(x, "Content-Type", request->type ? request->type : "application/json", err));
-  struct curl_slist *longer = pd_libcurl.slist_append(x->headers, "Expect:"); /* else libcurl waits for leave to send what is large */
+  /* What is large is refused before it is sent; for anything else libcurl need not wait for leave. */
+  struct curl_slist *longer = pd_libcurl.slist_append(x->headers, request->send_fd ? "Expect: 100-continue" : "Expect:");
   if (!longer) return pd_error_memory(err, "a request");
   x->headers = longer;
   return PD_OK;
@@ -365,9 +412,22 @@ static unsigned silence_of(const pd_remote_request *request)
   return request->is_slow ? SILENCE_SLOW_S : SILENCE_S;
 }
 
+static void set_file(pd_exchange *x)
+{
+  pd_libcurl.easy_setopt(x->easy, CURLOPT_READFUNCTION, send_body);
+  pd_libcurl.easy_setopt(x->easy, CURLOPT_READDATA, x);
+  pd_libcurl.easy_setopt(x->easy, CURLOPT_SEEKFUNCTION, rewind_body);
+  pd_libcurl.easy_setopt(x->easy, CURLOPT_SEEKDATA, x);
+  pd_libcurl.easy_setopt(x->easy, CURLOPT_EXPECT_100_TIMEOUT_MS, LEAVE_MS);
+  pd_libcurl.easy_setopt(x->easy, CURLOPT_UPLOAD_BUFFERSIZE, UPLOAD_SIZE);
+}
+
 pd_code pd_exchange_begin(pd_exchange *x, CURL *easy, const pd_remote_request *request, pd_buf *out, pd_error *err)
 {
   *x = (pd_exchange){.easy = easy, .out = out, .uri = request->uri, .begun_ms = pd_clock_monotonic_ms()};
+  x->send_fd = request->send_fd;
+  x->send_size = request->send_size;
+  x->take_fd = request->take_fd;
   x->progress = request->progress;
   x->progress_ctx = request->progress_ctx;
   pd_buf_clear(out);
@@ -382,8 +442,11 @@ pd_code pd_exchange_begin(pd_exchange *x, CURL *easy, const pd_remote_request *r
   pd_libcurl.easy_setopt(easy, CURLOPT_XFERINFODATA, x);
   if (strcmp(request->method, "POST") == 0) {
     pd_libcurl.easy_setopt(easy, CURLOPT_POST, 1L);
-    pd_libcurl.easy_setopt(easy, CURLOPT_POSTFIELDS, request->body.size ? request->body.data : "");
-    pd_libcurl.easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)request->body.size);
+    if (request->send_fd)
+      set_file(x);
+    else
+      pd_libcurl.easy_setopt(easy, CURLOPT_POSTFIELDS, request->body.size ? request->body.data : "");
+    pd_libcurl.easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)(request->send_fd ? request->send_size : request->body.size));
   }
   pd_libcurl.easy_setopt(easy, CURLOPT_HTTPHEADER, x->headers);
   pd_libcurl.easy_setopt(easy, CURLOPT_WRITEFUNCTION, take_body);

@@ -10,6 +10,9 @@ typedef struct pd_exchange {
   CURL *easy;
   struct curl_slist *headers;
   pd_buf *out;
+  const int *send_fd, *take_fd; /* of the request */
+  uint64_t send_size;
+  uint64_t sent; /* of its file */
   pd_remote_reply reply;
   bool (*progress)(void *ctx, uint64_t done, uint64_t total); /* the request's */
   void *progress_ctx;

@@ -15,7 +15,7 @@
  * R2  Nothing is sent through a proxy, no redirect is followed, and https is never weakened: who cannot be verified is not spoken to.
  * R3  Connections are kept and shared by all who use the same URI; a process that was forked makes its own.
  * R4  A server cannot hold a request for ever, nor fill the memory: all of it may take a minute (an hour for what is_slow) and a second for
- *     each KiB that was sent or received, and an answer has at most 257 MiB. Streams (flight.h) have limits of their own.
+ *     each KiB that was sent or received, and an answer in memory has at most 257 MiB. Streams (flight.h) have limits of their own.
  * R5  A token is sent to the server that it was given for (the same scheme, host and port) and to no other. Over http it is sent to this
  *     machine alone, unless sends_openly.
  */
@@ -25,6 +25,7 @@
 #include <perdure/perdure.h>
 
 #define PD_REMOTE_TOKEN_SIZE_MAX 512
+#define PD_REMOTE_REPORT_SIZE 256
 
 typedef struct pd_remote_options {
   const char *ca;    /* a file of certificates in PEM that https servers are checked with; NULL: the system's */
@@ -60,7 +61,10 @@ typedef struct pd_remote_request {
   const char *agent, *session, *role; /* Perdure-Agent, Perdure-Session, Perdure-Role; NULL: not sent */
   const char *type;                   /* of the body; NULL: application/json */
   pd_bytes body;
-  bool (*progress)(void *ctx, uint64_t done, uint64_t total); /* about once a second, with nothing to tell: false cancels; NULL: none */
+  const int *send_fd; /* instead of `body`: `send_size` bytes of this file, from its beginning; NULL: none */
+  uint64_t send_size;
+  const int *take_fd;                                         /* an answer of status 200 goes into this file, not into `out`; NULL: none */
+  bool (*progress)(void *ctx, uint64_t done, uint64_t total); /* about once a second: false cancels; bytes of the two files. NULL: none */
   void *progress_ctx;
   bool is_slow;        /* it may work for long before it says anything: an hour; else a minute of silence is no answer */
   bool *out_is_unsent; /* if it fails: there was no connection, so nobody has seen the request; NULL: who cares */
@@ -68,8 +72,9 @@ typedef struct pd_remote_request {
 
 typedef struct pd_remote_reply {
   unsigned status;
-  uint64_t tail, next; /* Perdure-Tail, Perdure-Next; 0: not said */
-  bool is_doubtful;    /* a kept connection had to be made anew: the server may have been asked twice */
+  uint64_t tail, next;                /* Perdure-Tail, Perdure-Next; 0: not said */
+  char report[PD_REMOTE_REPORT_SIZE]; /* Perdure-Bundle: what is in the file; "": not said */
+  bool is_doubtful;                   /* a kept connection had to be made anew: the server may have been asked twice */
 } pd_remote_reply;
 
 /* Ask and wait for the answer, whose body replaces what `out` holds. PD_STORAGE: there was none, or it came too slowly. PD_LIMIT:

@@ -43,7 +43,8 @@ typedef struct pd_config {
   uint64_t activity_flush_ms;
   uint64_t briefing_files_max;
   /* of a server */
-  uint64_t server_body_max_bytes, server_bytes_max, server_connections_max, server_in_flight_max, server_agent_in_flight_max;
+  uint64_t server_body_max_bytes, server_bytes_max, server_bundles_max_bytes, server_connections_max, server_in_flight_max,
+    server_agent_in_flight_max;
   uint64_t server_request_ms, server_idle_ms, server_drain_ms, server_heartbeat_ms, server_watchers_max, server_watch_queue_bytes,
     server_rate, server_agent_rate, server_agent_watchers_max, server_insecure_listen;
   uint64_t mcp_approvals; /* of /mcp and of `perdure mcp` */

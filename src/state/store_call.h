@@ -22,6 +22,10 @@ typedef enum pd_store_use {
 
 /* The store that the input `store` names. E2. PD_NOT_FOUND (StoreNotFound), PD_DENIED. */
 PD_MUST_USE pd_code pd_store_open_for(pd_frame *frame, pd_store_use use, pd_store **out, pd_error *err);
+/* E2 alone. */
+PD_MUST_USE pd_code pd_store_check_system(const pd_frame *frame, const char *name, pd_store_use use, pd_error *err);
+/* PD_NOT_FOUND (StoreNotFound). */
+pd_code pd_store_missing(const char *name, pd_error *err);
 /* The name of the current ref. */
 PD_MUST_USE pd_code pd_store_current(pd_store *store, char out[PD_REF_SIZE_MAX + 1], pd_error *err);
 

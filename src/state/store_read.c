@@ -11,13 +11,13 @@
 
 /* ---- which store ---- */
 
-static pd_code no_store(const char *name, pd_error *err)
+pd_code pd_store_missing(const char *name, pd_error *err)
 {
   return pd_error_named(err, PD_NOT_FOUND, "StoreNotFound", "no store for agent '%s' here", name);
 }
 
 /* E2 */
-static pd_code check_system(const pd_frame *frame, const char *name, pd_store_use use, pd_error *err)
+pd_code pd_store_check_system(const pd_frame *frame, const char *name, pd_store_use use, pd_error *err)
 {
   if (strcmp(name, PD_STORE_SYSTEM) != 0 || (use == PD_STORE_READ && !frame->ctx->is_onlooker)) return PD_OK;
   return pd_error_named(err, PD_DENIED, "PermissionDenied", "the store 'system' is written by the server alone, and read by the operator");
@@ -35,11 +35,11 @@ pd_code pd_store_open_for(pd_frame *frame, pd_store_use use, pd_store **out, pd_
   char name[PD_NAME_SIZE_MAX + 1] = "";
   pd_held *held = NULL;
   (void)!pd_in_string(frame, "store", name, sizeof name);
-  TRY(check_system(frame, name, use, err));
+  TRY(pd_store_check_system(frame, name, use, err));
   bool is_of_all = strcmp(name, PD_STORE_SYSTEM) == 0 || strcmp(name, PD_STORE_SHARED) == 0;
   pd_code code = hold(frame, name, is_of_all, false, &held, out, err);
   if (code == PD_NOT_FOUND && use == PD_STORE_MAKE) code = hold(frame, name, is_of_all, true, &held, out, err);
-  if (code == PD_NOT_FOUND) return no_store(name, err);
+  if (code == PD_NOT_FOUND) return pd_store_missing(name, err);
   TRY(code);
   if (is_of_all) return PD_OK;
   pd_home_let(frame->home, frame->held);

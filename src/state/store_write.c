@@ -179,13 +179,26 @@ static pd_code do_delete(store_move *m, pd_error *err)
   return PD_OK;
 }
 
+static pd_code do_forward(store_move *m, pd_error *err)
+{
+  pd_ref ref;
+  bool has_moved;
+  m->n.note.ref = NULL;
+  TRY(pd_forward(m->store, m->name, m->to, &m->n.note, &has_moved, err));
+  TRY(pd_ref_get(m->store, m->name, &ref, err));
+  m->ack = (pd_ack){.commit = ref.commit.id, .tree = ref.commit.tree, .seq = ref.commit.seq};
+  pd_json_put_bool(&m->frame->out, "moved", has_moved);
+  return PD_OK;
+}
+
 static const struct {
   const char *name;
   pd_code (*run)(store_move *, pd_error *);
   bool leaves, is_named; /* is_named: the ref is the input `name`, not the one that is worked on */
 } moves[] = {
-  {"undo", do_undo, true, false},     {"redo", do_redo, true, false},    {"reset", do_reset, true, false}, {"fork", do_fork, false, true},
-  {"switch", do_switch, false, true}, {"delete", do_delete, true, true}, {"init", do_init, false, false},
+  {"undo", do_undo, true, false},  {"redo", do_redo, true, false},       {"reset", do_reset, true, false},
+  {"fork", do_fork, false, true},  {"switch", do_switch, false, true},   {"delete", do_delete, true, true},
+  {"init", do_init, false, false}, {"forward", do_forward, false, true},
 };
 
 pd_code pd_cap_store_move(pd_frame *frame, pd_error *err)

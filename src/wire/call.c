@@ -96,15 +96,18 @@ static void finish(pd_request *request)
   reply_outcome(request, code, &err);
 }
 
-/* A client that has closed its connection does not want the answer any more. */
-static bool is_client_there(void *ctx, uint64_t done, uint64_t total)
+bool pd_request_is_wanted(pd_request *request, uint64_t done, uint64_t total)
 {
-  const pd_request *request = ctx;
   const union MHD_ConnectionInfo *info = MHD_get_connection_info(request->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
   (void)done, (void)total;
   if (!info) return true;
   struct pollfd fd = {.fd = info->connect_fd, .events = POLLRDHUP};
   return poll(&fd, 1, 0) < 1 || !(fd.revents & (POLLRDHUP | POLLHUP | POLLERR));
+}
+
+static bool is_client_there(void *ctx, uint64_t done, uint64_t total)
+{
+  return pd_request_is_wanted(ctx, done, total);
 }
 
 static bool is_wanted(void *ctx, uint64_t done, uint64_t total)

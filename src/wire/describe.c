@@ -73,6 +73,7 @@ static void put_call(pd_json_writer *w, const pd_capability_info *info, pd_json 
 #define AT_QUERY QUERY("at", "A point in history: a ref, commit id, main~3, @TIME.")
 #define PREFIX_QUERY QUERY("prefix", "Only keys that begin with it.")
 #define GET(summary, params) "{\"get\":{\"summary\":\"" summary "\",\"parameters\":[" params "]," OK_JSON "}}"
+#define POST(summary, params) "{\"post\":{\"summary\":\"" summary "\",\"parameters\":[" params "]," OK_JSON "}}"
 #define GET_OPEN(summary) "{\"get\":{\"summary\":\"" summary "\",\"security\":[]," OK_JSON "}}"
 static const struct {
   const char *path, *item;
@@ -93,9 +94,20 @@ static const struct {
                                   QUERY("to", "The later point; default: the head."))},
   {"/v1/watch", GET("Changes as they happen, as text/event-stream", QUERY("store", "The agent's own store, or shared.") "," PREFIX_QUERY ","
                     QUERY("ref", "A ref, or *; default: main.") "," QUERY("from", "now, start, or the id of an event.") ","
+                    QUERY("live", "true: an event live says when all that was there is told.") ","
                     PARAM("Last-Event-ID", "header", "The id of the last event: go on after it."))},
   {"/v1/stores", GET("The stores of the home; the operator's, as all under it: docs/formats.md", "")},
   {"/v1/stores/{store}", GET("The end of a store's log", IN_PATH("store", "An agent, or shared."))},
+  {"/v1/bundles/{store}/export", POST("History as a bundle, relative to what the client knows; the operator's, or an auditor's",
+                                      IN_PATH("store", "An agent, or shared."))},
+  {"/v1/bundles/{store}/import", POST("Take in the bundle that is the body; the operator's", IN_PATH("store", "An agent, or shared.") ","
+                                      QUERY("as", "Name the refs AS/REF.") "," QUERY("adopt", "true: take over its current ref.") ","
+                                      QUERY("dry_run", "true: verify it, change nothing."))},
+  {"/v1/bundles/{store}/thread-export", POST("A thread as lines of JSON; as export", IN_PATH("store", "An agent.") ","
+                                             QUERY("thread", "Its id."))},
+  {"/v1/bundles/{store}/thread-import", POST("Take in such lines; as import", IN_PATH("store", "An agent.") ","
+                                             QUERY("as", "The id that it gets.") "," QUERY("dry_run", "true: change nothing."))},
+  {"/v1/home/agents", GET("The names of the stores of the home", "")},
   {"/v1/home/config", GET("The settings that are in force", "")},
   {"/v1/home/doctor", GET("What could be wrong with the home, and what to do", "")},
   {"/metrics", GET("Numbers for Prometheus", "")},

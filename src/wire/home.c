@@ -1,7 +1,7 @@
 /*
- * home.c: what is done to a home as a whole and is not a capability: /v1/home/config, doctor, key, sign, vault. The operator's; an auditor
- * may look at config, doctor and the public key (pd_authorise_operator). Capabilities they are not, since a passphrase and a key's file
- * have no place in an input, which approvals keep and audits hash.
+ * home.c: what is done to a home as a whole and is not a capability: /v1/home/agents, config, doctor, key, sign, vault. The operator's; an
+ * auditor may look at agents, config, doctor and the public key (pd_authorise_operator). Capabilities they are not, since a passphrase and
+ * a key's file have no place in an input, which approvals keep and audits hash.
  *
  * The home's key never leaves the server: it signs here. A passphrase is taken only where nobody can listen, and wiped.
  */
@@ -44,6 +44,24 @@ static pd_code show_config(pd_request *request, pd_error *err)
   pd_json_key(&w, "notices");
   pd_json_open(&w, '[');
   TRY(pd_config_each_notice(request->server->home, NULL, put_notice, &w, err));
+  pd_json_close(&w, ']');
+  pd_json_close(&w, '}');
+  return w.code;
+}
+
+static void put_name(void *ctx, const char *agent)
+{
+  pd_json_text(ctx, pd_text(agent));
+}
+
+/* The names alone, found without opening anything. */
+static pd_code show_agents(pd_request *request, pd_error *err)
+{
+  pd_json_writer w = {.out = &request->out, .err = err};
+  pd_json_open(&w, '{');
+  pd_json_key(&w, "agents");
+  pd_json_open(&w, '[');
+  TRY(pd_home_agents(request->server->options->uri, put_name, &w, err));
   pd_json_close(&w, ']');
   pd_json_close(&w, '}');
   return w.code;
@@ -222,9 +240,10 @@ static const struct verb {
   pd_code (*run)(pd_request *request, pd_error *err);
   bool writes;
 } verbs[] = {
-  {"GET", "config", "home.config", show_config, false}, {"GET", "doctor", "home.doctor", show_doctor, false},
-  {"GET", "key", "home.key", show_key, false},          {"POST", "key", "home.key", make_key, true},
-  {"POST", "sign", "home.sign", sign_head, true},       {"POST", "vault/", "home.vault", use_vault, true},
+  {"GET", "agents", "home.agents", show_agents, false}, {"GET", "config", "home.config", show_config, false},
+  {"GET", "doctor", "home.doctor", show_doctor, false}, {"GET", "key", "home.key", show_key, false},
+  {"POST", "key", "home.key", make_key, true},          {"POST", "sign", "home.sign", sign_head, true},
+  {"POST", "vault/", "home.vault", use_vault, true},
 };
 
 bool pd_home_verb_at(size_t index, const char **out_method, const char **out_path)

@@ -21,6 +21,7 @@
 #include "wire/pulse.h"
 #include "wire/serve.h"
 #include "wire/settle.h"
+#include "wire/spool.h"
 #include "wire/stall.h"
 #include "wire/tls.h"
 #include "wire/waits.h"
@@ -40,7 +41,8 @@ typedef struct pd_request pd_request;
 
 /* Of [server] and [store] in perdure.toml, and limits that are not settings; read with relaxed atomics, as a reload may change them. */
 typedef struct pd_wire_settings {
-  _Atomic uint64_t body_size_max, bytes_max, connection_count_max, in_flight_max, agent_in_flight_max, request_ms, idle_ms, drain_ms;
+  _Atomic uint64_t body_size_max, bytes_max, bundles_max, connection_count_max, in_flight_max, agent_in_flight_max, request_ms, idle_ms,
+    drain_ms;
   _Atomic uint64_t heartbeat_ms, watcher_count_max, agent_watcher_count_max, watch_queue_bytes, rate, agent_rate;
   _Atomic uint64_t store_open_max, store_idle_ms;
 } pd_wire_settings;
@@ -138,6 +140,7 @@ typedef struct pd_route {
   pd_lane (*lane)(pd_request *request); /* NULL: PD_LANE_HERE */
   bool is_open;                         /* answers whoever asks: health */
   bool is_stream;                       /* does not count as in flight: it has a limit of its own */
+  bool is_spooled;                      /* its body, if pd_bundle_takes_body, goes into a file (spool.h) */
 } pd_route;
 
 /* The table, by index; NULL after the last. For those who walk through all of it. */
@@ -149,7 +152,8 @@ const pd_route *pd_route_find(const char *method, const char *path, const char *
 
 typedef enum pd_request_state {
   PD_REQUEST_NEW,
-  PD_REQUEST_KNOWN, /* who calls was looked up elsewhere: the rest of the head is to be judged */
+  PD_REQUEST_KNOWN,   /* who calls was looked up elsewhere: the rest of the head is to be judged */
+  PD_REQUEST_SPOOLED, /* what its body goes into was opened, or is refused */
   PD_REQUEST_READING,
   PD_REQUEST_WORKING,
   PD_REQUEST_READY, /* what it waited for is there: its route's function makes the answer of it, where it was read */
@@ -173,6 +177,7 @@ struct pd_request {
   bool is_too_large; /* the body is longer than it may be: what follows is dropped */
   bool is_refused;   /* the answer is there before the body is: it is dropped */
   size_t dropped;
+  pd_spool *spool;   /* where its body goes, or its answer comes from; NULL: memory */
   size_t held;       /* bytes of body or answer that are counted: shares.c */
   bool is_known;     /* with PD_REQUEST_KNOWN: the caller is admitted; else the answer is in the request */
   bool is_counted;   /* in flight */
@@ -199,7 +204,7 @@ struct pd_request {
   unsigned retry_after_s; /* 0: none */
   struct {
     const char *name;
-    char value[96];
+    char value[256];
   } headers[PD_REPLY_HEADERS_MAX]; /* more of them */
   size_t header_count;
   pd_code code;                /* of the answer, for metrics */
@@ -221,6 +226,8 @@ void pd_request_leave(pd_request *request);
 /* The stream is over. */
 void pd_request_stream_over(pd_request *request);
 const char *pd_request_header(const pd_request *request, const char *name);
+/* Of a request at work: false if the client has closed its connection, and does not want the answer any more. As pd_bundle_progress. */
+bool pd_request_is_wanted(pd_request *request, uint64_t done, uint64_t total);
 /* A parameter of the query, decoded; NULL if it was not given. */
 const char *pd_request_query(const pd_request *request, const char *name);
 
@@ -321,7 +328,11 @@ struct pd_server {
   pd_meter *meter;    /* requests in flight, of agents and of tokens */
   pd_meter *streams;  /* the same, of answers that last */
   atomic_size_t stream_count;
-  pd_meter *bytes; /* of bodies and answers */
+  pd_meter *bytes;   /* of bodies and answers */
+  pd_meter *spooled; /* bytes of bundles on their way, and */
+  pd_meter *spools;  /* how many, of tokens */
+  atomic_ullong spooled_bytes;
+  atomic_size_t spool_count;
   atomic_size_t byte_count;
   pd_rates *rates;
   pd_hub *hub;
@@ -447,6 +458,14 @@ void pd_route_stores(pd_request *request);
 pd_lane pd_route_stores_lane(pd_request *request);
 void pd_route_store(pd_request *request);
 pd_lane pd_route_store_lane(pd_request *request);
+void pd_route_bundle(pd_request *request);
+pd_lane pd_route_bundle_lane(pd_request *request);
+/* The table behind /v1/bundles/STORE/, by index; false after the last. For those who walk through all of it. */
+bool pd_bundle_verb_at(size_t index, const char **out_name, bool *out_takes_body);
+/* Is it an import, whose body is the bundle? */
+bool pd_bundle_takes_body(const pd_request *request);
+/* Before the body is read: may the caller import into that store? PD_DENIED. */
+PD_MUST_USE pd_code pd_bundle_permit(pd_request *request, pd_error *err);
 void pd_route_home(pd_request *request);
 pd_lane pd_route_home_lane(pd_request *request);
 /* The table behind /v1/home/, by index; false after the last. For those who walk through all of it. */

@@ -46,6 +46,7 @@ typedef struct pd_hub_request {
   const pd_caller *caller; /* who it is */
   const char *like;        /* the capability that tells the same; static */
   uint64_t policy_epoch;   /* from before it was permitted */
+  bool wants_live;         /* say when all that was there is told */
   bool is_direct;          /* it may be written to past libmicrohttpd: not with TLS */
 } pd_hub_request;
 

@@ -139,6 +139,7 @@ static void add_headers(const pd_request *request, struct MHD_Response *response
 static struct MHD_Response *make_response(pd_request *request)
 {
   if (request->stream) return request->stream;
+  if (request->spool && request->spool->is_answer) return pd_spool_response(request->spool);
   if (!request->out.size) return MHD_create_response_from_buffer(0, (void *)"", MHD_RESPMEM_PERSISTENT);
   struct MHD_Response *response = MHD_create_response_from_buffer(request->out.size, request->out.data, MHD_RESPMEM_MUST_FREE);
   if (response) request->out = (pd_buf){0}; /* the memory is the response's now */

@@ -24,7 +24,8 @@
 #define FILES_REST_MS 50
 #define HOME_ROOM 64 /* connections of commands of the home's own user */
 #define REPLY_ROOM 512
-#define STALL_S 120u /* a client that takes nothing of its answer for so long is cut off */
+#define SPOOL_BLOCK ((size_t)256 * 1024) /* of a body that goes into a file */
+#define STALL_S 120u                     /* a client that takes nothing of its answer for so long is cut off */
 
 const char *pd_request_header(const pd_request *request, const char *name)
 {
@@ -114,10 +115,34 @@ static void set_id(pd_request *request)
     make_id(request);
 }
 
+static bool is_spooled(const pd_request *request)
+{
+  return request->route->is_spooled && pd_bundle_takes_body(request);
+}
+
+/* A bundle says how long it is, so that what does not fit is refused before it is sent. */
+static bool is_spool_size(pd_request *request)
+{
+  const char *text = pd_request_header(request, MHD_HTTP_HEADER_CONTENT_LENGTH);
+  uint64_t max = pd_spool_share(request->server);
+  request->body.size_max = 2 * SPOOL_BLOCK;
+  if (!text)
+    pd_reply_failure(request, MHD_HTTP_LENGTH_REQUIRED, PD_INVALID, "InvalidInput", "Send the bundle with its Content-Length.",
+                     "a bundle that is sent needs a Content-Length");
+  else if (strtoull(text, NULL, 10) > max)
+    pd_reply_failure(request, MHD_HTTP_CONTENT_TOO_LARGE, PD_LIMIT, "LimitExceeded",
+                     "Send less at once (export --since), or raise server.bundles_max in perdure.toml.",
+                     "a bundle of %.20s bytes is too large; the most is %llu, half of server.bundles_max", text, (unsigned long long)max);
+  else
+    return true;
+  return false;
+}
+
 static bool is_small_enough(pd_request *request)
 {
   const char *text = pd_request_header(request, MHD_HTTP_HEADER_CONTENT_LENGTH);
   uint64_t max = request->server->settings.body_size_max;
+  if (is_spooled(request)) return is_spool_size(request);
   if (request->route->run == pd_route_store && max < PD_RAW_BODY_MAX) max = PD_RAW_BODY_MAX;
   if (request->conn && request->conn->listener->is_home) max = PD_CALL_SIZE_MAX; /* as without a server */
   request->body.size_max = max;
@@ -133,7 +158,7 @@ static bool has_room(pd_request *request)
 {
   const char *text = pd_request_header(request, MHD_HTTP_HEADER_CONTENT_LENGTH);
   uint64_t share = pd_bytes_share(request), size = text ? strtoull(text, NULL, 10) : 0;
-  if (request->route->is_open) return true;
+  if (request->route->is_open || is_spooled(request)) return true;
   if (request->body.size_max > share) request->body.size_max = share;
   if (size <= share) return pd_bytes_hold(request, size);
   pd_reply_failure(request, MHD_HTTP_CONTENT_TOO_LARGE, PD_LIMIT, "LimitExceeded",
@@ -218,6 +243,42 @@ static enum MHD_Result end_head(pd_request *request, bool is_admitted)
   return pd_reply_send(request);                     /* before the body is sent: libmicrohttpd closes then */
 }
 
+/* SP-3: what may wait for the disk is done by a worker; then libmicrohttpd goes on where it was. */
+static enum MHD_Result do_elsewhere(pd_request *request, void (*run)(pd_job *job), pd_request_state next)
+{
+  request->state = PD_REQUEST_WORKING;
+  request->job.run = run;
+  request->job.owner = *request->caller.agent ? request->caller.agent : request->caller.token->id;
+  if (request->conn) pd_conn_enter(request->conn, PD_CONN_BUSY);
+  MHD_suspend_connection(request->connection);
+  if (pd_pool_add(&request->server->slow, &request->job)) return MHD_YES;
+  reply_overloaded(request);
+  request->is_refused = true;
+  request->state = next;
+  MHD_resume_connection(request->connection);
+  return MHD_YES;
+}
+
+static void open_spool(pd_job *job)
+{
+  pd_request *request = (pd_request *)job;
+  const char *size = pd_request_header(request, MHD_HTTP_HEADER_CONTENT_LENGTH);
+  pd_error err = {0};
+  request->is_refused = pd_spool_open(request, strtoull(size, NULL, 10), &err) != PD_OK;
+  if (request->is_refused) pd_reply_error(request, &err);
+  request->state = PD_REQUEST_SPOOLED;
+  MHD_resume_connection(request->connection); /* from here on it is libmicrohttpd's: W4 */
+}
+
+static enum MHD_Result begin_body(pd_request *request, bool is_admitted)
+{
+  pd_error err = {0};
+  if (!is_admitted || !is_spooled(request)) return end_head(request, is_admitted);
+  if (pd_bundle_permit(request, &err) == PD_OK) return do_elsewhere(request, open_spool, PD_REQUEST_SPOOLED);
+  pd_reply_error(request, &err);
+  return end_head(request, false);
+}
+
 static void find_caller(pd_job *job)
 {
   pd_request *request = (pd_request *)job;
@@ -248,7 +309,7 @@ static enum MHD_Result take_head(pd_request *request, const char *url, const cha
     if (pd_auth_must_wait(request)) return find_caller_elsewhere(request);
     is_admitted = pd_auth_admits(request);
   }
-  return end_head(request, is_admitted && admits_caller(request));
+  return begin_body(request, is_admitted && admits_caller(request));
 }
 
 /* ---- the body ---- */
@@ -268,8 +329,32 @@ static bool keep(pd_request *request, const char *data, size_t size)
   return !request->is_too_large;
 }
 
+static void spill(pd_job *job)
+{
+  pd_request *request = (pd_request *)job;
+  pd_error err = {0};
+  request->is_refused = pd_spool_write(request->spool, request->body.data, request->body.size, &err) != PD_OK;
+  if (request->is_refused) pd_reply_error(request, &err);
+  pd_buf_clear(&request->body);
+  if (request->conn) pd_conn_enter(request->conn, PD_CONN_READING); /* server.request_time is for each block */
+  request->state = PD_REQUEST_READING;
+  MHD_resume_connection(request->connection); /* from here on it is libmicrohttpd's: W4 */
+}
+
+static enum MHD_Result spool_body(pd_request *request, const char *data, size_t *size)
+{
+  pd_error err = {0};
+  pd_code code = request->body.size ? PD_OK : pd_buf_reserve(&request->body, SPOOL_BLOCK + PD_HEAD_SIZE_MAX, &err);
+  if (!code) code = pd_buf_append(&request->body, data, *size, &err);
+  *size = 0;
+  request->is_refused = code != PD_OK;
+  if (code) pd_reply_error(request, &err);
+  return code || request->body.size < SPOOL_BLOCK ? MHD_YES : do_elsewhere(request, spill, PD_REQUEST_READING);
+}
+
 static enum MHD_Result take_body(pd_request *request, const char *data, size_t *size)
 {
+  if (request->spool && !request->is_refused) return spool_body(request, data, size);
   bool is_kept = !request->is_too_large && !request->is_refused && !request->route->is_open && keep(request, data, *size);
   if (!is_kept) {
     pd_buf_done(&request->body);
@@ -389,7 +474,8 @@ static enum MHD_Result answer(void *cls, struct MHD_Connection *connection, cons
   if (!request) return MHD_NO; /* no memory for it */
   switch (request->state) {
   case PD_REQUEST_NEW: return take_head(request, url, method, version);
-  case PD_REQUEST_KNOWN: return end_head(request, request->is_known && admits_caller(request));
+  case PD_REQUEST_KNOWN: return begin_body(request, request->is_known && admits_caller(request));
+  case PD_REQUEST_SPOOLED: return end_head(request, !request->is_refused);
   case PD_REQUEST_READING: return *size ? take_body(request, data, size) : take_end(request);
   case PD_REQUEST_READY: request->route->run(request); return pd_reply_send(request);
   case PD_REQUEST_ANSWERED: return pd_reply_send(request);
@@ -426,6 +512,7 @@ static void completed(void *cls, struct MHD_Connection *connection, void **con_c
   pd_request_leave(request);
   pd_request_stream_over(request);
   pd_bytes_release(request);
+  pd_spool_free(request->spool); /* SP-1 */
   tell(request);
   if (request->status) pd_metrics_request(request->server->metrics, request->status);
   if (request->conn) pd_conn_lasted(request->conn);

@@ -130,6 +130,8 @@ static pd_code set_up(pd_server *server, pd_error *err)
   TRY(pd_meter_new(&server->meter, err));
   TRY(pd_meter_new(&server->streams, err));
   TRY(pd_meter_new(&server->bytes, err));
+  TRY(pd_meter_new(&server->spooled, err));
+  TRY(pd_meter_new(&server->spools, err));
   TRY(pd_rates_new(&server->rates, err));
   TRY(pd_hub_new(server, &server->hub, err));
   TRY(pd_metrics_new(&server->metrics, err));
@@ -422,6 +424,8 @@ pd_code pd_server_close(pd_server *server, pd_error *err)
   pd_meter_free(server->meter);
   pd_meter_free(server->streams);
   pd_meter_free(server->bytes);
+  pd_meter_free(server->spooled);
+  pd_meter_free(server->spools);
   pd_rates_free(server->rates);
   pd_metrics_free(server->metrics);
   pthread_mutex_destroy(&server->conns.lock);

@@ -11,6 +11,7 @@ static const struct {
 } places[] = {
   {"server.body_max", offsetof(pd_wire_settings, body_size_max)},
   {"server.bytes_max", offsetof(pd_wire_settings, bytes_max)},
+  {"server.bundles_max", offsetof(pd_wire_settings, bundles_max)},
   {"server.connections_max", offsetof(pd_wire_settings, connection_count_max)},
   {"server.in_flight_max", offsetof(pd_wire_settings, in_flight_max)},
   {"server.agent_in_flight_max", offsetof(pd_wire_settings, agent_in_flight_max)},

@@ -127,6 +127,7 @@ pd_code pd_sse_event(pd_buf *out, const pd_watch_event *event, pd_error *err)
   pd_json_writer w = {.out = out, .err = err};
   pd_json_open(&w, '{');
   pd_json_put_event(&w, event);
+  if (event->is_new && event->version > 1) pd_json_put_bool(&w, "is_new", true); /* that version 1 is new is known */
   pd_json_close(&w, '}');
   TRY(w.code);
   return end_event(out, err);
@@ -143,6 +144,13 @@ pd_code pd_sse_note(pd_buf *out, const char *name, const pd_watch_cursor *at, co
   if (reason) pd_json_put_text(&w, "reason", reason);
   pd_json_close(&w, '}');
   TRY(w.code);
+  return end_event(out, err);
+}
+
+pd_code pd_sse_live(pd_buf *out, pd_error *err)
+{
+  TRY(begin_event(out, NULL, "live", err));
+  TRY(pd_buf_printf(out, err, "{\"live\":true}"));
   return end_event(out, err);
 }
 

@@ -58,6 +58,8 @@ PD_MUST_USE pd_code pd_sse_event(pd_buf *out, const pd_watch_event *event, pd_er
 PD_MUST_USE pd_code pd_sse_note(pd_buf *out, const char *name, const pd_watch_cursor *at, const char *store, const char *reason,
                                 pd_error *err);
 /* A comment that says that there is nothing new up to `at`. */
+/* All that was there is told: {"live":true}, which is no place to go on from. */
+PD_MUST_USE pd_code pd_sse_live(pd_buf *out, pd_error *err);
 PD_MUST_USE pd_code pd_sse_heartbeat(pd_buf *out, const pd_watch_cursor *at, pd_error *err);
 
 #endif

@@ -40,6 +40,8 @@ static pd_code begin(pd_request *request, pd_error *err)
     .is_direct = request->conn && !request->conn->listener->is_tls,
   };
   if (strcmp(wanted.options.ref, "*") == 0) wanted.options.ref = NULL;
+  const char *live = pd_request_query(request, "live");
+  wanted.wants_live = live && strcmp(live, "true") == 0;
   wanted.is_open = pd_caller_sees_hidden(caller);
   TRY(pd_sse_from(pd_request_header(request, "Last-Event-ID"), pd_request_query(request, "from"), &wanted.options.from, err));
   bool is_shared = strcmp(wanted.name, "shared") == 0, is_own = strcmp(wanted.name, caller->agent) == 0;

@@ -200,7 +200,7 @@ static pd_code fill(pd_watcher *w, pd_buf *out, bool *out_is_live, pd_error *err
     if (out->size) return PD_OK; /* first send it: who is live is written to by others */
     if (join_live(w)) {
       *out_is_live = true;
-      return PD_OK;
+      return w->wants_live ? pd_sse_live(out, err) : PD_OK;
     }
     if (pd_watch_next(w->watch, 1, &event, err) == PD_OK && (w->is_open || !pd_history_hides(event.ref)))
       TRY(pd_sse_event(out, &event, err));
@@ -307,6 +307,7 @@ static void set_up(pd_watcher *w, const pd_hub_request *request)
   w->fd = request->is_direct ? request->fd : -1;
   w->job.run = run_job;
   w->is_open = request->is_open;
+  w->wants_live = request->wants_live;
   w->like = request->like;
   w->policy_epoch = request->policy_epoch;
   pd_caller_copy(request->caller, &w->caller);

@@ -27,6 +27,7 @@ struct pd_watcher {
   pd_sse stream;
   pd_sse_reader reader;
   int fd; /* -1: only libmicrohttpd writes */
+  bool wants_live;
   bool is_live, is_over;
   bool is_filling;       /* the pool has it: it must not be woken by another, and so not end */
   bool is_open;          /* it hears of hidden refs, too */

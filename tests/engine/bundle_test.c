@@ -290,6 +290,29 @@ static void bundle__a_foreign_parent_is_named(void **state)
   pd_store_close(a, NULL), pd_store_close(b, NULL);
 }
 
+static void bundle__what_is_known_stays_behind_and_ids_from_elsewhere_are_passed_over(void **state)
+{
+  (void)state;
+  pd_store *a = world_open(), *b = world_open();
+  pd_commit old;
+  pd_export_report made;
+  world_put(a, "k", "1", NULL);
+  assert_int_equal(pd_transfer(a, b, NULL, NULL, NULL), PD_OK);
+  assert_int_equal(pd_resolve(a, NULL, &old, NULL), PD_OK);
+  world_put(a, "k", "2", NULL);
+  pd_id known[] = {pd_value_id(pd_text("of another store")), old.id};
+  int fd = world_export(a, &(pd_export_options){.known = known, .known_count = 2}, &made);
+  assert_int_equal(made.commits, 1);
+  assert_int_equal(made.needs, 1);
+  world_import(b, fd, NULL, NULL);
+  world_same_but_numbers(a, b);
+  close(fd);
+  fd = world_export(a, &(pd_export_options){.known = known, .known_count = 1}, &made);
+  assert_int_equal(made.commits, 2);
+  close(fd);
+  pd_store_close(a, NULL), pd_store_close(b, NULL);
+}
+
 static void bundle__a_value_over_the_limit_is_refused(void **state)
 {
   (void)state;
@@ -440,6 +463,7 @@ int main(void)
     cmocka_unit_test(bundle__what_is_known_besides_is_merged_and_what_is_here_wins),
     cmocka_unit_test(bundle__a_dry_run_tells_and_changes_nothing),
     cmocka_unit_test(bundle__a_foreign_parent_is_named),
+    cmocka_unit_test(bundle__what_is_known_stays_behind_and_ids_from_elsewhere_are_passed_over),
     cmocka_unit_test(bundle__a_value_over_the_limit_is_refused),
     cmocka_unit_test(bundle__whoever_watches_may_give_up),
     cmocka_unit_test(bundle__every_flipped_byte_and_every_cut_is_refused),

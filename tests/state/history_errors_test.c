@@ -246,6 +246,23 @@ ANY(store_refs, "store.refs", "}")
 ANY(store_stats, "store.stats", "}")
 ANY(store_verify, "store.verify", "}")
 POINTS_BY(OPERATOR, store_verify, "store.verify", "{\"store\":\"main\",\"since\":\"", "\"}")
+ANY(store_du, "store.du", "}")
+POINTS_BY(OPERATOR, store_du, "store.du", "{\"store\":\"main\",\"at\":\"", "\"}")
+ANY(store_erase, "store.erase", ",\"key\":\"plan\",\"dry_run\":true}")
+ANY(store_gc, "store.gc", ",\"dry_run\":true}")
+ANY(store_message, "store.message", ",\"message\":\"m\"}")
+POINTS_BY(OPERATOR, store_message, "store.message", "{\"store\":\"main\",\"message\":\"m\",\"at\":\"", "\"}")
+ANY(store_messages, "store.messages", "}")
+ANY(store_prove, "store.prove", ",\"key\":\"plan\"}")
+POINTS_BY(OPERATOR, store_prove, "store.prove", "{\"store\":\"main\",\"key\":\"plan\",\"at\":\"", "\"}")
+ANY(store_repair, "store.repair", ",\"dry_run\":true}")
+ANY(store_setting, "store.setting", ",\"name\":\"n\",\"value\":\"1\"}")
+ANY(store_settings, "store.settings", "}")
+FAILS_BY(OPERATOR, store_erase, NotFound, "store.erase", "{\"store\":\"main\",\"key\":\"never\",\"dry_run\":true}", "list")
+FAILS_BY(OPERATOR, store_messages, NotFound, "store.messages", "{\"store\":\"main\",\"message\":\"never\"}", "list")
+FAILS_BY(OPERATOR, store_setting, NotFound, "store.setting", "{\"store\":\"main\",\"name\":\"never\",\"delete\":true}", "list")
+FAILS_BY(OPERATOR, store_settings, NotFound, "store.settings", "{\"store\":\"main\",\"name\":\"never\"}", "list")
+FAILS_BY(OPERATOR, store_prove, ValueErased, "store.prove", "{\"store\":\"main\",\"key\":\"gone\",\"at\":\"$ERASED\"}", "choose")
 FAILS_BY(OPERATOR, store_commit, NotFound, "store.commit",
          "{\"store\":\"main\",\"ref\":\"fork/none\",\"changes\":[{\"key\":\"k\",\"delete\":true}]}", "list")
 FAILS_BY(OPERATOR, store_commit, VersionConflict, "store.commit",
@@ -358,6 +375,38 @@ int main(void)
     cmocka_unit_test(history_unpin__err_NotFound__is_told),
     cmocka_unit_test(history_unpin__err_Ambiguous__is_told),
     cmocka_unit_test(history_unpin__err_Retired__is_told),
+    cmocka_unit_test(store_du__err_StoreNotFound__is_told),
+    cmocka_unit_test(store_du__err_PermissionDenied__is_told),
+    cmocka_unit_test(store_du__err_NotFound__is_told),
+    cmocka_unit_test(store_du__err_Ambiguous__is_told),
+    cmocka_unit_test(store_du__err_Retired__is_told),
+    cmocka_unit_test(store_erase__err_StoreNotFound__is_told),
+    cmocka_unit_test(store_erase__err_PermissionDenied__is_told),
+    cmocka_unit_test(store_erase__err_NotFound__is_told),
+    cmocka_unit_test(store_gc__err_StoreNotFound__is_told),
+    cmocka_unit_test(store_gc__err_PermissionDenied__is_told),
+    cmocka_unit_test(store_message__err_StoreNotFound__is_told),
+    cmocka_unit_test(store_message__err_PermissionDenied__is_told),
+    cmocka_unit_test(store_message__err_NotFound__is_told),
+    cmocka_unit_test(store_message__err_Ambiguous__is_told),
+    cmocka_unit_test(store_message__err_Retired__is_told),
+    cmocka_unit_test(store_messages__err_StoreNotFound__is_told),
+    cmocka_unit_test(store_messages__err_PermissionDenied__is_told),
+    cmocka_unit_test(store_messages__err_NotFound__is_told),
+    cmocka_unit_test(store_prove__err_StoreNotFound__is_told),
+    cmocka_unit_test(store_prove__err_PermissionDenied__is_told),
+    cmocka_unit_test(store_prove__err_NotFound__is_told),
+    cmocka_unit_test(store_prove__err_Ambiguous__is_told),
+    cmocka_unit_test(store_prove__err_Retired__is_told),
+    cmocka_unit_test(store_prove__err_ValueErased__is_told),
+    cmocka_unit_test(store_repair__err_StoreNotFound__is_told),
+    cmocka_unit_test(store_repair__err_PermissionDenied__is_told),
+    cmocka_unit_test(store_setting__err_StoreNotFound__is_told),
+    cmocka_unit_test(store_setting__err_PermissionDenied__is_told),
+    cmocka_unit_test(store_setting__err_NotFound__is_told),
+    cmocka_unit_test(store_settings__err_StoreNotFound__is_told),
+    cmocka_unit_test(store_settings__err_PermissionDenied__is_told),
+    cmocka_unit_test(store_settings__err_NotFound__is_told),
     cmocka_unit_test(store_blame__err_StoreNotFound__is_told),
     cmocka_unit_test(store_blame__err_PermissionDenied__is_told),
     cmocka_unit_test(store_blame__err_NotFound__is_told),

@@ -285,6 +285,19 @@ static void walk_home(walk *k)
   }
 }
 
+static void walk_bundles(walk *k)
+{
+  static const char *const names[] = {"vera", "shared", "ghost", "system"};
+  const char *what;
+  bool writes;
+  for (size_t n = 0; n < COUNT_OF(names); n++)
+    for (size_t i = 0; pd_bundle_verb_at(i, &what, &writes); i++) {
+      char *path = text_of("/v1/bundles/%s/%s?thread=tx", names[n], what);
+      walk_on(k, "POST", path, "", "{}", k->who->kind == AUDITOR && !writes && strcmp(names[n], "system") != 0);
+      free(path);
+    }
+}
+
 static void walk_store(walk *k)
 {
   static const char *const names[] = {"vera", "shared", "system", "ghost"};
@@ -300,13 +313,10 @@ static void walk_store(walk *k)
     }
 }
 
-static void walk_stores(walk *k)
+/* What an auditor may look at as a whole. */
+static void walk_looks(walk *k)
 {
   walk_on(k, "GET", "/v1/stores", "", NULL, k->who->kind == AUDITOR);
-}
-
-static void walk_metrics(walk *k)
-{
   walk_on(k, "GET", "/metrics", "", NULL, k->who->kind == AUDITOR);
 }
 
@@ -510,12 +520,13 @@ static const struct {
   {"GET", "/v1/openapi.json", walk_descriptions},
   {"GET", "/v1/agents/", walk_agents},
   {"GET", "/v1/watch", walk_watch},
+  {"POST", "/v1/bundles/", walk_bundles},
   {"GET", "/v1/home/", walk_home},
   {"POST", "/v1/home/", walk_home},
-  {"GET", "/v1/stores", walk_stores},
+  {"GET", "/v1/stores", walk_looks},
   {"GET", "/v1/stores/", walk_store},
   {"POST", "/v1/stores/", walk_store},
-  {"GET", "/metrics", walk_metrics},
+  {"GET", "/metrics", walk_looks},
   {"POST", "/mcp", walk_mcp},
   {"GET", "/mcp", walk_mcp_stream},
   {"DELETE", "/mcp", walk_mcp_end},
