@@ -67,6 +67,7 @@ typedef struct pd_mailbox_options {
   uint64_t count_max; /* letters queued or claimed; 0: 10,000 */
   int64_t keep_ms;    /* how long letters are kept that were accepted, superseded or cancelled; 0: seven days. Dead letters stay */
   const char *author; /* for the records; NULL: the store's. Copied */
+  pd_later **later;   /* as note.later (perdure.h), for each commit; borrowed until pd_mailbox_close. Most often NULL */
 } pd_mailbox_options;
 
 typedef struct pd_mailbox pd_mailbox;

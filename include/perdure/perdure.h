@@ -107,8 +107,8 @@ typedef struct pd_joint pd_joint; /* joint.h */
 typedef enum pd_durability {
   PD_SYNCED = 0,   /* on stable storage when the call returned                                    */
   PD_BUFFERED = 1, /* in memory; on stable storage within flush_ms, or at pd_store_flush          */
-  PD_STAGED = 2,   /* pd_put_later alone: pd_later_wait tells when it is on stable storage        */
-  PD_NOTHING = 3   /* pd_put_later alone: nothing was written                                     */
+  PD_STAGED = 2,   /* pd_put_later, note.later: pd_later_wait tells when it is on stable storage  */
+  PD_NOTHING = 3   /* pd_put_later, pd_update: nothing was written                                */
 } pd_durability;
 
 typedef struct pd_options {
@@ -226,6 +226,11 @@ typedef struct pd_note {
    * together than this, and more than they have now. Exact whatever other threads and processes write. err->expected is the limit,
    * err->actual what they have now. */
   uint64_t bytes_max;
+  /* NULL: the call returns when the commit is acknowledged. Else pd_put, pd_put_if, pd_delete, pd_edit_commit and pd_update wait neither
+   * for the disk nor for others: PD_OK with ack.durability PD_STAGED and *later set (pd_put_later says what is owed), or PD_BUFFERED. If
+   * they would have to wait, PD_LIMIT named WouldWait, and nothing is staged: call again without it. *later must be NULL before. What
+   * moves refs does not look at it. */
+  struct pd_later **later;
 } pd_note;
 
 typedef struct pd_ack {

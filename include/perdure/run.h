@@ -172,6 +172,7 @@ typedef struct pd_run_options {
   void *event_ctx;
   int64_t (*now_ms)(void *ctx); /* NULL: the system's clock */
   void *now_ctx;
+  pd_later **later; /* as note.later (perdure.h), for the next commit; after that the run is closed. Borrowed. Most often NULL */
 } pd_run_options;
 
 /* Begin a run. One change set, UserMessage, all or nothing: the snapshot, the inbound messages, then prepare_run: every Run-scoped path

@@ -155,6 +155,7 @@ typedef struct pd_changeset {
    * fork remembers what it was forked with. */
   const char *operation_id;
   const char *operation_mark; /* NULL: made of the content. 64 hex digits; the same id with another one is PD_CONFLICT (OperationUsed) */
+  pd_later **later;           /* as note.later (perdure.h). The handle is then where the thread will be; close it if the commit fails */
 } pd_changeset;
 
 /* Read a change set from its JSON form:

@@ -7,6 +7,7 @@
 #include "base/array.h"
 #include "base/base.h"
 #include "base/buf.h"
+#include "base/disk_wait.h"
 #include "base/error.h"
 #include "base/sha256.h"
 #include "engine/iter.h"
@@ -33,12 +34,20 @@ static pd_code intend_put(const pd_store *s, pd_change_in *change, const pd_note
   return PD_OK;
 }
 
+/* As the note says: acknowledged, or only staged. */
+static pd_code write_noted(pd_store *store, const pd_intent *intent, pd_ack *out, pd_error *err)
+{
+  pd_ack ack;
+  if (!intent->note || !intent->note->later) return pd_write(store, intent, out, err);
+  return pd_write_at_once(store, intent, intent->note->later, out ? out : &ack, err);
+}
+
 pd_code pd_put_if(pd_store *store, pd_bytes key, pd_bytes value, uint64_t expect_version, const pd_note *note, pd_ack *out, pd_error *err)
 {
   pd_change_in change = {.key = key, .value = value, .expect_version = expect_version};
   pd_intent intent;
   TRY(intend_put(store, &change, note, &intent, err));
-  return pd_write(store, &intent, out, err);
+  return write_noted(store, &intent, out, err);
 }
 
 pd_code pd_put_later(pd_store *store, pd_bytes key, pd_bytes value, uint64_t expect_version, const pd_note *note, pd_later **out,
@@ -62,7 +71,7 @@ pd_code pd_delete(pd_store *store, pd_bytes key, uint64_t expect_version, const 
   pd_change_in change = {.key = key, .is_delete = true, .must_exist = true, .expect_version = expect_version};
   pd_intent intent = {.kind = PD_RECORD_COMMIT, .ref = note ? note->ref : NULL, .note = note, .changes = &change, .change_count = 1};
   pd_ack ack;
-  TRY(pd_write(store, &intent, &ack, err));
+  TRY(write_noted(store, &intent, &ack, err));
   ack.version = 0;
   if (out) *out = ack;
   return PD_OK;
@@ -186,6 +195,7 @@ static pd_code copy_note(pd_edit *edit, const pd_note *note, pd_error *err)
   TRY(copy_text(note->run, &edit->texts[2], &edit->note.run, err));
   TRY(copy_text(note->reason, &edit->texts[3], &edit->note.reason, err));
   edit->note.bytes_max = note->bytes_max;
+  edit->note.later = note->later;
   if (note->expect_head) {
     edit->expect_head = *note->expect_head;
     edit->note.expect_head = &edit->expect_head;
@@ -234,6 +244,7 @@ static pd_code begin_at_seen(pd_edit *edit, bool is_exact, pd_edit_base *base, p
 pd_code pd_edit_begin_on(pd_store *store, const pd_note *note, pd_edit_place place, pd_edit_base *base, pd_edit **out, pd_error *err)
 {
   pd_edit *edit = calloc(1, sizeof *edit);
+  pd_disk_may_look();
   if (!edit) return pd_error_memory(err, "an invocation");
   edit->store = store;
   edit->base = (pd_view){.store = store, .is_base = true};
@@ -426,6 +437,7 @@ static pd_code find_below(pd_edit *edit, pd_bytes key, pd_buf *out_value, pd_ent
   TRY(pd_tree_find(&s->tree, edit->base.root, key, &leaf, &index, err));
   *out_found = leaf != NULL;
   if (!leaf) return PD_OK;
+  if (out_value) TRY(pd_disk_step(err));
   if (out_value) TRY(pd_value_read(s, leaf, index, out_value, err));
   pd_entry_of(leaf, index, out_entry);
   out_entry->key = key;
@@ -472,7 +484,10 @@ static void edits_to_changes(const pd_edit *edit, pd_change_in *changes)
   }
 }
 
-static pd_code write_edit(pd_edit *edit, pd_intent *intent, pd_ack *out, pd_error *err)
+/* What writes the intent: pd_write, or another that may leave it staged. */
+typedef pd_code (*write_fn)(pd_store *store, const pd_intent *intent, pd_ack *out, pd_error *err);
+
+static pd_code write_edit(pd_edit *edit, pd_intent *intent, write_fn write, pd_ack *out, pd_error *err)
 {
   pd_change_in *changes = malloc((edit->count + 1) * sizeof *changes);
   if (!changes) return pd_error_memory(err, "an invocation");
@@ -483,7 +498,7 @@ static pd_code write_edit(pd_edit *edit, pd_intent *intent, pd_ack *out, pd_erro
   intent->changes = changes;
   intent->change_count = edit->count;
   pd_ack ack;
-  pd_code code = pd_write(edit->store, intent, &ack, err);
+  pd_code code = write(edit->store, intent, &ack, err);
   free(changes);
   if (code) return code;
   ack.version = 0; /* of a single key only */
@@ -491,16 +506,21 @@ static pd_code write_edit(pd_edit *edit, pd_intent *intent, pd_ack *out, pd_erro
   return PD_OK;
 }
 
+static pd_code write_hurried(pd_store *store, const pd_intent *intent, pd_ack *out, pd_error *err)
+{
+  return pd_write_at_once(store, intent, intent->later, out, err);
+}
+
 pd_code pd_edit_stage(pd_edit *edit, const pd_edit_guard *guard, pd_later **out_later, pd_ack *out, pd_error *err)
 {
   pd_intent intent = {.guard = guard->check, .guard_ctx = guard->ctx, .later = out_later, .settles_quota = guard->settles_quota};
-  return write_edit(edit, &intent, out, err);
+  return write_edit(edit, &intent, guard->is_hurried ? write_hurried : pd_write, out, err);
 }
 
 pd_code pd_edit_commit(pd_edit *edit, pd_ack *out, pd_error *err)
 {
   pd_intent intent = {0};
-  TRY(write_edit(edit, &intent, out, err));
+  TRY(write_edit(edit, &intent, write_noted, out, err));
   pd_edit_abort(edit); /* frees; nothing of it is pending any more */
   return PD_OK;
 }

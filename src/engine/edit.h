@@ -27,6 +27,7 @@ typedef struct pd_edit_guard {
   pd_code (*check)(pd_store *s, void *ctx, pd_error *err);
   void *ctx;
   bool settles_quota; /* PD_QUOTA is to rest on stable storage: asked once more with nothing staged */
+  bool is_hurried;    /* PD_LIMIT named WouldWait instead of waiting */
 } pd_edit_guard;
 
 /* Stage the commit. *out_later is set unless the store is buffered. The edit is to be aborted in any case. Takes the lock. */

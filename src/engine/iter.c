@@ -6,6 +6,7 @@
 
 #include "base/base.h"
 #include "base/buf.h"
+#include "base/disk_wait.h"
 #include "base/error.h"
 
 #include <stdlib.h>
@@ -111,6 +112,7 @@ pd_code pd_iter_over(pd_store *s, pd_node *root, const pd_scan *scan, pd_iter **
 
 static pd_code next_leaf(pd_iter *it, pd_error *err)
 {
+  TRY(pd_disk_step(err));
   pd_store_lock_to_read(it->store);
   bool was_last = it->end < it->leaf->count;
   pd_code code = was_last ? PD_OK : pd_tree_next_leaf(&it->cursor, err);
@@ -125,6 +127,7 @@ static pd_code next_leaf(pd_iter *it, pd_error *err)
 static pd_code value_here(pd_iter *it, pd_bytes *out, pd_error *err)
 {
   const pd_cell *cell = it->leaf->cells[it->index];
+  TRY(pd_disk_step(err));
   if (cell) {
     *out = (pd_bytes){cell->data, cell->size};
     return PD_OK;

@@ -266,6 +266,7 @@ static pd_code refresh_up_to(pd_store *s, uint64_t tail, pd_error *err)
 
 pd_code pd_refresh_to_read(pd_store *s, pd_error *err)
 {
+  pd_disk_may_look();
   if (s->retention.must_reload || s->is_mending || s->is_claimed) return pd_refresh(s, err);
   uint64_t tail = s->ops->log_tail_hint(s->backend);
   return tail == s->log_seq ? PD_OK : refresh_up_to(s, tail, err);

@@ -497,6 +497,10 @@ typedef struct pd_intent {
 PD_MUST_USE pd_code pd_write(pd_store *s, const pd_intent *intent, pd_ack *out, pd_error *err);
 /* The first half of it, or nothing at all: see pd_put_later. Takes the lock. */
 PD_MUST_USE pd_code pd_write_later(pd_store *s, const pd_intent *intent, pd_later **out, pd_ack *out_ack, pd_error *err);
+/* The same for a note's `later`: nothing at all is PD_LIMIT named WouldWait. Takes the lock. */
+PD_MUST_USE pd_code pd_write_at_once(pd_store *s, const pd_intent *intent, pd_later **out, pd_ack *out_ack, pd_error *err);
+/* PD_LIMIT named WouldWait: what is done at once, or not at all, would have to wait. */
+PD_MUST_USE pd_code pd_would_wait(const pd_store *s, pd_error *err);
 /* pd_later_wait for a caller that has nothing else to do: it flushes for those behind it, too. Takes the lock. */
 PD_MUST_USE pd_code pd_later_lead(pd_later *later, bool *out_again, pd_error *err);
 /* pd_write for checked intents whose large values are in the bag. Takes the lock. */

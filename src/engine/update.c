@@ -15,13 +15,22 @@
  * UPD-2  A refusal, or the answer that there is nothing to write, rests on stable storage: if the callback read the tip and something
  *        there was not synced, or another process appended behind it, wait until it is (or is void), and ask once more on the newest that
  *        readers see. That answer holds.
+ * UPD-4  With note.later there is one round, on the tip, and what would have to wait is refused (WouldWait): the turn, staging, a refusal
+ *        that rests on what is not synced. Nothing is staged if a read was refused on the way (disk_wait.h), whatever the callback made
+ *        of it.
  * UPD-3  Nothing counts attempts. A round is repeated only because somebody else's commit came in between and a condition does not hold any
  *        more, or because a sync ended. For a limit on bytes there is no such end on a ref that others never leave alone: the second time
  *        it is asked about with nothing staged, and that answer holds.
  */
 #include "base/base.h"
+#include "base/clock.h"
+#include "base/disk_wait.h"
 #include "base/error.h"
 #include "engine/edit.h"
+
+#include <sched.h>
+
+#define TURN_US 100 /* who has the turn is done in less, unless it waits for something */
 
 typedef struct update {
   pd_store *store;
@@ -33,6 +42,7 @@ typedef struct update {
 typedef struct round {
   const update *u;
   pd_edit_base base;
+  bool is_hurried;
   bool is_moved; /* the tip is not what the callback read any more… */
   bool is_void;  /* …because that was not written */
   pd_later *later;
@@ -73,12 +83,25 @@ static pd_code run_callback(round *r, pd_edit *edit, pd_error *err)
   return code;
 }
 
+static pd_later **later_of(const update *u)
+{
+  return u->note ? u->note->later : NULL;
+}
+
+/* UPD-4 */
+static pd_code check_hurried(const round *r, const pd_edit *edit, pd_error *err)
+{
+  bool must_wait = pd_disk_has_refused() || (pd_edit_count(edit) && !later_of(r->u));
+  return must_wait ? pd_would_wait(r->u->store, err) : PD_OK;
+}
+
 static pd_code run_round(round *r, bool is_on_tip, pd_error *err)
 {
   pd_edit *edit = NULL;
-  pd_edit_guard guard = {.check = check_base, .ctx = r, .settles_quota = !is_on_tip};
+  pd_edit_guard guard = {.check = check_base, .ctx = r, .settles_quota = !is_on_tip, .is_hurried = r->is_hurried};
   pd_code code = pd_edit_begin_on(r->u->store, r->u->note, is_on_tip ? PD_ON_TIP : PD_ON_NEWEST, &r->base, &edit, err);
   if (!code) code = run_callback(r, edit, err);
+  if (!code && r->is_hurried) code = check_hurried(r, edit, err);
   if (!code && pd_edit_count(edit)) code = pd_edit_stage(edit, &guard, &r->later, &r->ack, err);
   pd_edit_abort(edit);
   return code;
@@ -145,9 +168,47 @@ static pd_code conclude(const update *u, round *r, pd_code code, bool *out_is_on
   return code;
 }
 
+/* ---- at once, or not at all ---- */
+
+static bool take_turn_soon(pthread_mutex_t *turn)
+{
+  if (pthread_mutex_trylock(turn) == 0) return true;
+  for (int64_t end_us = pd_clock_monotonic_us() + TURN_US; pd_clock_monotonic_us() < end_us;) {
+    sched_yield();
+    if (pthread_mutex_trylock(turn) == 0) return true;
+  }
+  return false;
+}
+
+/* UPD-2: does the answer that nothing was written hold? */
+static bool is_settled(const round *r, pd_code code)
+{
+  return !is_overtaken(r, code) && !r->base.is_unsynced && !r->is_moved && has_read_all(r->u);
+}
+
+static pd_code update_at_once(const update *u, pd_ack *out, pd_error *err)
+{
+  pthread_mutex_t *turn = turn_of(u);
+  round r = {.u = u, .is_hurried = true, .ack.durability = PD_NOTHING};
+  pd_error why = {0};
+  if (!take_turn_soon(turn)) return pd_would_wait(u->store, err);
+  pd_code code = run_round(&r, true, &why);
+  pthread_mutex_unlock(turn);
+  bool is_written = !code && r.ack.durability != PD_NOTHING;
+  if (!is_written && !is_settled(&r, code)) return pd_would_wait(u->store, err);
+  if (code && err) *err = why;
+  if (code) return code;
+  if (r.later) *later_of(u) = r.later;
+  if (out) *out = r.ack;
+  return PD_OK;
+}
+
+/* ---- until it is done ---- */
+
 pd_code pd_update(pd_store *store, const pd_note *note, pd_update_fn fn, void *ctx, pd_ack *out, pd_error *err)
 {
   update u = {.store = store, .note = note, .fn = fn, .ctx = ctx};
+  if (later_of(&u) || pd_disk_is_refusing()) return update_at_once(&u, out, err);
   bool is_on_tip = true, is_final = false;
   pd_code code = PD_OK;
   pd_error why = {0};

@@ -4,6 +4,7 @@
  */
 #include "base/base.h"
 #include "base/buf.h"
+#include "base/disk_wait.h"
 #include "base/error.h"
 #include "engine/flush.h"
 #include "engine/retired.h"
@@ -231,6 +232,7 @@ static pd_code stage_many(pd_store *s, pd_stage_many stage, void *ctx, pd_ticket
 pd_code pd_write_many(pd_store *s, pd_stage_many stage, void *ctx, pd_error *err)
 {
   if (s->is_read_only) return pd_error_set(err, PD_READ_ONLY, "the store of agent '%s' is open read-only", s->agent);
+  TRY(pd_disk_may_wait(err));
   pd_code code = PD_OK;
   for (bool again = true; again;) {
     pd_ticket ticket = {.state = PD_WAITING};
@@ -330,10 +332,18 @@ pd_code pd_write_once(pd_store *s, const pd_intent *intent, pd_ack *out, pd_erro
 
 /* ---- in two steps ---- */
 
+/* A buffered commit waits for nobody: the log is claimed, the keeper runs, and its batch is not so large that it must be flushed first. */
+static bool is_ready_to_buffer(const pd_store *s)
+{
+  if (s->ops->health && s->ops->health(s->backend, NULL)) return false;
+  return s->is_claimed && !s->is_claiming && s->has_keeper && !s->flush_error.code && s->pending.bytes.size < PD_PENDING_SIZE_MAX / 2;
+}
+
 /* Staging may be done at once: nobody needs a moment with nothing staged, and what a limit asks for is known. */
 static bool is_ready(pd_store *s, const pd_intent *intent)
 {
   if (s->gate || pd_intent_points_back(intent)) return false;
+  if (s->is_buffered && !is_ready_to_buffer(s)) return false;
   if (!intent->note || !intent->note->bytes_max) return true;
   const pd_ref_slot *slot = pd_slot_find(s, intent->ref && *intent->ref ? intent->ref : s->ref);
   return slot && (slot->tip.is_deleted || slot->tip.has_bytes);
@@ -348,11 +358,19 @@ static pd_code refuse_now(pd_store *s, const pd_intent *intent, pd_error *err)
 static pd_code stage_at_once(pd_store *s, const pd_intent *intent, pd_later *later, pd_ack *out_ack, pd_error *err)
 {
   pd_error why;
-  pd_code code = pd_stage(s, intent, &later->ticket, out_ack, &why);
+  pd_ack ack;
+  pd_code code = pd_stage(s, intent, s->is_buffered ? NULL : &later->ticket, &ack, &why);
   if (is_refusal(code)) return refuse_now(s, intent, err);
   if (code && err) *err = why;
-  if (!code) out_ack->durability = PD_STAGED;
-  return code;
+  if (code) return code;
+  *out_ack = ack;
+  if (!s->is_buffered) {
+    out_ack->durability = PD_STAGED;
+  } else {
+    pd_publish_buffered(s);
+    pd_look_after(s);
+  }
+  return PD_OK;
 }
 
 static pd_code stage_later(pd_store *s, const pd_intent *intent, pd_later *later, pd_ack *out_ack, pd_error *err)
@@ -367,7 +385,7 @@ static pd_code stage_later(pd_store *s, const pd_intent *intent, pd_later *later
 pd_code pd_write_later(pd_store *s, const pd_intent *intent, pd_later **out, pd_ack *out_ack, pd_error *err)
 {
   *out_ack = (pd_ack){.durability = PD_NOTHING};
-  if (s->is_buffered) return pd_write(s, intent, out_ack, err);
+  if (s->is_buffered && !pd_disk_is_refusing()) return pd_write(s, intent, out_ack, err);
   if (s->is_read_only) return pd_error_set(err, PD_READ_ONLY, "the store of agent '%s' is open read-only", s->agent);
   TRY(pd_note_check(intent->note, err));
   if (pd_intent_is_large(intent)) return PD_OK;
@@ -376,10 +394,24 @@ pd_code pd_write_later(pd_store *s, const pd_intent *intent, pd_later **out, pd_
   pd_code code = stage_later(s, intent, later, out_ack, err);
   if (!code && out_ack->durability == PD_STAGED) {
     *out = later;
+    pd_disk_staged();
     return PD_OK;
   }
   later_free(later);
   return code;
+}
+
+pd_code pd_would_wait(const pd_store *s, pd_error *err)
+{
+  TRY(pd_disk_may_wait(err)); /* so that whoever tried it there learns that it has to be done elsewhere */
+  return pd_error_named(err, PD_LIMIT, "WouldWait", "a commit to the store of agent '%s' would have to wait", s->agent);
+}
+
+pd_code pd_write_at_once(pd_store *s, const pd_intent *intent, pd_later **out, pd_ack *out_ack, pd_error *err)
+{
+  if (*out) return pd_error_set(err, PD_INVALID, "another commit is staged for this note: it has to be waited for first");
+  TRY(pd_write_later(s, intent, out, out_ack, err));
+  return out_ack->durability == PD_NOTHING ? pd_would_wait(s, err) : PD_OK;
 }
 
 pd_store *pd_later_store(const pd_later *later)
@@ -419,5 +451,6 @@ pd_code pd_write(pd_store *s, const pd_intent *intent, pd_ack *out, pd_error *er
 {
   if (s->is_read_only) return pd_error_set(err, PD_READ_ONLY, "the store of agent '%s' is open read-only", s->agent);
   TRY(pd_note_check(intent->note, err));
+  TRY(pd_disk_may_wait(err));
   return pd_intent_is_large(intent) ? pd_write_large(s, intent, out, err) : pd_write_once(s, intent, out, err);
 }

@@ -5,6 +5,7 @@
 #include "base/base.h"
 #include "base/buf.h"
 #include "base/close.h"
+#include "base/disk_wait.h"
 #include "base/error.h"
 #include "base/key.h"
 
@@ -103,6 +104,13 @@ static pd_code run(void *ctx, pd_edit *edit, pd_error *err)
   return PD_CORRUPT;
 }
 
+/* To make a ref takes a sync. */
+static pd_code would_wait(const char *ref, pd_error *err)
+{
+  TRY(pd_disk_may_wait(err));
+  return pd_error_named(err, PD_LIMIT, "WouldWait", "ref '%s' has to be made first", ref);
+}
+
 pd_code pd_leased_update(pd_store *store, const pd_note *note, pd_update_fn fn, void *ctx, bool *out_is_missing, pd_ack *out, pd_error *err)
 {
   invocation i = {.fn = fn, .ctx = ctx, .ref = note->ref};
@@ -111,6 +119,7 @@ pd_code pd_leased_update(pd_store *store, const pd_note *note, pd_update_fn fn, 
   if (out_is_missing) *out_is_missing = is_missing;
   if (!is_missing) return code;
   if (out_is_missing) return PD_OK;
+  if (note->later) return would_wait(note->ref, err);
   code = pd_fork(store, note->ref, "root", note, NULL, err);
   if (code && code != PD_EXISTS) return code; /* somebody else may be making it at this moment */
   return pd_update(store, note, run, &i, out, err);

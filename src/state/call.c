@@ -453,25 +453,21 @@ pd_code pd_frame_must_wait(pd_frame *frame, pd_error *err)
   return pd_error_set(err, PD_LIMIT, "%s has to wait", frame->capability->name); /* for nobody's eyes */
 }
 
-/* What was held without waiting; NULL: it could not be. */
-static pd_code take_held(pd_frame *frame, pd_held *held, pd_store **out, pd_error *err)
+pd_later **pd_frame_later(pd_frame *frame)
 {
-  if (!held) return pd_frame_must_wait(frame, err);
+  return pd_frame_is_hurried(frame) ? &frame->later : NULL;
+}
+
+pd_note pd_frame_last_note(pd_frame *frame)
+{
+  pd_note note = pd_frame_note(frame);
+  note.later = pd_frame_later(frame);
+  return note;
+}
+
+void pd_frame_keep(pd_frame *frame, pd_held *held)
+{
   hold(frame, held);
-  *out = held->store;
-  return PD_OK;
-}
-
-pd_code pd_frame_own_ready(pd_frame *frame, pd_store **out, pd_error *err)
-{
-  return take_held(frame, pd_home_hold_ready(&frame->grant, frame->agent), out, err);
-}
-
-pd_code pd_frame_store(pd_frame *frame, const char *name, pd_store **out, pd_error *err)
-{
-  bool is_own = strcmp(name, PD_STORE_SHARED) != 0;
-  if (!pd_frame_is_hurried(frame)) return is_own ? pd_frame_own(frame, true, out, err) : pd_home_store(frame->home, name, true, out, err);
-  return take_held(frame, pd_home_hold_written(&frame->grant, name), out, err);
 }
 
 static void free_begun(pd_begun *begun)
@@ -481,12 +477,28 @@ static void free_begun(pd_begun *begun)
   free(begun);
 }
 
+static bool is_common(const pd_frame *frame, const char *name, const pd_store *store)
+{
+  pd_store *common = NULL;
+  return pd_home_is_open(frame->home, name) && !pd_home_store(frame->home, name, false, &common, NULL) && common == store;
+}
+
+/* Else it might be closed before the commit is waited for. */
+static void check_held(const pd_frame *frame)
+{
+  const pd_store *is = frame->later ? pd_later_store(frame->later) : NULL;
+  if (!is || !pd_disk_wait_is_asserted() || (frame->held && frame->held->store == is)) return;
+  if (is_common(frame, PD_STORE_SHARED, is) || is_common(frame, PD_STORE_SYSTEM, is)) return;
+  abort(); /* a function staged its last commit in a store that the frame does not keep */
+}
+
 /* What cannot be had without the disk is refused, and then all of it is done again by one who may wait. */
 static pd_code try_run(pd_frame *frame, pd_code parsed, pd_error *err)
 {
   pd_disk_refuse();
   pd_code code = run(frame, parsed, err);
   if (pd_disk_allow() && !frame->later) frame->must_wait = true;
+  check_held(frame);
   return code;
 }
 
@@ -529,6 +541,7 @@ pd_code pd_call_finish(pd_begun *begun, pd_buf *answer, pd_error *err)
 {
   bool again = begun->frame.must_wait;
   pd_code code = again ? PD_OK : pd_later_wait(begun->frame.later, &again, err);
+  if (code) begun->frame.has_commit = false; /* it was not made */
   if (!code && !again && begun->code)
     code = pd_error_set(err, begun->code, "%s was done, but its answer could not be written", begun->frame.capability->name);
   bool is_refused = begun->frame.must_wait && begun->code;

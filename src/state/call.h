@@ -85,15 +85,18 @@ void pd_out_stored(pd_json_writer *out, pd_bytes value);
  * pd_frame_must_wait, and the call is run anew by one who may: so it must not have changed anything. */
 bool pd_frame_is_hurried(const pd_frame *frame);
 PD_MUST_USE pd_code pd_frame_must_wait(pd_frame *frame, pd_error *err);
+/* pd_frame_note for the commit that a call ends with: it may only be staged when the function returns, and is waited for before the answer
+ * leaves. So the function neither reads the store nor writes after it; the answer says what the commit will be. */
+pd_note pd_frame_last_note(pd_frame *frame);
+/* For that commit: where a note's `later` points; NULL if it is to be waited for. */
+pd_later **pd_frame_later(pd_frame *frame);
+/* The store of that commit, if it is neither the agent's own, `shared` nor `system`: let go when the call is over. */
+void pd_frame_keep(pd_frame *frame, pd_held *held);
 /* The store of the agent that calls; borrowed until the call is over. Made if it is not there and `create`, which says that it will be
  * written to; else PD_NOT_FOUND. */
 PD_MUST_USE pd_code pd_frame_own(pd_frame *frame, bool create, pd_store **out, pd_error *err);
-/* The same where calls may be hurried: pd_frame_must_wait unless it is open and can be had at once. */
-PD_MUST_USE pd_code pd_frame_own_ready(pd_frame *frame, pd_store **out, pd_error *err);
-/* As pd_frame_own, but *out is NULL if there is none. */
+/* The same, but *out is NULL if there is none. */
 PD_MUST_USE pd_code pd_frame_own_or_none(pd_frame *frame, pd_store **out, pd_error *err);
-/* The store of the agent that calls, or PD_STORE_SHARED, which will be written to; made if it is not there. Where calls may be hurried. */
-PD_MUST_USE pd_code pd_frame_store(pd_frame *frame, const char *name, pd_store **out, pd_error *err);
 
 /* ---- input.c ---- */
 

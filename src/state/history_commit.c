@@ -31,7 +31,7 @@ static void put_ack(pd_frame *frame, const char *ref, const pd_ack *ack, uint64_
   pd_json_put_text(&frame->out, "ref", ref);
   pd_out_commit(frame, &ack->commit);
   pd_json_put_number(&frame->out, "changed", changed);
-  pd_json_put_text(&frame->out, "durability", ack->durability == PD_SYNCED ? "synced" : "buffered");
+  pd_json_put_text(&frame->out, "durability", ack->durability == PD_BUFFERED ? "buffered" : "synced");
 }
 
 /* ---- commit ---- */
@@ -134,6 +134,7 @@ pd_code pd_cap_history_commit(pd_frame *frame, pd_error *err)
   if (pd_in_string(frame, "expected_head", text, sizeof text) && pd_id_parse(text, &expected)) note.expect_head = &expected;
   note.ref = ref;
   note.bytes_max = frame->home->config.persistent_quota_bytes;
+  note.later = pd_frame_later(frame);
   if (has_delete(frame) || pd_history_is_fork(ref)) TRY(pd_history_leave(store, err));
   TRY(pd_edit_begin(store, &note, &edit, err));
   TRY(stage_changes(frame, edit, &count, err));

@@ -60,14 +60,11 @@ struct pd_home {
 
 int64_t pd_home_now(pd_home *home);
 /* The store of an agent, or PD_STORE_SHARED, PD_STORE_SYSTEM; to be let go. Made if it is not there and `create`; else PD_NOT_FOUND.
- * `create`: it will be written to (window.h). PD_DENIED by AU4; PD_STORAGE also if there are no descriptors left. */
+ * `create`: it will be written to (window.h). PD_DENIED by AU4; PD_STORAGE also if there are no descriptors left. Between pd_disk_refuse
+ * and pd_disk_allow it is refused unless it is open, and was written to before if `create`. */
 PD_MUST_USE pd_code pd_home_hold(const pd_grant *grant, const char *name, bool create, pd_held **out, pd_error *err);
 /* The same if it is open already; NULL else, and if `grant` is not for it. */
 pd_held *pd_home_hold_opened(const pd_grant *grant, const char *name);
-/* The same, and it never waits for one that is just being opened or closed: NULL then, too. */
-pd_held *pd_home_hold_ready(const pd_grant *grant, const char *name);
-/* The same if it has been written to as well. */
-pd_held *pd_home_hold_written(const pd_grant *grant, const char *name);
 /* Takes NULL. */
 void pd_home_let(pd_home *home, pd_held *held);
 /* PD_STORE_SHARED or PD_STORE_SYSTEM, which need not be held: borrowed until the home closes. Else as pd_home_hold, but without a grant:

@@ -98,10 +98,10 @@ pd_code pd_journal_add(pd_frame *frame, const char *noun, uint64_t keep, uint64_
                        char out_id[PD_JOURNAL_ID_SIZE], pd_error *err)
 {
   pd_store *store;
-  pd_note note = {
-    .ref = "main", .author = *frame->agent ? frame->agent : "operator", .run = frame->ctx->session, .reason = frame->capability->name};
+  pd_note note = pd_frame_last_note(frame);
   addition a = {.now_ms = frame->now_ms, .keep = keep, .bytes_max = bytes_max, .value = value};
   pd_ack ack;
+  note.ref = "main";
   snprintf(a.prefix, sizeof a.prefix, "%s/%s/", noun, *frame->agent ? frame->agent : PD_JOURNAL_ALL);
   TRY(pd_home_store(frame->home, PD_STORE_SYSTEM, true, &store, err));
   TRY(pd_update(store, &note, stage, &a, &ack, err));

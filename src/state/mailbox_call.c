@@ -23,7 +23,8 @@ static pd_code open_box(pd_frame *frame, bool create, pd_mailbox **out, pd_error
   pd_mailbox_options options = {.now_ms = pd_threads_now,
                                 .now_ctx = frame->home,
                                 .count_max = frame->home->config.mailbox_count_max,
-                                .author = *frame->agent ? frame->agent : "operator"};
+                                .author = *frame->agent ? frame->agent : "operator",
+                                .later = pd_frame_later(frame)};
   pd_store *store;
   TRY(pd_thread_id_check(id.text, "thread", err));
   if (create)

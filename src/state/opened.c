@@ -8,6 +8,7 @@
 
 #include "base/base.h"
 #include "base/clock.h"
+#include "base/disk_wait.h"
 #include "base/error.h"
 #include "base/map.h"
 #include "state/authorise.h"
@@ -321,10 +322,24 @@ static pd_code keep(pd_opened *o, entry *e, pd_error *err)
 
 /* ---- holding ---- */
 
+/* Where nobody may wait: only what is open, and has been written to if it is to be. */
+static pd_code hold_at_once(pd_opened *o, const char *name, bool create, pd_held **out, pd_error *err)
+{
+  pthread_mutex_lock(&o->lock);
+  entry *e = find(o, name);
+  if (e && (e->state != OPEN || (create && !e->is_kept))) e = NULL;
+  if (e) hold(e);
+  pthread_mutex_unlock(&o->lock);
+  if (!e) return pd_disk_may_wait(err);
+  *out = &e->held;
+  return PD_OK;
+}
+
 static pd_code hold_store(pd_home *home, const char *name, bool create, pd_held **out, pd_error *err)
 {
   pd_opened *o = home->opened;
   pd_code code = PD_OK;
+  if (pd_disk_is_refusing()) return hold_at_once(o, name, create, out, err);
   pthread_mutex_lock(&o->lock);
   entry *e = find_settled(o, name);
   if (e)
@@ -346,31 +361,15 @@ pd_code pd_home_hold(const pd_grant *grant, const char *name, bool create, pd_he
   return hold_store(grant->home, name, create, out, err);
 }
 
-static pd_held *hold_if(const pd_grant *grant, const char *name, bool must_be_kept, bool may_wait)
+pd_held *pd_home_hold_opened(const pd_grant *grant, const char *name)
 {
-  if (pd_grant_check(grant, name, must_be_kept, NULL)) return NULL;
+  if (pd_grant_check(grant, name, false, NULL)) return NULL;
   pd_opened *o = grant->home->opened;
   pthread_mutex_lock(&o->lock);
-  entry *e = may_wait ? find_settled(o, name) : find(o, name);
-  if (e && (e->state != OPEN || (must_be_kept && !e->is_kept))) e = NULL;
+  entry *e = find_settled(o, name);
   if (e) hold(e);
   pthread_mutex_unlock(&o->lock);
   return e ? &e->held : NULL;
-}
-
-pd_held *pd_home_hold_opened(const pd_grant *grant, const char *name)
-{
-  return hold_if(grant, name, false, true);
-}
-
-pd_held *pd_home_hold_ready(const pd_grant *grant, const char *name)
-{
-  return hold_if(grant, name, false, false);
-}
-
-pd_held *pd_home_hold_written(const pd_grant *grant, const char *name)
-{
-  return hold_if(grant, name, true, false);
 }
 
 void pd_home_let(pd_home *home, pd_held *held)

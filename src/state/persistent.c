@@ -98,13 +98,6 @@ static pd_code get_version(pd_frame *frame, pd_store *store, pd_bytes key, uint6
   return code == PD_NOT_FOUND || code == PD_RETIRED ? no_version(frame, key, version, w.oldest, present.version, err) : code;
 }
 
-/* To open the store takes a look at the disk, as do versions of the past. */
-static pd_code find_store(pd_frame *frame, int64_t version, pd_store **out, pd_error *err)
-{
-  if (!pd_frame_is_hurried(frame)) return pd_frame_own_or_none(frame, out, err); /* P2 */
-  return version ? pd_frame_must_wait(frame, err) : pd_frame_own_ready(frame, out, err);
-}
-
 pd_code pd_cap_state_persistent_get(pd_frame *frame, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf value = {0};
@@ -112,7 +105,8 @@ pd_code pd_cap_state_persistent_get(pd_frame *frame, pd_error *err)
   int64_t version = pd_in_int(frame, "version", 0);
   pd_store *store;
   pd_entry entry;
-  TRY(find_store(frame, version, &store, err));
+  if (version && pd_frame_is_hurried(frame)) return pd_frame_must_wait(frame, err); /* the past is on the disk */
+  TRY(pd_frame_own_or_none(frame, &store, err));                                    /* P2 */
   pd_code code = PD_NOT_FOUND;
   if (version)
     TRY(code = get_version(frame, store, key, (uint64_t)version, &value, &entry, err));
@@ -137,7 +131,7 @@ pd_code pd_cap_state_persistent_set(pd_frame *frame, pd_error *err)
   pd_store *store;
   pd_ack ack;
   TRY(pd_in_value(frame, "value", &value, err));
-  TRY(pd_frame_store(frame, frame->agent, &store, err));
+  TRY(pd_frame_own(frame, true, &store, err));
   TRY(pd_quota_room(frame, false, err));
   TRY(pd_quota_put(frame, store, &quota, pd_in_text(frame, "key"), pd_buf_bytes(&value), PD_ANY_VERSION, &ack, err));
   pd_bind_write(&frame->out, ack_members, COUNT_OF(ack_members), &ack);

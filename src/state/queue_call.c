@@ -18,11 +18,6 @@
 #define ACK_COUNT_MAX 100
 #define ASK_MS 100 /* who waits is asked so often whether it still wants to */
 
-static pd_note note_of(const pd_frame *frame)
-{
-  return (pd_note){.author = *frame->agent ? frame->agent : "operator", .run = frame->ctx->session, .reason = frame->capability->name};
-}
-
 /* ---- send ---- */
 
 typedef struct send_job {
@@ -83,6 +78,18 @@ static bool is_operation_id(const char *id)
   return true;
 }
 
+/* The receiver's store, until the message that is only staged is in it. */
+static pd_code hold_receiver(pd_frame *frame, const char *to, pd_error *err)
+{
+  pd_grant grant;
+  pd_held *held;
+  if (!pd_frame_is_hurried(frame)) return PD_OK;
+  TRY(pd_authorise_work(frame->home, "queue", &grant, err));
+  TRY(pd_home_hold(&grant, to, true, &held, err));
+  pd_frame_keep(frame, held);
+  return PD_OK;
+}
+
 pd_code pd_cap_queue_send(pd_frame *frame, pd_error *err)
 {
   CLEANUP(pd_buf_done) pd_buf body = {0};
@@ -95,8 +102,9 @@ pd_code pd_cap_queue_send(pd_frame *frame, pd_error *err)
   TRY(pd_in_operation(frame, &job.operation, err));
   if (!is_operation_id(job.operation.id))
     return pd_error_named(err, PD_INVALID, "InvalidInput", "queue.send: field 'operation_id': no '/' and no control characters");
-  pd_note note = note_of(frame);
+  pd_note note = pd_frame_last_note(frame);
   pd_ack ack;
+  TRY(hold_receiver(frame, to, err));
   pd_code code = send(frame->home, to, &note, &job, &ack, err);
   if (code == PD_QUOTA) pd_frame_detail_number(frame, "limit", err->expected ? err->expected : frame->home->config.queue_count_max);
   TRY(code);
@@ -249,8 +257,18 @@ static pd_code receive_or_come_again(pd_frame *frame, pd_queue_take *take, int64
   return PD_OK;
 }
 
+/* What is there now; if there is nothing, who wants to wait for it does so elsewhere. */
+static pd_code receive_at_once(pd_frame *frame, pd_queue_take *take, int64_t wait_ms, pd_error *err)
+{
+  pd_store *store;
+  TRY(pd_frame_own(frame, true, &store, err)); /* held until the call is over */
+  TRY(pd_queue_receive(frame->home, frame->agent, take, err));
+  return !take->count && wait_ms ? pd_frame_must_wait(frame, err) : PD_OK;
+}
+
 static pd_code receive(pd_frame *frame, pd_queue_take *take, int64_t wait_ms, pd_error *err)
 {
+  if (pd_frame_is_hurried(frame)) return receive_at_once(frame, take, wait_ms, err);
   if (!wait_ms) return pd_queue_receive(frame->home, frame->agent, take, err);
   return frame->ctx->wait ? receive_or_come_again(frame, take, wait_ms, err) : receive_waiting(frame, take, wait_ms, err);
 }
@@ -265,7 +283,7 @@ static void touch_session(pd_frame *frame)
 
 pd_code pd_cap_queue_receive(pd_frame *frame, pd_error *err)
 {
-  pd_note note = note_of(frame);
+  pd_note note = pd_frame_last_note(frame);
   int64_t wait_ms = pd_in_int(frame, "wait_ms", 0);
   pd_queue_take take = {
     .max = (uint64_t)pd_in_int(frame, "max", 10),
@@ -298,7 +316,8 @@ pd_code pd_cap_queue_ack(pd_frame *frame, pd_error *err)
 {
   uint64_t numbers[ACK_COUNT_MAX], count = 0;
   size_t number_count = 0;
-  pd_note note = note_of(frame);
+  pd_note note = pd_frame_last_note(frame);
+  pd_store *store;
   pd_ack ack;
   pd_json item;
   pd_json_walk items = pd_json_walk_begin(pd_in(frame, "message_ids"));
@@ -306,6 +325,7 @@ pd_code pd_cap_queue_ack(pd_frame *frame, pd_error *err)
     if (!parse_id(item, &numbers[number_count++]))
       return pd_error_named(err, PD_INVALID, "InvalidInput", "queue.ack: field 'message_ids': item %zu is no id of a message, like \"m17\"",
                             number_count);
+  if (pd_frame_is_hurried(frame)) TRY(pd_frame_own(frame, true, &store, err)); /* held until the call is over */
   TRY(pd_queue_ack(frame->home, frame->agent, numbers, number_count, &note, &count, &ack, err));
   if (count) pd_frame_commit(frame, &ack);
   pd_json_put_number(&frame->out, "acknowledged", count);

@@ -39,23 +39,16 @@ static pd_code look_first(pd_frame *frame, pd_store *store, const pd_quota *quot
   return exceeded(frame, quota, key, value, used, err);
 }
 
-static pd_code put(pd_frame *frame, pd_store *store, pd_bytes key, pd_bytes value, uint64_t expect_version, const pd_note *note,
-                   pd_ack *out, pd_error *err)
-{
-  if (!pd_frame_is_hurried(frame)) return pd_put_if(store, key, value, expect_version, note, out, err);
-  if (value.size >= LOOK_FIRST_SIZE_MIN) return pd_frame_must_wait(frame, err);
-  TRY(pd_put_later(store, key, value, expect_version, note, &frame->later, out, err));
-  return out->durability == PD_NOTHING ? pd_frame_must_wait(frame, err) : PD_OK;
-}
-
 pd_code pd_quota_put(pd_frame *frame, pd_store *store, const pd_quota *quota, pd_bytes key, pd_bytes value, uint64_t expect_version,
                      pd_ack *out, pd_error *err)
 {
-  if (value.size >= LOOK_FIRST_SIZE_MIN && !pd_frame_is_hurried(frame)) TRY(look_first(frame, store, quota, key, value, err));
-  pd_note note = pd_frame_note(frame);
+  bool is_large = value.size >= LOOK_FIRST_SIZE_MIN;
+  if (is_large && pd_frame_is_hurried(frame)) return pd_frame_must_wait(frame, err);
+  if (is_large) TRY(look_first(frame, store, quota, key, value, err));
+  pd_note note = pd_frame_last_note(frame);
   note.ref = PD_STATE_REF;
   note.bytes_max = quota->bytes_max;
-  pd_code code = put(frame, store, key, value, expect_version, &note, out, err);
+  pd_code code = pd_put_if(store, key, value, expect_version, &note, out, err);
   if (code == PD_QUOTA) return exceeded(frame, quota, key, value, err->actual, err);
   if (code) return code;
   pd_frame_commit(frame, out);

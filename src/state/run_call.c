@@ -34,6 +34,7 @@ static pd_run_options options_of(pd_frame *frame, held *h)
     .author = *frame->agent ? frame->agent : "operator",
     .now_ms = pd_threads_now,
     .now_ctx = frame->home,
+    .later = pd_frame_later(frame),
   };
 }
 

@@ -77,7 +77,7 @@ pd_code pd_cap_state_shared_set(pd_frame *frame, pd_error *err)
   pd_ack ack;
   pd_quota quota = {.what = "the shared state", .bytes_max = frame->home->config.shared_quota_bytes};
   TRY(pd_in_value(frame, "value", &value, err));
-  TRY(pd_frame_store(frame, PD_STORE_SHARED, &store, err));
+  TRY(pd_home_store(frame->home, PD_STORE_SHARED, true, &store, err));
   uint64_t expected = (uint64_t)pd_in_int(frame, "expected_version", 0);
   TRY(pd_quota_put(frame, store, &quota, pd_in_text(frame, "key"), pd_buf_bytes(&value), expected, &ack, err));
   pd_json_put_number(&frame->out, "version", ack.version);

@@ -100,8 +100,11 @@ static pd_code stage_watch(void *ctx, pd_queue_tx *tx, pd_error *err)
 
 static pd_code update(watch_job *job, pd_queue_fn fn, pd_error *err)
 {
-  const pd_frame *frame = job->frame;
-  pd_note note = {.author = frame->agent, .run = frame->ctx->session, .reason = frame->capability->name};
+  pd_frame *frame = job->frame;
+  pd_note note = pd_frame_last_note(frame);
+  pd_store *store;
+  note.author = frame->agent;
+  if (pd_frame_is_hurried(frame)) TRY(pd_frame_own(frame, true, &store, err)); /* held until the call is over */
   return pd_queue_update(frame->home, frame->agent, &note, fn, job, &job->ack, err);
 }
 

@@ -204,6 +204,7 @@ pd_code pd_cap_threads_append(pd_frame *frame, pd_error *err)
     .author = *frame->agent ? frame->agent : "operator",
     .operation_id = *operation.id ? operation.id : NULL,
     .operation_mark = *operation.id ? operation.mark : NULL,
+    .later = pd_frame_later(frame),
   };
   TRY(pd_threads_hold(frame, &thread, err));
   TRY(pd_quota_room(frame, false, err));
@@ -215,7 +216,7 @@ pd_code pd_cap_threads_append(pd_frame *frame, pd_error *err)
     pd_out_commit(frame, &ack.commit);
   pd_json_put_number(&frame->out, "messages_added", ack.message_count);
   pd_json_put_number(&frame->out, "messages_dropped", ack.message_duplicates);
-  pd_json_put_text(&frame->out, "durability", ack.durability == PD_SYNCED ? "synced" : "buffered");
+  pd_json_put_text(&frame->out, "durability", ack.durability == PD_BUFFERED ? "buffered" : "synced");
   if (*operation.id) pd_json_put_bool(&frame->out, "is_duplicate", ack.is_duplicate);
   return PD_OK;
 }

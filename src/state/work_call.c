@@ -128,7 +128,7 @@ static pd_code perform(pd_frame *frame, pd_work_op *op, pd_error *err)
   TRY(pd_frame_own(frame, true, &store, err));
   bool brings_bytes = op->verb == PD_WORK_DO_CREATE || op->value.size; /* a full store must not keep work from being claimed or cancelled */
   if (brings_bytes) TRY(pd_quota_room(frame, op->verb != PD_WORK_DO_CREATE, err));
-  pd_note note = pd_frame_note(frame);
+  pd_note note = pd_frame_last_note(frame);
   note.ref = WORK_REF;
   note.bytes_max = brings_bytes ? frame->home->config.persistent_quota_bytes : 0;
   pd_code code = pd_leased_update(store, &note, perform_once, &p, NULL, &ack, err);

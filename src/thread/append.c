@@ -259,7 +259,7 @@ static void conclude(attempt *a, const pd_ack *ack, pd_thread_ack *out)
 
 static pd_note note_of(const pd_thread *t, const pd_changeset *set)
 {
-  return (pd_note){.ref = t->ref, .author = set->author, .run = set->run_id, .reason = pd_reason_name(set->reason)};
+  return (pd_note){.ref = t->ref, .author = set->author, .run = set->run_id, .reason = pd_reason_name(set->reason), .later = set->later};
 }
 
 pd_code pd_thread_append_here(pd_thread *t, const pd_prepared *prepared, pd_thread_ack *out, pd_error *err)

@@ -27,6 +27,7 @@ pd_code pd_mailbox_open(pd_store *store, const char *thread_id, const pd_mailbox
   box->now_ctx = o->now_ctx;
   box->count_max = o->count_max ? o->count_max : COUNT_MAX_DEFAULT;
   box->keep_ms = o->keep_ms ? o->keep_ms : KEEP_MS_DEFAULT;
+  box->later = o->later;
   if (o->author && !(box->author = strdup(o->author))) {
     free(box);
     return pd_error_memory(err, "a mailbox");
@@ -89,6 +90,6 @@ static pd_code run_update(void *ctx, pd_edit *edit, pd_error *err)
 pd_code pd_mail_update(pd_mailbox *box, const char *reason, pd_mail_fn fn, void *ctx, bool *out_is_missing, pd_error *err)
 {
   mail_update u = {.box = box, .fn = fn, .ctx = ctx};
-  pd_note note = {.ref = box->ref, .author = box->author, .reason = reason};
+  pd_note note = {.ref = box->ref, .author = box->author, .reason = reason, .later = box->later};
   return pd_leased_update(box->store, &note, run_update, &u, out_is_missing, NULL, err);
 }

@@ -21,6 +21,7 @@ struct pd_mailbox {
   char ref[PD_MAIL_REF_SIZE];
   int64_t (*now_ms)(void *ctx);
   void *now_ctx;
+  pd_later **later; /* NULL: commits are waited for */
   uint64_t count_max;
   int64_t keep_ms;
   char *author; /* NULL: the store's */

@@ -63,6 +63,7 @@ static pd_code fill(pd_run_context *run, const pd_run_options *o, pd_error *err)
   run->event_ctx = o->event_ctx;
   run->now_ms = o->now_ms ? o->now_ms : pd_clock_now_ms;
   run->now_ctx = o->now_ctx;
+  run->later = o->later;
   TRY(copy_id(o->run_id, "run", run->id, err));
   TRY(copy_id(o->parent_run_id, "parent run", run->parent_id, err));
   if (!o->scopes) TRY(pd_scopes_new(&run->own_scopes, err));
@@ -268,7 +269,8 @@ static pd_code begin_once(pd_run_context *run, const pd_run_options *o, pd_threa
                       .snapshot = o->snapshot,
                       .active_run = run->id,
                       .time_ms = now_ms,
-                      .author = run->author};
+                      .author = run->author,
+                      .later = run->later};
   *out_is_commit = true;
   return pd_thread_append(run->thread, &set, run->version, ack, err);
 }

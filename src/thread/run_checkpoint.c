@@ -47,7 +47,8 @@ static pd_code make_set(const pd_run_context *run, pd_reason reason, int64_t tim
                         .time_ms = time_ms,
                         .author = run->author,
                         .operation_id = *run->operation_id ? run->operation_id : NULL,
-                        .operation_mark = *run->operation_id ? run->operation_mark : NULL};
+                        .operation_mark = *run->operation_id ? run->operation_mark : NULL,
+                        .later = run->later};
   return PD_OK;
 }
 

@@ -56,6 +56,7 @@ struct pd_run_context {
   void *event_ctx;
   int64_t (*now_ms)(void *ctx);
   void *now_ctx;
+  pd_later **later; /* NULL: commits are waited for */
 
   char operation_id[PD_THREAD_OPERATION_SIZE_MAX + 1], operation_mark[PD_ID_HEX_SIZE]; /* of the next commit; "": none */
   uint64_t version;

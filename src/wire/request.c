@@ -433,10 +433,19 @@ static enum MHD_Result hand_over(pd_request *request, pd_pool *pool)
   return MHD_YES;
 }
 
+/* What it waits for did not come yet: it is made from the start by those who park it (call.c). */
+static enum MHD_Result wait_elsewhere(pd_request *request)
+{
+  pd_call_drop(request->begun);
+  request->begun = NULL;
+  return hand_over(request, &request->server->slow);
+}
+
 static enum MHD_Result begin_here(pd_request *request)
 {
   if (pd_route_call_begin(request)) return pd_reply_send(request);
   const void *group = pd_begun_group(request->begun);
+  if (!group && request->called.handling->is_waiting) return wait_elsewhere(request);
   if (!group) return hand_over(request, &request->server->writers);
   request->state = PD_REQUEST_WORKING;
   request->job.run = run_job;

@@ -1,6 +1,7 @@
 /* grant_test.c: nothing runs and no agent's store is opened without a grant of authorise.c (AU4). */
 #include "base/base.h"
 #include "base/buf.h"
+#include "base/disk_wait.h"
 #include "state/authorise.h"
 #include "state/world.h"
 
@@ -74,7 +75,9 @@ static void grant__no_store_is_opened_without_one(void **state)
     assert_int_equal(pd_home_borrow(bad[i], "main", false, &store, &w->err), PD_DENIED);
     assert_int_equal(pd_home_hold(bad[i], "main", false, &held, &w->err), PD_DENIED);
     assert_null(pd_home_hold_opened(bad[i], "main"));
-    assert_null(pd_home_hold_written(bad[i], "main"));
+    pd_disk_refuse(); /* as where connections are served */
+    assert_int_equal(pd_home_hold(bad[i], "main", true, &held, &w->err), PD_DENIED);
+    (void)pd_disk_allow();
     assert_int_equal(pd_follow_open(bad[i], "main", &follower, &w->err), PD_DENIED);
   }
   assert_null(store);
