@@ -7,9 +7,11 @@
  *   memory        the line through the windows of what is in use (perdure_heap_bytes of /metrics) rises by less than BYTES_PER_REQUEST, or
  *                 all of it by less than a slack that is smaller the longer the run is; the line through what is resident, which has
  *                 the holes between in it and swings with them, rises by less than RESIDENT_SHARE of itself, or that slack
- * What grows by design is the index of commits (engine/index.c), about 5 bytes a commit that gc has not taken yet. Runs of half an hour
- * once gave 2.4 to 6.1 bytes a request; a heap profile of 1.2 million requests found the rest: owners of shared values that nobody can read
- * any more, and buckets and copies of tokens that had been revoked. They are bounded by what there is (rate_test, token_test, shared_test).
+ * Runs of half an hour gave 2.4 to 6.1 bytes a request. A heap profile of 1.2 million requests found owners of shared values that nobody
+ * can read any more, and buckets and copies of tokens that had been revoked; they are bounded now by what there is (rate_test, token_test,
+ * shared_test), and the run after that gave 3.9. The same profile shows no other growth: jemalloc's live bytes were 38.5 MB after 0.5 and
+ * 38.6 MB after 1.2 million requests. What glibc counts besides may be blocks that its caches of each thread hold; that is not proved. The
+ * index of commits (engine/index.c) takes about 5 bytes a commit that gc has not taken yet.
  *
  * A leak of one descriptor or of 1 KB in 100 requests (8 KB of holes) is found in the 30 minutes; the descriptor in the short run, too.
  * That the judge can tell is tested with numbers made up.
