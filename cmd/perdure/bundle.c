@@ -213,7 +213,7 @@ static pd_code import_from(bundle_view *view, int fd, const pd_import_options *o
   cli_session *cli = view->cli;
   pd_code code = transfer_import(cli, fd, options, &report, err);
   if (code == PD_CONFLICT) snprintf(cli->hint, sizeof cli->hint, "import it beside yours with --as origin, then: perdure merge origin/REF");
-  if (code == PD_NOT_FOUND) cli->exit_code = CLI_EXIT_CONFLICT;
+  if (code == PD_NOT_FOUND && !cli->exit_code) cli->exit_code = CLI_EXIT_CONFLICT;
   TRY(code);
   return bundle_print(view, &report, options->is_dry_run, err);
 }

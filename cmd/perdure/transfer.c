@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#define KNOWN_MAX 10000
 #define PATH_SIZE_MAX 1024
 #define TRIES_MAX 4 /* as pd_transfer */
 
@@ -139,12 +140,12 @@ pd_code transfer_import(cli_session *to, int fd, const pd_import_options *o, pd_
 
 /* ---- from side to side ---- */
 
-/* The heads of all refs there. */
+/* Heads of refs there: what the other side need not send. With very many refs the first of them do; what they miss is sent again. */
 static pd_code list_known(cli_session *to, pd_id **out, size_t *out_count, pd_error *err)
 {
   CLEANUP(names_done) names_list names = {0};
   TRY(engine_names(to, &names, err));
-  size_t count = names_count(&names);
+  size_t count = names_count(&names) < KNOWN_MAX ? names_count(&names) : KNOWN_MAX;
   *out = calloc(count + 1, sizeof **out);
   if (!*out) return pd_error_memory(err, "a bundle");
   for (size_t i = 0; i < count; i++) (*out)[i] = names_at(&names, i)->commit.id;

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static _Thread_local bool is_forbidden_here, is_refusing, has_refused, has_staged;
+static _Thread_local bool is_forbidden_here, is_refusing, has_refused, has_staged, has_committed;
 static _Thread_local unsigned steps;
 
 #ifdef PD_DEBUG
@@ -35,14 +35,19 @@ void pd_disk_wait_forbid(bool is_forbidden)
 void pd_disk_refuse(void)
 {
   is_refusing = true;
-  has_refused = has_staged = false;
+  has_refused = has_staged = has_committed = false;
   steps = 0;
 }
 
 bool pd_disk_allow(void)
 {
   is_refusing = has_staged = false;
-  return has_refused;
+  return has_refused && !has_committed;
+}
+
+void pd_disk_committed(void)
+{
+  has_committed = is_refusing;
 }
 
 void pd_disk_staged(void)

@@ -14,8 +14,10 @@
 void pd_disk_wait_forbid(bool is_forbidden);
 /* From here on reads of this thread that would wait are refused… */
 void pd_disk_refuse(void);
-/* …up to here. True if one was: what the calls in between came to does not count. */
+/* …up to here. True if one was and nothing was committed: what the calls in between came to does not count. */
 bool pd_disk_allow(void);
+/* A commit was made or staged: it must not be made again, whatever is refused afterwards. */
+void pd_disk_committed(void);
 
 bool pd_disk_is_refusing(void);
 /* One more step of what is tried: a value that is read, a leaf that is walked. After PD_DISK_STEPS_MAX it is refused: it takes too long for

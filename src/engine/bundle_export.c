@@ -12,6 +12,7 @@
 
 #include <stdlib.h>
 
+#define KNOWN_AT_ONCE 256
 #define TICK_EVERY 64
 
 static void exporter_done(pd_exporter *ex)
@@ -159,7 +160,7 @@ static pd_code choose_refs(pd_exporter *ex, pd_error *err)
   return PD_OK;
 }
 
-/* With the lock held. */
+/* With the lock held, but for moments: what is looked for may lie far back, and others wait. The moment of the bundle is chosen already. */
 static pd_code choose_since(pd_exporter *ex, pd_error *err)
 {
   const pd_export_options *o = ex->options;
@@ -168,6 +169,10 @@ static pd_code choose_since(pd_exporter *ex, pd_error *err)
   for (size_t i = 0; i < o->since_count; i++) TRY(pd_resolve_locked(ex->s, o->since[i], &ex->since[ex->since_count++], err));
   for (size_t i = 0; i < o->known_count; i++) {
     bool is_found = false;
+    if (i % KNOWN_AT_ONCE == KNOWN_AT_ONCE - 1) {
+      pd_store_unlock(ex->s);
+      pd_store_lock(ex->s);
+    }
     TRY(pd_import_find(ex->s, &o->known[i], &ex->since[ex->since_count], &is_found, err));
     ex->since_count += is_found;
   }

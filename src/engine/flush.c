@@ -202,7 +202,7 @@ void pd_look_after(pd_store *s)
     s->wants_keyframe = true;
     if (!pd_keeper_start(s, NULL)) pthread_cond_signal(&s->work); /* without a keeper it is written at close */
   }
-  if (pd_auto_gc_is_near(s)) pd_auto_gc_look(s);
+  if (!pd_disk_is_refusing() && pd_auto_gc_is_near(s)) pd_auto_gc_look(s); /* it reads; the next flush looks, too */
   pd_cache_trim(s);
 }
 

@@ -191,6 +191,8 @@ static pd_code update_at_once(const update *u, pd_ack *out, pd_error *err)
   pthread_mutex_t *turn = turn_of(u);
   round r = {.u = u, .is_hurried = true, .ack.durability = PD_NOTHING};
   pd_error why = {0};
+  if (later_of(u) && *later_of(u))
+    return pd_error_set(err, PD_INVALID, "another commit is staged for this note: it has to be waited for first");
   if (!take_turn_soon(turn)) return pd_would_wait(u->store, err);
   pd_code code = run_round(&r, true, &why);
   pthread_mutex_unlock(turn);

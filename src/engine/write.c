@@ -392,6 +392,7 @@ pd_code pd_write_later(pd_store *s, const pd_intent *intent, pd_later **out, pd_
   pd_later *later = later_new(s);
   if (!later) return pd_error_memory(err, "a commit");
   pd_code code = stage_later(s, intent, later, out_ack, err);
+  if (!code && out_ack->durability != PD_NOTHING) pd_disk_committed();
   if (!code && out_ack->durability == PD_STAGED) {
     *out = later;
     pd_disk_staged();
@@ -410,6 +411,7 @@ pd_code pd_would_wait(const pd_store *s, pd_error *err)
 pd_code pd_write_at_once(pd_store *s, const pd_intent *intent, pd_later **out, pd_ack *out_ack, pd_error *err)
 {
   if (*out) return pd_error_set(err, PD_INVALID, "another commit is staged for this note: it has to be waited for first");
+  if (pd_disk_has_refused()) return pd_would_wait(s, err); /* what it rests on may not have been read */
   TRY(pd_write_later(s, intent, out, out_ack, err));
   return out_ack->durability == PD_NOTHING ? pd_would_wait(s, err) : PD_OK;
 }

@@ -540,7 +540,10 @@ void pd_call_drop(pd_begun *begun)
 pd_code pd_call_finish(pd_begun *begun, pd_buf *answer, pd_error *err)
 {
   bool again = begun->frame.must_wait;
+  pd_wait over = {.is_over = true};
   pd_code code = again ? PD_OK : pd_later_wait(begun->frame.later, &again, err);
+  /* A commit that was overtaken is made again by the thread that others' commits wait for: it answers with what there is, and never sleeps. */
+  if (begun->frame.later && again && !begun->ctx.wait) begun->ctx.wait = &over;
   if (code) begun->frame.has_commit = false; /* it was not made */
   if (!code && !again && begun->code)
     code = pd_error_set(err, begun->code, "%s was done, but its answer could not be written", begun->frame.capability->name);

@@ -21,6 +21,8 @@
 
 #define VALUE_SIZE_MAX ((size_t)UINT32_MAX - 1) /* whatever a store can hold: it was put already */
 #define KNOWN_MAX 100000
+#define REFS_MAX 100000
+#define SINCE_MAX 64 /* each is looked for with the store's lock held, and may be far back */
 
 typedef struct bundle_call {
   pd_request *request;
@@ -138,15 +140,17 @@ static void input_done(export_input *in)
   free(in->known);
 }
 
-static pd_code take_texts(pd_json list, const char *name, pd_names *out, pd_error *err)
+static pd_code take_texts(pd_json list, const char *name, size_t count_max, pd_names *out, pd_error *err)
 {
   pd_json item;
+  size_t count = 0;
   char text[PD_REF_SIZE_MAX + 512];
   if (list.kind == PD_JSON_NONE) return PD_OK;
   if (list.kind != PD_JSON_ARRAY) return pd_error_named(err, PD_INVALID, "InvalidInput", "'%s' must be a list of texts", name);
   for (pd_json_walk walk = pd_json_walk_begin(list); pd_json_walk_next(&walk, NULL, &item);) {
     if (!pd_json_copy_text(item, text, sizeof text))
       return pd_error_named(err, PD_INVALID, "InvalidInput", "'%s' must be a list of texts", name);
+    if (count++ == count_max) return pd_error_named(err, PD_LIMIT, "LimitExceeded", "'%s' has at most %zu items", name, count_max);
     pd_names_add(out, text);
   }
   return pd_names_check(out, name, err);
@@ -174,8 +178,8 @@ static pd_code take_input(const pd_request *request, export_input *out, pd_error
   if (pd_json_parse(pd_buf_bytes(&request->body), &input, NULL))
     return pd_error_named(err, PD_INVALID, "InvalidInput", "the body is not valid JSON");
   if (pd_json_fields(input, fields, COUNT_OF(fields), &why)) return pd_error_named(err, PD_INVALID, "InvalidInput", "%s", why.message);
-  TRY(take_texts(fields[0].value, "refs", &out->refs, err));
-  TRY(take_texts(fields[2].value, "since", &out->since, err));
+  TRY(take_texts(fields[0].value, "refs", REFS_MAX, &out->refs, err));
+  TRY(take_texts(fields[2].value, "since", SINCE_MAX, &out->since, err));
   TRY(take_known(fields[3].value, out, err));
   out->is_all = fields[1].value.kind == PD_JSON_BOOL && pd_json_true(fields[1].value);
   return PD_OK;
@@ -343,11 +347,24 @@ static pd_code import_thread(bundle_call *call, pd_error *err)
 
 /* ---- the route ---- */
 
+/* Its token may have been revoked, or have expired, while the bundle was on its way. */
+static pd_code recheck(const pd_request *request, pd_error *err)
+{
+  const pd_caller *caller = &request->caller;
+  if (!caller->has_token) return PD_OK;
+  pd_token_mark mark = {.hash = caller->token->hash};
+  memcpy(mark.id, caller->token->id, sizeof mark.id);
+  return pd_token_recheck(request->server->home, &mark, err);
+}
+
 static pd_code answer(bundle_call *call, pd_error *err)
 {
   pd_request *request = call->request;
   bool is_import = pd_bundle_takes_body(request);
-  if (!is_import) TRY(pd_bundle_permit(request, err)); /* else it was asked before the body was read */
+  if (is_import)
+    TRY(recheck(request, err)); /* what it may do was asked before the body was read, which may have taken hours */
+  else
+    TRY(pd_bundle_permit(request, err));
   TRY(take_name(request, call->store_name, err));
   request->subject = capability_of(request);
   pd_code code = find_verb(request)->run(call, err);

@@ -16,6 +16,7 @@ static const struct {
   const char *name;
   unsigned status;
 } by_name[] = {
+  {"TooManyRequests", MHD_HTTP_TOO_MANY_REQUESTS},
   {"TooManySessions", MHD_HTTP_TOO_MANY_REQUESTS},
   {"QueueFull", MHD_HTTP_TOO_MANY_REQUESTS},
   {"TooManyWatchers", MHD_HTTP_TOO_MANY_REQUESTS},

@@ -266,6 +266,7 @@ static void open_spool(pd_job *job)
   pd_error err = {0};
   request->is_refused = pd_spool_open(request, strtoull(size, NULL, 10), &err) != PD_OK;
   if (request->is_refused) pd_reply_error(request, &err);
+  if (request->is_refused && request->status == MHD_HTTP_TOO_MANY_REQUESTS) request->retry_after_s = 1;
   request->state = PD_REQUEST_SPOOLED;
   MHD_resume_connection(request->connection); /* from here on it is libmicrohttpd's: W4 */
 }

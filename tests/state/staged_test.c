@@ -325,6 +325,29 @@ static void staged__a_buffered_commit_is_done_at_once(void **state)
   }
 }
 
+/* After a restart the settings of gc are not in memory, and the commit that makes it look for them is one of many. */
+static void staged__a_buffered_commit_is_made_once_though_gc_would_have_to_read(void **state)
+{
+  (void)state;
+  world w;
+  world_open(&w, "[store]\nflush = \"1m\"\n");
+  warm(&w);
+  world_restart(&w);
+  world_ok(&w, "queue.send", "{\"to\":\"reader\",\"body\":0}"); /* its log is claimed */
+  w.agent = "reader";
+  world_ok(&w, "queue.count", "{}");
+  unsigned before = (unsigned)strtoul(world_out(&w, "unread"), NULL, 10);
+  w.agent = "main";
+  for (int i = 0; i < 700; i++) {
+    pd_begun *begun = begin(&w, "queue.send", "{\"to\":\"reader\",\"body\":1}");
+    if (begun) assert_int_equal(finish(&w, begun), PD_OK);
+  }
+  w.agent = "reader";
+  world_ok(&w, "queue.count", "{}");
+  assert_int_equal(strtoul(world_out(&w, "unread"), NULL, 10), before + 700);
+  world_close(&w);
+}
+
 static void staged__gc_and_a_flush_beside_conclude_what_is_staged(void **state)
 {
   (void)state;
@@ -419,6 +442,31 @@ static void staged__who_would_wait_for_a_message_is_told_elsewhere_and_who_finds
   world_want(&w, "messages.0.body", "7");
   assert_int_equal(finish(&w, stage(&w, "queue.ack", "{\"message_ids\":[\"m2\"]}")), PD_OK);
   world_want(&w, "acknowledged", "1");
+  world_close(&w);
+}
+
+/* Its thread is the one that others' commits wait for: if the message was another's in the end, it does not sleep there. */
+static void staged__a_receive_that_was_overtaken_answers_at_once_though_it_would_wait(void **state)
+{
+  (void)state;
+  world w;
+  pd_home *second;
+  pd_buf out = {0};
+  world_open(&w, NULL);
+  warm(&w);
+  world_ok(&w, "queue.send", "{\"to\":\"reader\",\"body\":7}");
+  w.agent = "reader";
+  pd_begun *begun = stage(&w, "queue.receive", "{\"wait_ms\":60000}");
+  assert_int_equal(pd_home_open(w.uri, NULL, &second, &w.err), PD_OK);
+  pd_ctx ctx = {.home = second, .agent = "reader"};
+  assert_int_equal(pd_call(&ctx, "queue.receive", pd_text("{}"), &out, &w.err), PD_OK);
+  assert_int_equal(pd_call(&ctx, "queue.ack", pd_text("{\"message_ids\":[\"m2\"]}"), &out, &w.err), PD_OK);
+  alarm(30); /* else it would be a minute */
+  assert_int_equal(finish(&w, begun), PD_OK);
+  alarm(0);
+  world_want(&w, "count", "0");
+  pd_buf_done(&out);
+  assert_int_equal(pd_home_close(second, &w.err), PD_OK);
   world_close(&w);
 }
 
@@ -604,6 +652,8 @@ int main(void)
     cmocka_unit_test(staged__the_store_of_a_staged_commit_stays_open),
     cmocka_unit_test(staged__a_long_walk_is_left_to_one_who_may_take_its_time),
     cmocka_unit_test(staged__who_would_wait_for_a_message_is_told_elsewhere_and_who_finds_one_is_not),
+    cmocka_unit_test(staged__a_receive_that_was_overtaken_answers_at_once_though_it_would_wait),
+    cmocka_unit_test(staged__a_buffered_commit_is_made_once_though_gc_would_have_to_read),
     cmocka_unit_test(staged__an_item_goes_its_way),
     cmocka_unit_test(staged__a_subscription_ends),
     cmocka_unit_test(staged__many_begin_and_few_finish_and_each_takes_effect_once),
