@@ -542,7 +542,7 @@ pd_code pd_call_finish(pd_begun *begun, pd_buf *answer, pd_error *err)
   bool again = begun->frame.must_wait;
   pd_wait over = {.is_over = true};
   pd_code code = again ? PD_OK : pd_later_wait(begun->frame.later, &again, err);
-  /* A commit that was overtaken is made again by the thread that others' commits wait for: it answers with what there is, and never sleeps. */
+  /* What was overtaken is done again by the thread that others' commits wait for: it answers with what there is, and never sleeps. */
   if (begun->frame.later && again && !begun->ctx.wait) begun->ctx.wait = &over;
   if (code) begun->frame.has_commit = false; /* it was not made */
   if (!code && !again && begun->code)
